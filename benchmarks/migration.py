@@ -286,7 +286,7 @@ def row(peer: str, quantity: str, theirs: float, ours: float) -> Row:
     return {"peer": peer, "quantity": quantity, **values}
 
 
-def many(peer: str, quantity: str, theirs: Any, ours: Any) -> Row:  # noqa: ANN401
+def many(peer: str, quantity: str, theirs: Any, ours: Any) -> Row:
     a, b = np.asarray(theirs, dtype=float), np.asarray(ours, dtype=float)
     means = row(peer, quantity, float(a.mean()), float(b.mean()))
     return means | {"difference": float(np.abs(a - b).max())}

@@ -31,7 +31,7 @@ LINEAR = Recipe(epochs=10, batch_size=100, lr=1e-3, limit=50_000, warmup=1.0, cl
 class Stopwatch:
     """Seconds from the first step to the last, without the evaluation."""
 
-    def __call__(self, items: Iterable[T], label: str, /) -> Iterator[T]:  # noqa: ARG002
+    def __call__(self, items: Iterable[T], label: str, /) -> Iterator[T]:
         """Iterate over the steps and measure their time."""
         start = time.perf_counter()
         for number, item in enumerate(items, start=1):

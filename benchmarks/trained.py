@@ -267,7 +267,7 @@ def storage(data: str) -> str:
     return f"; a copy whose images were compressed as JPEG of quality {quality(image)}"
 
 
-def quality(image: Any) -> int:  # noqa: ANN401 (a JPEG file of Pillow's)
+def quality(image: Any) -> int:
     """The quality of a JPEG image in libjpeg's scale, by its luminance table.
 
     libjpeg scales the table of the standard (ITU T.81, table K.1), whose entries sum to 3,692,

@@ -82,7 +82,7 @@ class MeasureSparsity(vp.FeatureAnalysis):
         0.01, "largest absolute value, as a fraction of the largest", minimum=0, maximum=1
     )
 
-    def probe(self, subject: vp.Subject) -> SparsityProbe:  # noqa: ARG002
+    def probe(self, subject: vp.Subject) -> SparsityProbe:
         return SparsityProbe(self.threshold)
 
     def derive(self, result: vp.Result) -> Sequence[vp.Result]:

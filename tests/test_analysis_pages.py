@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import visprism as vp
-from visprism.data.corruptions import corrupt
+from visprism import corrupt
 
 PROJECT = Path(__file__).parent.parent
 PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))

@@ -9,12 +9,8 @@ import pytest
 import torch
 from unusual_modules import built
 
-from visprism.anatomy import dissect
-from visprism.measure.features import FourierProbe, VarianceProbe, observe
-from visprism.measure.loss import Objective
+from visprism import FourierProbe, Objective, VarianceProbe, dissect, examine, observe, predict
 from visprism.measure.loss.products import hvp
-from visprism.measure.outputs import predict
-from visprism.study import examine
 
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
-from visprism.core.processes import RankSlice, gather, processes, rank, share, world_size
+from visprism import Compute, InputError, processes
+from visprism.core.processes import RankSlice, gather, rank, share, world_size
 
 
 @pytest.fixture

@@ -7,11 +7,9 @@ import torch
 from torch import nn
 
 import visprism as vp
+from visprism import InputError, Result, check_probe
 from visprism.cli import main
 from visprism.cli.parser import command_parser, help_text
-from visprism.core.errors import InputError
-from visprism.results.base import Result
-from visprism.testing import check_probe
 
 
 @pytest.fixture(autouse=True)

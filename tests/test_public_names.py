@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import visprism
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES
 from visprism.core.options import options_of
 from visprism.results.base import result_types
 

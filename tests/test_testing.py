@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.figures import plot
-from visprism.measure.features import Probe
-from visprism.results.base import Result, column, result_type
-from visprism.testing import assert_results_equal, check_probe
+from visprism import Probe, Result, assert_results_equal, check_probe, column, plot, result_type
 
 
 @result_type("test-means")

@@ -12,10 +12,8 @@ from torch import distributed as dist
 from torch import nn
 from unusual_modules import NETWORKS, built
 
-from visprism.analyses import ANALYSES
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.testing import check_unchanged, state
+from visprism import ANALYSES, InputError, check_unchanged, dissect
+from visprism.testing import state
 
 BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.")]
 

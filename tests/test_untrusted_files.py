@@ -20,14 +20,19 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.harmonize import MSAConfig, save_alternet
+from visprism import (
+    InputError,
+    MSAConfig,
+    Provenance,
+    Result,
+    load_checkpoint,
+    load_model,
+    read_metadata,
+    result_type,
+    save_checkpoint,
+)
+from visprism.harmonize import save_alternet
 from visprism.measure.loss.landscape.checkpoint import read_partial
-from visprism.models import load_model
-from visprism.models.checkpoints import load_checkpoint, save_checkpoint
-from visprism.models.metadata import read_metadata
-from visprism.results.base import Result, result_type
 from visprism.training.recipe_files import read_recipe
 
 _RUN = "ran"  # the file that an attack would make

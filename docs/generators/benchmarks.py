@@ -16,7 +16,7 @@ column has no other unit.
 """
 
 
-def pages(folder: Path) -> dict[str, str]:  # noqa: ARG001
+def pages(folder: Path) -> dict[str, str]:
     """One page with a section for each file that holds rows."""
     return {"benchmarks.md": "\n\n".join([HEAD, *map(_section, measured())]) + "\n"}
 
@@ -71,7 +71,7 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _number(value: Any) -> str:  # noqa: ANN401
+def _number(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -14,7 +14,7 @@ measurement failed, 2 if an argument cannot be used, 130 after Ctrl-C and 143 af
 """
 
 
-def pages(folder: Path) -> dict[str, str]:  # noqa: ARG001
+def pages(folder: Path) -> dict[str, str]:
     """The list of commands by group, and one page for each command."""
     texts = {f"commands/{name}.md": _page(name) for name in commands()}
     return {"commands/index.md": _index()} | texts

@@ -105,7 +105,7 @@ def _limits(analysis: type[Analysis]) -> str:
     return ", ".join(part for part in (least, most) if part)
 
 
-def _card(name: str, has_picture: bool) -> str:  # noqa: FBT001
+def _card(name: str, has_picture: bool) -> str:
     analysis = vp.ANALYSES[name]
     if not analysis.__module__.startswith("visprism."):
         return ""

@@ -23,6 +23,6 @@ def by_lesson(filename: str) -> int:
     return LESSONS.index(filename.removesuffix(".py"))
 
 
-def in_empty_folder(gallery_conf: dict, fname: str) -> None:  # noqa: ARG001
+def in_empty_folder(gallery_conf: dict, fname: str) -> None:
     """Run a notebook in a temporary folder, where its files go."""
     os.chdir(tempfile.mkdtemp(prefix="notebook-"))

@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1]
 _MODULES = ("analyses", "results")
 
 
-def pages(folder: Path) -> dict[str, str]:  # noqa: ARG001
+def pages(folder: Path) -> dict[str, str]:
     """One page for each group of `visprism`, and one for the types of results."""
     names = {title: [n for _, n in rows] for title, rows in _groups().items()}
     texts = {f"api/{_slug(title)}.rst": _page(title, names[title]) for title in names}
@@ -48,13 +48,13 @@ def with_links(docname: str, text: str) -> str:
     return re.sub(r"^\| `(\w+)` \|", row, text, flags=re.MULTILINE)
 
 
-def with_factories(*event: Any) -> tuple[str | None, str | None]:  # noqa: ANN401
+def with_factories(*event: Any) -> tuple[str | None, str | None]:
     """A signature in which the default of a field with a factory is ``...``, valid Python."""
     *_, signature, result = event
     return (signature and signature.replace("<factory>", "...")), result
 
 
-def with_bars(*event: Any) -> None:  # noqa: ANN401
+def with_bars(*event: Any) -> None:
     """Escape ``|`` in the prose of a docstring: there it is a norm, not a substitution."""
     lines: list[str] = event[-1]
     literal: int | None = None  # indentation of the paragraph that a literal block follows
@@ -79,7 +79,7 @@ def _page(title: str, names: list[str]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _directive(name: str, documented: Any) -> str:  # noqa: ANN401
+def _directive(name: str, documented: Any) -> str:
     if inspect.ismodule(documented):
         return ""
     if inspect.isclass(documented):

@@ -4,10 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.models import save_checkpoint
-from visprism.study import examine
-from visprism.study.subjects import DataOptions
+from visprism import DataOptions, Preprocessing, examine, save_checkpoint
 
 WAY = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 

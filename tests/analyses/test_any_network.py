@@ -9,11 +9,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.anatomy import attentions, dissect
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.measure.loss.curvature import CurvatureMonitor
+from visprism import ANALYSES, CurvatureMonitor, InputError, Preprocessing, attentions, dissect
 
 CLASSES, SIDE, IMAGES = 3, 64, 24
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from results_by_hand.loss import training_curvature
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.results.hessian import HessianSpectrum
 from visprism.results.landscape import Landscape
 from visprism.results.trajectory import Projection

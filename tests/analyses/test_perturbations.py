@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from visprism.core.errors import InputError
+from visprism import InputError
 
 
 def test_each_attack_is_made_at_each_strength_in_each_band(measured):

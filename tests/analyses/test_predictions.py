@@ -7,18 +7,21 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses import ANALYSES, Measured
+from visprism import (
+    ANALYSES,
+    InputError,
+    Measured,
+    PerImage,
+    Preprocessing,
+    Run,
+    corrupt,
+    examine,
+    load_data,
+    load_model,
+)
 from visprism.analyses.subject import subject_of
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.run import Run
-from visprism.data import load_data
-from visprism.data.corruptions import corrupt
 from visprism.data.study_images import PictureImages
-from visprism.models import load_model
 from visprism.results.calibration import Temperature
-from visprism.results.per_image import PerImage
-from visprism.study import examine
 
 
 def network(seed):

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 import visprism
-from visprism.analyses import ANALYSES
-from visprism.analyses.base import GROUPS, Needs
+from visprism import ANALYSES, Needs, Result, plot
+from visprism.analyses.base import GROUPS
 from visprism.analyses.subject import subject_of
 from visprism.core.options import options_of
-from visprism.figures import plot
-from visprism.results.base import Result, result_types
+from visprism.results.base import result_types
 
 PROJECT = Path(visprism.__file__).parents[2]
 NAMES = list(ANALYSES)

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from visprism import examine
 from visprism.results.hessian import HessianSpectrum
-from visprism.study import examine
 
 CURVATURE = {
     "hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0},

@@ -11,7 +11,7 @@ from timm.models.nest import Nest
 from timm.models.vision_transformer import ParallelScalingBlock, VisionTransformer
 from torch import nn
 
-from visprism.anatomy import dissect
+from visprism import dissect
 
 
 def hugging_face_vit():

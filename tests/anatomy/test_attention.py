@@ -9,10 +9,8 @@ from timm.layers import use_fused_attn
 from torch import nn
 from torch.nn import functional
 
-from visprism.anatomy import attend, attentions, dissect
+from visprism import MODELS, InputError, attend, attentions, dissect, load_model
 from visprism.anatomy.run.attention_weights import attend_in_parts
-from visprism.core.errors import InputError
-from visprism.models import MODELS, load_model
 from visprism.models.layers import local_attention
 
 TIMM = {  # small ones of each build

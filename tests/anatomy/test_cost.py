@@ -7,8 +7,7 @@ import torch
 import torchvision
 from torch import nn
 
-from visprism.anatomy import costs, dissect
-from visprism.results.base import Result
+from visprism import Result, costs, dissect
 
 
 def cost_of(model, side):

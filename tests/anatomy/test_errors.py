@@ -7,8 +7,8 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import ablate, dissect, forward, pixels, watch
-from visprism.core.errors import InputError
+from visprism import InputError, ablate, dissect, forward, watch
+from visprism.anatomy import pixels
 
 
 class Gives(nn.Module):

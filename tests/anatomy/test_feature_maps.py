@@ -4,7 +4,7 @@ import pytest
 import timm
 import torch
 
-from visprism.anatomy import dissect, watch
+from visprism import dissect, watch
 
 # What leaves it unchanged: invariances.
 

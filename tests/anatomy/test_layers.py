@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect, layers, watch
-from visprism.measure.features import FourierProbe, observe
-from visprism.models import load_model
+from visprism import FourierProbe, dissect, layers, load_model, observe, watch
 
 
 class Branch(nn.Module):

@@ -10,7 +10,7 @@ from einops import rearrange
 from torch import nn
 from torch.nn import functional
 
-from visprism.anatomy import dissect, watch
+from visprism import dissect, watch
 from visprism.anatomy.trace import propagation
 from visprism.anatomy.trace.trace import trace
 

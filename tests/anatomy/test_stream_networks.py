@@ -15,8 +15,7 @@ from timm.models.nasnet import NASNetALarge
 from timm.models.tnt import TNT
 from torch import nn
 
-from visprism.anatomy import costs, dissect, watch
-from visprism.measure.features import FourierProbe, observe
+from visprism import FourierProbe, costs, dissect, observe, watch
 
 
 def images(side):

@@ -11,9 +11,9 @@ import pytest
 import torch
 from app_cases import RESNET, VIT
 
+from visprism import InputError
 from visprism.app.settings import Settings
 from visprism.cli import main
-from visprism.core.errors import InputError
 
 
 def path(settings, rest):

@@ -11,10 +11,17 @@ import torch
 from app_cases import RESNET, VIT
 from PIL import Image
 
-from visprism.anatomy import ablate, attentions, dissect, forward
+from visprism import (
+    ablate,
+    attention_maps,
+    attentions,
+    corrupt,
+    dissect,
+    forward,
+    receptive_field,
+)
 from visprism.app.live.pool import Pool
-from visprism.data.corruptions import corrupt
-from visprism.measure.features import attention_maps, receptive_field, receptive_map, rollouts
+from visprism.measure.features import receptive_map, rollouts
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,10 @@ import pytest
 from accessibility import Checker
 from app_cases import VIT
 
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES, Study
 from visprism.app.server import Server
 from visprism.app.settings import Settings
 from visprism.app.study_request import form_options
-from visprism.study import Study
 
 
 def test_forms_offer_every_analysis_with_its_options(client):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import visprism as vp
+from visprism import InputError, batches, load_data, load_model
 from visprism.claims.arms import ARMS
 from visprism.claims.experiment import MeasuredRun, RawNumbers, claims_of, run_claims
 from visprism.claims.paper import CLAIMS
@@ -27,9 +28,6 @@ from visprism.claims.scales import SCALES
 from visprism.claims.verdicts import DEPENDS, effects_of, trained_runs, verdicts_of
 from visprism.cli import main
 from visprism.cli.claims import SCALES as LISTED
-from visprism.core.errors import InputError
-from visprism.data import batches, load_data
-from visprism.models import load_model
 
 PROJECT = Path(__file__).parents[2]
 SMALL = SCALES["small"]

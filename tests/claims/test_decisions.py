@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from visprism import InputError
 from visprism.claims.decisions import decide, joint
-from visprism.core.errors import InputError
 from visprism.core.rng import stream
 
 

@@ -13,7 +13,7 @@ TINY = ["--data", "shapes", "--limit", "12", "--batch-size", "4"]
 
 
 @pytest.fixture(scope="package")
-def study_command(plugin):  # noqa: ARG001 (installed)
+def study_command(plugin):
     """A command that measures the sparsity of two networks; a folder is still missing."""
     return ["sparsity", *MODELS, *TINY, "--out"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from visprism import MODELS
 from visprism.cli import main
 from visprism.cli.catalog import read_catalog
-from visprism.models import MODELS
 from visprism.models.pretrained import pretrained_cards
 
 PROJECT = Path(__file__).parents[2]

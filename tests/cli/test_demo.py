@@ -2,11 +2,9 @@
 
 import pytest
 
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES, Recipe, Study
 from visprism.cli import main
 from visprism.demo import NETWORKS, SHIPPED
-from visprism.study import Study
-from visprism.training import Recipe
 
 
 @pytest.fixture(autouse=True)

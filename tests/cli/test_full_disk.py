@@ -69,7 +69,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
 def test_a_disk_that_fills_up_while_files_are_written_leaves_the_old_ones(
     study_command, studied, capsys, monkeypatch
 ):
-    def full(self, data):  # noqa: ARG001
+    def full(self, data):
         raise OSError(errno.ENOSPC, "No space left on device", str(self))
 
     before = files_of(studied)

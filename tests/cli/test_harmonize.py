@@ -3,11 +3,9 @@
 import pytest
 import torch
 
+from visprism import Result, harmonize_model, load_model
 from visprism.cli import main
 from visprism.core.rng import stream
-from visprism.harmonize import harmonize_model
-from visprism.models import load_model
-from visprism.results.base import Result
 from visprism.results.harmonize import ReplacementSearch
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from visprism.study import Study
+from visprism import Study
 
 pytestmark = pytest.mark.slow
 COMMANDS = {

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 
 import visprism as vp
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES, InputError, Result, Study
 from visprism.cli import main
 from visprism.cli.study_commands import measurements_end
-from visprism.core.errors import InputError
-from visprism.results.base import Result
-from visprism.study import Study
 
 FIRST, SECOND = "resnet20.shapes", "vit_pico_patch4_32.shapes"
 KINDS = ("npz", "csv")  # of tables

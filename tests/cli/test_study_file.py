@@ -26,7 +26,7 @@ seed: 3
 
 
 @pytest.fixture
-def stated(plugin, tmp_path):  # noqa: ARG001 (installed)
+def stated(plugin, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(TEXT)
     return path
@@ -66,7 +66,7 @@ def test_flags_after_the_file_take_precedence(stated, tmp_path):
     assert written["options"] == {"sparsity": {"threshold": 0.2}}
 
 
-def test_a_study_of_objects_has_no_file(plugin, tmp_path):  # noqa: ARG001 (installed)
+def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)).eval()
     model(torch.zeros(2, 3, 8, 8))
     batches = [(torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]))]

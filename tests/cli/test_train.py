@@ -6,10 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
+from visprism import Result, read_metadata
 from visprism.cli import main
-from visprism.models.metadata import read_metadata
 from visprism.models.state_dicts import read_state_dict
-from visprism.results.base import Result
 from visprism.training.checkpoint_files import write_checkpoint
 from visprism.training.checkpointer import Checkpointer
 

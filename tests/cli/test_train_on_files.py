@@ -11,10 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
+from visprism import Result
 from visprism.cli import main
 from visprism.data.feed import shuffled_batches
 from visprism.models.state_dicts import read_state_dict
-from visprism.results.base import Result
 from visprism.training.checkpoint_files import read_checkpoint, valid_checkpoint
 
 IMAGES, BATCH = 24, 4

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from visprism.core.errors import InputError, OutputError
+from visprism import InputError
+from visprism.core.errors import OutputError
 from visprism.core.files import atomic_write, output_folder, remove_leftovers, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}

@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from visprism.core.errors import InputError
-from visprism.core.options import check_options, option, option_values, options_of
+from visprism import InputError, option
+from visprism.core.options import check_options, option_values, options_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Attack:
     norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
     kinds: tuple[Literal["fgsm", "pgd"], ...] = option(("fgsm",), "attacks")
     limit: int | None = option(None, "largest number of images", minimum=1)
-    targeted: bool = option(False, "whether a class is aimed at")  # noqa: FBT003
+    targeted: bool = option(False, "whether a class is aimed at")
     file: Path | None = option(None, "file to write")  # noqa: RUF009 (it is a field)
 
     def __post_init__(self):

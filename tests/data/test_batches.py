@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import ImageSet, batches, default_preprocessing, in_memory, load_data
+from visprism import ImageSet, Preprocessing, batches, load_data
+from visprism.data import default_preprocessing, in_memory
 from visprism.data.batches import cropped
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torchvision.datasets import CIFAR10, cifar
 
-from visprism.data import load_data
+from visprism import load_data
 
 
 @pytest.fixture

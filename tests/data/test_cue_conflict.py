@@ -3,8 +3,7 @@
 import pytest
 from PIL import Image
 
-from visprism.core.errors import InputError
-from visprism.data import load_data
+from visprism import InputError, load_data
 
 
 @pytest.fixture

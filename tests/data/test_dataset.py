@@ -7,7 +7,7 @@ from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
 from torchvision import datasets, transforms
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.data import image_set
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import STRONG, Augmentation, Feed, load_data, memory_feed
+from visprism import Augmentation, Feed, InputError, Preprocessing, load_data, memory_feed
+from visprism.data import STRONG
 
 SMALL = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 EVERYTHING = replace(STRONG, area=0.4, erasing=0.5, mix_probability=0.9)

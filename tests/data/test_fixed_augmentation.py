@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import load_data
+from visprism import InputError, Preprocessing, fixed_augmentation, load_data
 from visprism.data.augmentation.views import _seeded
-from visprism.data.fixed_augmentation import fixed_augmentation
 
 SMALL = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from visprism.data import load_data
+from visprism import load_data
 from visprism.data.image_set import NO_CLASS
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from visprism.data import load_data
+from visprism import load_data
 
 
 @dataclass

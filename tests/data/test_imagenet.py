@@ -4,8 +4,7 @@ import pytest
 from PIL import Image
 from timm.data import ImageNetInfo
 
-from visprism.core.errors import InputError
-from visprism.data import load_data
+from visprism import InputError, load_data
 
 
 def test_a_folder_of_its_classes_is_read_in_the_order_of_identifiers(tmp_path):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from visprism.core.errors import InputError
-from visprism.data import load_data
+from visprism import InputError, load_data
 
 
 @pytest.fixture

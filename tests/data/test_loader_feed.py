@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import STRONG_LARGE, Augmentation, Feed, batches, load_data, loader_feed
+from visprism import (
+    Augmentation,
+    Feed,
+    InputError,
+    Preprocessing,
+    batches,
+    load_data,
+    loader_feed,
+)
+from visprism.data import STRONG_LARGE
 
 WAY = Preprocessing((16, 24))
 

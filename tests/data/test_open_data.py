@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from visprism.data import load_data
+from visprism import load_data
 from visprism.data.image_set import SPLITS, balanced, chosen_split
 
 # What a limit selects.

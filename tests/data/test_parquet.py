@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from visprism.data import load_data
+from visprism import load_data
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.data import default_preprocessing, in_memory, load_data
+from visprism import load_data
+from visprism.data import default_preprocessing, in_memory
 from visprism.data.shapes import uniform_numbers
 from visprism.data.silhouettes import SILHOUETTES
 from visprism.data.textures import TEXTURES

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import batches, load_data
+from visprism import InputError, Preprocessing, batches, load_data
 from visprism.data.image_set import NO_CLASS
 
 IMAGES = 4  # of each severity

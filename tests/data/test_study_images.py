@@ -7,10 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism import ImageSet, InputError, Preprocessing
 from visprism.data.crops import CropCache, Crops
-from visprism.data.image_set import ImageSet
 from visprism.data.study_images import PictureImages, ordered
 from visprism.data.tensor_images import from_pixels, tensor_images, to_pixels
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visprism.core.errors import InputError
-from visprism.data import held_out, load_data, statistics, stratified
-from visprism.data.image_set import ImageSet
+from visprism import ImageSet, InputError, load_data, statistics, stratified
+from visprism.data import held_out
 
 
 @pytest.fixture(scope="module")

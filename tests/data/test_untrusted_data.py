@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from visprism.core.errors import InputError
-from visprism.data import load_data
+from visprism import InputError, load_data
 from visprism.data.decode import decode, fault
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from matplotlib.colors import to_hex
 
-from visprism.figures import plot
+from visprism import plot
 from visprism.figures.anatomy import stages
 from visprism.figures.style import KIND_COLORS
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from visprism.core.provenance import Provenance
+from visprism import Provenance
 from visprism.results.chance import at_chance
 from visprism.results.perturbations import HIGH_DROP
 

@@ -8,10 +8,9 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
-from visprism.core.errors import InputError
-from visprism.figures import figure, panel, plot, render_formats
+from visprism import InputError, Result, figure, panel, plot
+from visprism.figures import render_formats
 from visprism.figures.registry import FRAMES, Frame, frame_of
-from visprism.results.base import Result
 from visprism.results.class_separability import ClassSeparability
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}

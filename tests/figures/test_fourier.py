@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex, to_rgba
 from scipy import stats
 
-from visprism.figures import plot
+from visprism import plot
 from visprism.figures.style import (
     ATTENTION_SHADE,
     DEPTH,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from visprism.figures import plot
+from visprism import plot
 
 
 def test_a_point_is_the_mean_and_its_bar_the_interval(made, ax):

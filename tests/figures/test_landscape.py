@@ -5,7 +5,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from visprism.figures import panel, plot
+from visprism import panel, plot
 from visprism.figures.landscape import project_isometric
 from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.results.trajectory import Projection

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from visprism.figures import panel, plot
+from visprism import panel, plot
 from visprism.figures.robustness import percent
 from visprism.figures.style import SIMILARITY
 

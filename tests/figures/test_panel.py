@@ -10,8 +10,8 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from PIL import Image
 
-from visprism.core.errors import InputError
-from visprism.figures import panel, plot, render_figure, save_figure, shapes
+from visprism import InputError, panel, plot, save_figure
+from visprism.figures import render_figure, shapes
 from visprism.figures.registry import frame_of
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from visprism.figures import plot
+from visprism import plot
 from visprism.figures.style import color_of
 
 

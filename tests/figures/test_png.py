@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from PIL import Image
 
-from visprism.figures import panel, render_figure, render_formats
+from visprism import panel
+from visprism.figures import render_figure, render_formats
 from visprism.figures.canvas import _text_size
 from visprism.figures.png import png_file
 from visprism.figures.style import paper_style

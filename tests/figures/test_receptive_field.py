@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.figures import plot
+from visprism import plot
 
 
 def test_the_size_is_drawn_against_depth_with_its_error(made, ax):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from visprism.figures import plot
+from visprism import plot
 
 
 def test_each_candidate_is_at_its_mean_and_only_selected_ones_are_filled(made, ax):

@@ -10,11 +10,9 @@ import pytest
 import torch
 
 import visprism.results
-from visprism.core.provenance import Provenance
-from visprism.measure.outputs import Predictions, calibration, outcomes, temperature
+from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
 from visprism.results.attribution import AttributionMaps, AttributionScores
 from visprism.results.band_energy import BandEnergies
-from visprism.results.base import Result
 from visprism.results.branch_transfer import HighFrequencyGain
 from visprism.results.claims import ClaimRuns
 from visprism.results.class_separability import ClassSeparability, FeatureRanks

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism.figures import panel, plot
+from visprism import panel, plot
 from visprism.figures.style import DEPTH
 
 

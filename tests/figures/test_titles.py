@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from visprism.figures import panel
+from visprism import panel
 from visprism.figures.style import paper_style
 from visprism.figures.titles import set_titles
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from visprism.figures import plot
+from visprism import plot
 from visprism.figures.style import DEPTH
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from visprism.figures import panel, plot
+from visprism import panel, plot
 
 
 @pytest.mark.parametrize("quantity", ["variance", "relative"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism.figures import plot
+from visprism import plot
 
 
 def test_components_are_drawn_in_color_row_by_row(made, ax):

@@ -6,9 +6,8 @@ import sys
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.harmonize import MSAConfig, harmonize_model, save_alternet
-from visprism.models import load_model, read_metadata
+from visprism import InputError, MSAConfig, harmonize_model, load_model, read_metadata
+from visprism.harmonize import save_alternet
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import torch
 import torchvision
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.harmonize import conv_blocks
+from visprism import InputError, conv_blocks
 
 
 def timms(name, **arguments):

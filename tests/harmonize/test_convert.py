@@ -11,11 +11,16 @@ import torchvision
 from timm.layers import LayerNorm2d
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
+from visprism import (
+    InputError,
+    conv_blocks,
+    dissect,
+    harmonize_model,
+    load_model,
+    search_replacements,
+)
 from visprism.core.rng import stream
-from visprism.harmonize import conv_blocks, harmonize_model, search_replacements, select_blocks
-from visprism.models import load_model
+from visprism.harmonize import select_blocks
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
 from visprism.models.zoo.alter_resnet import alter_resnet

@@ -8,12 +8,8 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run
-from visprism.harmonize import search_replacements
+from visprism import InputError, Result, Run, load_model, search_replacements
 from visprism.harmonize.search import is_significant
-from visprism.models import load_model
-from visprism.results.base import Result
 from visprism.results.harmonize import ReplacementSearch, paired_gain
 
 

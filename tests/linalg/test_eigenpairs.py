@@ -7,9 +7,8 @@ import pytest
 import torch
 from scipy.sparse.linalg import eigsh
 
-from visprism.core.errors import InputError
+from visprism import InputError, Run, TimeBudgetError
 from visprism.core.rng import stream
-from visprism.core.run import Run, TimeBudgetError
 from visprism.linalg import Krylov, Request
 from visprism.linalg import eigenpairs as eigenpairs_of
 

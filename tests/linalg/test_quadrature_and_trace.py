@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.core.rng import stream
 from visprism.linalg import hutchinson, hutchpp, quadrature
 

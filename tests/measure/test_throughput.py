@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import costs, dissect
+from visprism import MODELS, costs, dissect
 from visprism.core.rng import stream
 from visprism.measure.throughput import model_cost
-from visprism.models import MODELS
 
 ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]
 

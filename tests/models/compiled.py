@@ -11,7 +11,7 @@ from timm.layers.cbam import CbamModule
 from timm.models.resnet import BasicBlock, Bottleneck
 from torch.nn.init import normal_
 
-from visprism.models import MODELS
+from visprism import MODELS
 from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
 from visprism.models.zoo.alter_resnet import alter_resnet
 from visprism.models.zoo.conv_vit import conv_vit

@@ -4,11 +4,8 @@ import pytest
 import timm
 import torch
 
-from visprism.anatomy import attentions, dissect
-from visprism.core.errors import InputError
+from visprism import MODELS, InputError, attentions, dissect, harmonize_model, load_model
 from visprism.core.rng import stream
-from visprism.harmonize import harmonize_model
-from visprism.models import MODELS, load_model
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
 from visprism.models.zoo.alter_resnet import attention_places

@@ -8,12 +8,9 @@ import torch
 from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import nn
 
-from visprism.core.errors import InputError
+from visprism import InputError, attention_from_convolution
 from visprism.core.rng import stream
-from visprism.models.attention_as_convolution import (
-    attention_from_convolution,
-    largest_difference,
-)
+from visprism.models.attention_as_convolution import largest_difference
 
 
 def noise(*shape):

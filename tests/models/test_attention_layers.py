@@ -7,7 +7,7 @@ from timm.models.swin_transformer import SwinTransformerBlock
 from torch.autograd.functional import hvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.core.rng import stream
 from visprism.models.layers import local_attention
 from visprism.models.layers.local_attention import LocalAttention

@@ -8,10 +8,8 @@ import re
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism import MODELS, InputError, Preprocessing, load_model, save_checkpoint
 from visprism.core.rng import stream
-from visprism.models import MODELS, load_model, save_checkpoint
 
 CLASSES = 100
 NAMES = [

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
+from visprism import MODELS, InputError, load_model
 from visprism.core.rng import stream
-from visprism.models import MODELS, load_model
 
 CLASSES = 10
 BOTTLENECKS = (3, 4, 6, 3)

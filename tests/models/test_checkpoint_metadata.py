@@ -8,12 +8,15 @@ import torch
 from safetensors.torch import save_file
 from small_models import small_convnet as network
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import Provenance
-from visprism.models import load_model
-from visprism.models.checkpoints import save_checkpoint
-from visprism.models.metadata import Metadata, read_metadata
+from visprism import (
+    InputError,
+    Preprocessing,
+    Provenance,
+    load_model,
+    read_metadata,
+    save_checkpoint,
+)
+from visprism.models.metadata import Metadata
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ import torch
 from small_models import small_convnet as network
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.models.checkpoints import load_checkpoint, save_checkpoint
+from visprism import InputError, load_checkpoint, save_checkpoint
 
 
 def assert_same_weights(a, b):

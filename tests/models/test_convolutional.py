@@ -5,10 +5,8 @@ import torch
 import torchvision
 from torch import nn
 
-from visprism.anatomy import attentions, dissect
+from visprism import MODELS, attentions, dissect, load_model, predict
 from visprism.core.rng import stream
-from visprism.measure.outputs import predict
-from visprism.models import MODELS, load_model
 from visprism.models.layers.smoothing import SpatialSmoothing
 
 

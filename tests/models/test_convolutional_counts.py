@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from visprism.models import MODELS
+from visprism import MODELS
 
 COUNTS = {
     # In that code "VGG" has a BatchNorm behind each convolution.

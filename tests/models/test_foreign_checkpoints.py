@@ -13,9 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.models import load_model
-from visprism.models.checkpoints import load_checkpoint
+from visprism import InputError, load_checkpoint, load_model
 
 
 def network(seed=0, classes=5):

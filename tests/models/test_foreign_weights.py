@@ -8,9 +8,8 @@ import timm
 import torch
 import torchvision
 
-from visprism.core.errors import InputError
+from visprism import InputError, load_model
 from visprism.core.rng import stream
-from visprism.models import load_model
 
 
 def timms(name):

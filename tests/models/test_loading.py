@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from visprism.models import MODELS, load_model
+from visprism import MODELS, load_model
 from visprism.models.spec import ModelSpec
 
 SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from visprism import MODELS, load_model
 from visprism.core.rng import stream
-from visprism.models import MODELS, load_model
 from visprism.models.zoo_registry import image_size
 
 # The smallest of each family; the others differ in numbers alone.

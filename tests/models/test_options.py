@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from visprism.core.errors import InputError
+from visprism import MODELS, InputError, load_model
 from visprism.core.rng import stream
-from visprism.models import MODELS, load_model
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (`.*?) \| (`.*?) \| (`.*?) \|$", DOCUMENT, flags=re.MULTILINE)

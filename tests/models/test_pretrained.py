@@ -12,11 +12,17 @@ import timm
 import torch
 from safetensors import safe_open
 
-from visprism.core.errors import InputError
+from visprism import (
+    MODELS,
+    InputError,
+    batches,
+    load_data,
+    load_model,
+    read_metadata,
+    save_checkpoint,
+)
 from visprism.core.rng import stream
 from visprism.core.statistics import wilson
-from visprism.data import batches, load_data
-from visprism.models import MODELS, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import (
     card_table,
     default_card,

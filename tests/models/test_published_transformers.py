@@ -10,7 +10,7 @@ from timm.models.pit import PoolingVisionTransformer
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism.models import MODELS
+from visprism import MODELS
 from visprism.models.zoo.conv_vit import conv_vit
 from visprism.models.zoo.deit import deit
 from visprism.models.zoo.mixer import mixer

@@ -5,8 +5,7 @@ import torch
 from small_models import SMALL, noise, seeded
 
 import visprism as vp
-from visprism.core.errors import InputError
-from visprism.models import MODELS, load_model
+from visprism import MODELS, InputError, load_model
 from visprism.models.zoo.conv_vit import conv_vit
 from visprism.models.zoo.deit import deit
 from visprism.models.zoo.mixer import mixer

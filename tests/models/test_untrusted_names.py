@@ -11,10 +11,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.models import load_model
-from visprism.models.checkpoints import save_checkpoint
+from visprism import InputError, Provenance, load_model, save_checkpoint
 from visprism.models.spec import ModelSpec
 from visprism.models.stored_names import stored_model_name
 

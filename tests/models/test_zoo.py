@@ -7,9 +7,8 @@ import timm
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
+from visprism import MODELS, InputError, load_model
 from visprism.core.rng import stream
-from visprism.models import MODELS, load_model
 from visprism.models.zoo_registry import image_size
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps

@@ -7,16 +7,26 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from visprism.analyses import ANALYSES, Analysis, Cost, Section
-from visprism.core.options import option
-from visprism.core.provenance import Provenance
-from visprism.figures import figure
+from visprism import (
+    ANALYSES,
+    Analysis,
+    Answer,
+    Cost,
+    Entry,
+    Failure,
+    Finding,
+    PerImage,
+    Provenance,
+    Result,
+    Section,
+    Study,
+    column,
+    figure,
+    option,
+    result_type,
+    scalar,
+)
 from visprism.figures.style import tip
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.per_image import PerImage
-from visprism.study import Entry, Failure, Study
 
 BLOCKS = ("stem", "conv1", "attn2")
 
@@ -88,7 +98,7 @@ class Made(Analysis):
     def measure(self, subject, run):
         raise NotImplementedError
 
-    def cost(self, subject):  # noqa: ARG002
+    def cost(self, subject):
         return Cost(1)
 
 

@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 from results_by_hand import MAKERS
 
-from visprism.core.errors import InputError
+from visprism import Answer, Entry, InputError
 from visprism.report import drawings
 from visprism.results import questions
-from visprism.results.answers import Answer
 from visprism.results.calibration import Temperature
 from visprism.results.paper_claims import PAPER_CLAIMS
-from visprism.study import Entry
 from visprism.study.report_content import content_of
 from visprism.study.study import FROM_PYTHON
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from visprism.results.per_image import PerImage
-from visprism.study import Study
+from visprism import PerImage, Study
 from visprism.study.exports import json_of
 
 

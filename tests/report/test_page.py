@@ -12,12 +12,11 @@ import pytest
 
 import visprism.report
 import visprism.study.files
-from visprism.core.errors import InputError
-from visprism.figures import panel, render_formats
+from visprism import InputError, Study, panel
+from visprism.figures import render_formats
 from visprism.report import rendered
 from visprism.report.terms import TERMS, TermLinks
 from visprism.results.paper_claims import PAPER_CLAIMS
-from visprism.study import Study
 from visprism.study.files import write_files, write_report
 from visprism.study.report_content import content_of
 
@@ -286,7 +285,7 @@ def test_several_processes_draw_the_same_bytes_as_one(study):
 
 
 def test_processes_that_draw_do_not_search_what_they_inherit_for_garbage(study, monkeypatch):
-    def count(results, **options):  # noqa: ARG001
+    def count(results, **options):
         raise InputError(f"{gc.get_freeze_count()} objects")
 
     monkeypatch.setattr(sys.modules["visprism.report.drawings"], "panel", count)
@@ -298,7 +297,7 @@ def test_processes_that_draw_do_not_search_what_they_inherit_for_garbage(study, 
 
 
 def test_an_error_in_a_process_that_draws_is_raised(study, monkeypatch):
-    def broken(results, **options):  # noqa: ARG001
+    def broken(results, **options):
         raise InputError("figures must have a frame")
 
     monkeypatch.setattr(sys.modules["visprism.report.drawings"], "panel", broken)
@@ -312,7 +311,7 @@ def test_only_png_files_are_written_unless_others_are_asked_for(study, tmp_path)
 
 
 def test_a_failure_leaves_nothing_behind(study, tmp_path, monkeypatch):
-    def broken(study):  # noqa: ARG001
+    def broken(study):
         raise RuntimeError("disk")
 
     monkeypatch.setattr(visprism.study.files, "json_of", broken)

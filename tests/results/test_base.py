@@ -8,11 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism.core.errors import InputError
+from visprism import InputError, PerImage, Provenance, Result, column, result_type, scalar
 from visprism.core.files import atomic_write
-from visprism.core.provenance import Provenance
-from visprism.results.base import Result, column, result_type, result_types, scalar
-from visprism.results.per_image import PerImage
+from visprism.results.base import result_types
 
 
 def _in_celsius(values):

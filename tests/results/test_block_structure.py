@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.anatomy import Block
-from visprism.core.errors import InputError
-from visprism.measure.features import CKAProbe
+from visprism import Block, CKAProbe, InputError
 from visprism.results.similarity import BlockStructure, Similarity
 
 

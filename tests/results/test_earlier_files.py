@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from visprism.results.base import Result, renaming
+from visprism import Result
+from visprism.results.base import renaming
 
 
 def written(path, name, **values):

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import visprism
-from visprism.core.errors import InputError
-from visprism.measure.outputs import Predictions, calibration
-from visprism.results.findings import CODES, Finding
+from visprism import Finding, InputError, Predictions, calibration
+from visprism.results.findings import CODES
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = (PACKAGE.parents[1] / "docs" / "findings.md").read_text(encoding="utf-8")

@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.anatomy import Block, Layout
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.measure.features import FourierProbe, VarianceProbe
-from visprism.results.base import Result
+from visprism import Block, FourierProbe, InputError, Layout, Provenance, Result, VarianceProbe
 from visprism.results.kind_replication import replicate_by_kind
 from visprism.results.kind_summary import (
     ABSOLUTE,

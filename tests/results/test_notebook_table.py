@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from visprism.results.base import Result, column, result_type, scalar
+from visprism import Result, column, result_type, scalar
 
 
 @result_type("test-wide")

@@ -7,12 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
+from visprism import InputError, PerImage, Provenance, Result
 from visprism.core.statistics import mean_interval
-from visprism.results.base import Result
 from visprism.results.differences import paired_differences
-from visprism.results.per_image import PerImage
 
 
 def per_image(values: np.ndarray, quantity: str = "NLL", start: int = 0) -> PerImage:

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.core.errors import InputError
+from visprism import InputError, Provenance, Result
 from visprism.core.kappa import kappa_interval
-from visprism.core.provenance import Provenance
-from visprism.results.base import Result
 from visprism.results.differences import paired_differences
 from visprism.results.predictions import (
     Outcomes,

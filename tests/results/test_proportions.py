@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from visprism import Provenance, plot
 from visprism.core.auroc import auroc_interval
-from visprism.core.provenance import Provenance
 from visprism.core.statistics import mean_fraction_interval, wilson
-from visprism.figures import plot
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.readout import RIDGE, Readouts
 from visprism.results.token_norms import OutlierTokens

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from results_by_hand.outputs import stability
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.results.stability import relative_flip_rates
 
 

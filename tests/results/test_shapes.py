@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from visprism.figures import panel, plot
-from visprism.results.base import Result, column, result_type
-from visprism.results.shapes import (
+from visprism import (
     BlockMatrix,
     Curve,
     Pictures,
     QuantilesPerBlock,
+    Result,
     ScalarPerBlock,
     SeriesPerBlock,
     Surface,
+    column,
+    panel,
+    plot,
+    result_type,
 )
 
 BLOCKS = {

@@ -2,7 +2,8 @@
 
 import pytest
 
-from visprism.results.answers import POINTS, Answer
+from visprism import Answer
+from visprism.results.answers import POINTS
 from visprism.results.text import interval_text, missing_interval, points_text
 
 NAN = float("nan")

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from visprism.measure.loss.landscape import random_planes
+from visprism import random_planes
 
 
 def squares(logits, targets):

@@ -6,12 +6,10 @@ from dataclasses import replace
 import torch
 from results_by_hand.loss import training_curvature
 
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES, DataOptions, InputError, Preprocessing
 from visprism.analyses.subject import subject_of
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN
-from visprism.study.subjects import DataOptions, images_of
+from visprism.study.subjects import images_of
 
 SIDE = 16
 DATA = f"shapes?size={SIDE}&cues=conflict"  # of ten classes

@@ -7,11 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses.base import Analysis, Cost, Needs, Section
-from visprism.core.options import option
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type
-from visprism.results.per_image import PerImage
+from visprism import (
+    Analysis,
+    Answer,
+    Cost,
+    Needs,
+    PerImage,
+    Result,
+    Section,
+    column,
+    option,
+    result_type,
+)
 
 
 @result_type("test-brightness")
@@ -49,7 +56,7 @@ class MeasureBrightness(Analysis):
         origin = run.measured(images=n, batch_size=16, image_shape=tuple(images[0].shape[1:]))
         return Brightness(mean=mean, images=np.array([n]), provenance=origin), per_image
 
-    def cost(self, subject):  # noqa: ARG002
+    def cost(self, subject):
         return Cost(per_image=1.0)
 
 

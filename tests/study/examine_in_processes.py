@@ -9,8 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.core.processes import processes
-from visprism.study import examine
+from visprism import examine, processes
 
 ANALYSES = ["fourier", "variance", "cka", "calibration", "hessian", "sharpness"]
 

@@ -5,11 +5,9 @@ from math import log
 import pytest
 from results_by_hand.feature_maps import variances
 
+from visprism import Entry, Failure, Finished, Plan, Planned, Started, Step, Stopped
 from visprism.study.console import TimeLeft
-from visprism.study.events import Finished, Planned, Started, Stopped
 from visprism.study.pace import Pace
-from visprism.study.plan import Plan, Step
-from visprism.study.study import Entry, Failure
 
 STEPS = {"variance": (4.0, 8.0), "hessian": (10.0, 20.0), "landscape": (30.0, 18.0)}
 MODELS = ("a", "b")

@@ -8,9 +8,7 @@ import pytest
 import torch
 from scipy import stats
 
-from visprism.models import load_model
-from visprism.study import examine
-from visprism.study.subjects import DataOptions
+from visprism import DataOptions, examine, load_model
 
 # Numbers without a paired difference, by the beginning of their names.
 REASONS = {

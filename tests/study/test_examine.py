@@ -11,13 +11,19 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from visprism.analyses.base import Needs
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.run import Run, TimeBudgetError
-from visprism.study import Study, examine
-from visprism.study.events import Finished, Planned, Stopped
-from visprism.study.subjects import DataOptions
+from visprism import (
+    DataOptions,
+    Finished,
+    InputError,
+    Needs,
+    Planned,
+    Preprocessing,
+    Run,
+    Stopped,
+    Study,
+    TimeBudgetError,
+    examine,
+)
 
 
 def images_of(loader):
@@ -196,7 +202,7 @@ def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     class Endless(type(brightness)):
         name = "endless"
 
-        def measure(self, subject, run):  # noqa: ARG002
+        def measure(self, subject, run):
             for _ in run.track(iter(int, 1), "forever"):
                 time.sleep(0.01)
 

@@ -6,10 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism.core.errors import InputError
-from visprism.results.base import Result
-from visprism.study import Failure, Study, examine
-from visprism.study.events import Finished
+from visprism import Failure, Finished, InputError, Result, Study, examine
 
 
 @pytest.fixture
@@ -161,7 +158,7 @@ def test_an_index_that_names_files_outside_is_refused(study, tmp_path):
 
 
 def test_a_save_that_fails_leaves_nothing_behind(study, tmp_path, monkeypatch):
-    def full(self, path):  # noqa: ARG001
+    def full(self, path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Result, "save_csv", full)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from visprism.core.errors import InputError, OutputError
-from visprism.study import Study, examine
+from visprism import InputError, Study, examine
+from visprism.core.errors import OutputError
 
 
 class DiskThatFills:

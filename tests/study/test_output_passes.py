@@ -8,17 +8,21 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses import ANALYSES
+from visprism import (
+    ANALYSES,
+    Attack,
+    DataOptions,
+    InputError,
+    Planned,
+    Preprocessing,
+    Run,
+    adversarial,
+    examine,
+    frequency_noise,
+    predict,
+)
 from visprism.analyses.subject import subject_of
-from visprism.core.errors import InputError
 from visprism.core.inference import Inference
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.run import Run
-from visprism.measure.outputs import adversarial, frequency_noise, predict
-from visprism.measure.outputs.perturbation_ball import Attack
-from visprism.study import examine
-from visprism.study.events import Planned
-from visprism.study.subjects import DataOptions
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 WAY = Preprocessing((32, 32), **NORMALIZATION)
@@ -155,7 +159,7 @@ def test_settings_stand_in_the_plan_the_provenance_and_the_index(model, data, tm
     (stored,) = json.loads((tmp_path / "study.json").read_text())["header"][
         "inference"
     ].values()
-    assert Inference.from_json(stored) == Inference(64, True, (("conv", "norm"),))  # noqa: FBT003
+    assert Inference.from_json(stored) == Inference(64, True, (("conv", "norm"),))
 
 
 def test_a_resumed_study_keeps_the_settings_of_the_index(model, data, tmp_path):

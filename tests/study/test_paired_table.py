@@ -8,11 +8,8 @@ import torch
 from scipy import optimize, stats
 from timm.models import VisionTransformer
 
+from visprism import Answer, Entry, PerImage, Provenance, Result, Study, examine
 from visprism.cli.output import print_study
-from visprism.core.provenance import Provenance
-from visprism.results.answers import Answer
-from visprism.results.base import Result
-from visprism.results.per_image import PerImage
 from visprism.results.perturbations import (
     HIGH_ACCURACY,
     HIGH_DROP,
@@ -20,9 +17,7 @@ from visprism.results.perturbations import (
     FrequencyRobustness,
 )
 from visprism.results.predictions import Outcomes, error_consistency
-from visprism.study import Study, examine
 from visprism.study.rows import Difference, Row
-from visprism.study.study import Entry
 from visprism.study.table import comparison_rows
 
 SIDE = 4  # of the token grid

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from visprism import InputError, examine
 from visprism.cli import main
-from visprism.core.errors import InputError
-from visprism.study import examine
 
 NOBODY = 65534
 

@@ -9,14 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.analyses.base import Cost, Timing
+from visprism import ANALYSES, Cost, DataOptions, Plan, Planned, Started, Step, examine
+from visprism.analyses.base import Timing
 from visprism.core.run import DEFAULT_RUN
-from visprism.study import examine
-from visprism.study.events import Planned, Started
 from visprism.study.pace import Pace
-from visprism.study.plan import Plan, Shortage, Step, minutes_with_room, plan_of
-from visprism.study.subjects import DataOptions, candidates_of, subjects_of
+from visprism.study.plan import Shortage, minutes_with_room, plan_of
+from visprism.study.subjects import candidates_of, subjects_of
 from visprism.study.workload import Workload, timing_of
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visprism.study import Study
+from visprism import Study
 
 PROGRAM = Path(__file__).with_name("examine_in_processes.py")
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from visprism.study import examine
-from visprism.study.subjects import DataOptions
+from visprism import DataOptions, examine
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from visprism import Result
 from visprism.cli import main
-from visprism.results.base import Result
 
 MODEL = "vit_pico_patch4_32?img_size=16&depth=1"
 WITHOUT_FIGURES = str(Path(__file__).with_name("run_without_figures.py"))

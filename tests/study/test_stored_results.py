@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.study import Study, examine
-from visprism.study.events import Finished
+from visprism import Finished, InputError, Study, examine
 from visprism.study.fingerprints import code_of, fingerprint_of
 
 

@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from visprism.anatomy import dissect
+from visprism import Finished, Started, dissect, examine, load_model
 from visprism.core import memory
-from visprism.models import load_model
-from visprism.study import examine
-from visprism.study.events import Finished, Started
 
 pytestmark = pytest.mark.skipif(not memory._LINUX, reason="needs Linux")
 

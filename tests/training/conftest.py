@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import Augmentation, MemoryFeed
-from visprism.training import Recipe
+from visprism import Augmentation, Preprocessing, Recipe
+from visprism.data import MemoryFeed
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 

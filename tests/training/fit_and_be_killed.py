@@ -8,10 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.run import Run
-from visprism.data import Augmentation, MemoryFeed
-from visprism.training import Recipe, fit
+from visprism import Augmentation, Preprocessing, Recipe, Run, fit
+from visprism.data import MemoryFeed
 
 RECIPE = Recipe(
     epochs=4,

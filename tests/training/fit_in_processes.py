@@ -5,9 +5,8 @@ import sys
 import torch
 from torch import nn
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import Augmentation, MemoryFeed
-from visprism.training import Recipe, fit
+from visprism import Augmentation, Preprocessing, Recipe, fit
+from visprism.data import MemoryFeed
 
 RECIPE = Recipe(
     epochs=2,

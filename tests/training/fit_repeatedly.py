@@ -7,11 +7,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.processes import gather, processes, rank, world_size
+from visprism import InputError, Preprocessing, Recipe, fit, processes
+from visprism.core.processes import gather, rank, world_size
 from visprism.data import MemoryFeed
-from visprism.training import Recipe, fit
 from visprism.training.checkpoint_files import write_checkpoint
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))

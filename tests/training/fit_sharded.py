@@ -10,11 +10,10 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from visprism import Augmentation, Preprocessing, Recipe, fit, processes
 from visprism.core.devices import CPU
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.processes import processes, rank
-from visprism.data import Augmentation, MemoryFeed
-from visprism.training import Recipe, fit
+from visprism.core.processes import rank
+from visprism.data import MemoryFeed
 from visprism.training.engine import Engine
 
 WITHOUT_SNAPSHOTS = Recipe(

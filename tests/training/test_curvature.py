@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run
-from visprism.measure.loss import Objective
-from visprism.measure.loss.curvature import top_eigenvalues
+from visprism import InputError, Objective, Run, fit, top_eigenvalues
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.training_curvature import TrainingCurvature
-from visprism.training import fit
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.training import fit
+from visprism import fit
 
 SCRIPT = Path(__file__).with_name("fit_in_processes.py")
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.run import Run
+from visprism import Run, fit
 from visprism.models.state_dicts import read_state_dict
-from visprism.training import fit
 from visprism.training.checkpoint_files import read_checkpoint
 
 

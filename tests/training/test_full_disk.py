@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from visprism.core.errors import InputError, OutputError
-from visprism.models import save_checkpoint
+from visprism import InputError, fit, save_checkpoint
+from visprism.core.errors import OutputError
 from visprism.models.state_dicts import read_state_dict
-from visprism.training import fit
 
 NEEDED = {
     "last.ckpt": (InputError, "the training checkpoint of step 6 could not be written"),

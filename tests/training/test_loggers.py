@@ -5,9 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run
-from visprism.training import fit
+from visprism import InputError, Run, fit
 from visprism.training.loggers import TensorBoardLogger, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}

@@ -9,10 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import Augmentation, load_data, memory_feed
-from visprism.measure.outputs import calibration, predict
-from visprism.training import Recipe, fit
+from visprism import (
+    Augmentation,
+    Preprocessing,
+    Recipe,
+    calibration,
+    fit,
+    load_data,
+    memory_feed,
+    predict,
+)
 
 
 def same(model, twin):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.training import Recipe, fit
+from visprism import Recipe, fit
 from visprism.training.losses import distillation_loss, task_loss
 
 RECIPE = Recipe(epochs=1, batch_size=4, lr=0.1, distillation="hard", distillation_weight=0.25)

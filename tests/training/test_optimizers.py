@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from visprism import Recipe
 from visprism.core.devices import CPU
-from visprism.training import Recipe
 from visprism.training.optimizers import check_optimizer, decay_groups, make_optimizers
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05, weight_decay=0.1)

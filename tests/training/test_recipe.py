@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from visprism import (
+    RECIPES,
+    Augmentation,
+    InputError,
+    Recipe,
+    load_recipe,
+    read_metadata,
+    save_checkpoint,
+)
 from visprism.core.arguments import check_fields
-from visprism.core.errors import InputError
-from visprism.data import Augmentation
-from visprism.models import save_checkpoint
-from visprism.models.metadata import read_metadata
-from visprism.training import RECIPES, Recipe, as_yaml, load_recipe, recipe_from_fields
+from visprism.training import as_yaml, recipe_from_fields
 from visprism.training.recipe_files import FORMER_NAMES, recipe_fields
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)

@@ -17,13 +17,18 @@ import pytest
 import torch
 from PIL import Image
 
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.run import Run
-from visprism.data import MemoryFeed, load_data, loader_feed
+from visprism import (
+    InputError,
+    Preprocessing,
+    Result,
+    Run,
+    fit,
+    load_data,
+    load_recipe,
+    loader_feed,
+)
+from visprism.data import MemoryFeed
 from visprism.models.state_dicts import read_state_dict
-from visprism.results.base import Result
-from visprism.training import fit, load_recipe
 from visprism.training.checkpoint_files import (
     read_checkpoint,
     valid_checkpoint,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.training import fit
+from visprism import fit
 from visprism.training.optimizers import sam_displaced, sam_step
 
 CURVATURES = torch.tensor([1.0, 4.0, 9.0])

@@ -16,8 +16,9 @@ import pytest
 import torch
 from torch import nn
 
+from visprism import fit
 from visprism.models.state_dicts import read_state_dict
-from visprism.training import epoch_metrics, fit, sharding
+from visprism.training import epoch_metrics, sharding
 from visprism.training.checkpoint_files import read_checkpoint
 
 SCRIPT = Path(__file__).with_name("fit_sharded.py")
@@ -41,7 +42,7 @@ def alone(folder):
 
 
 @pytest.fixture(scope="module")
-def both(folder, alone):  # noqa: ARG001 (leaves the run that is gone on with)
+def both(folder, alone):
     """What the two processes have."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -120,7 +121,7 @@ def test_both_processes_have_the_whole_model_in_the_end(both):
 
 
 @pytest.mark.slow
-def test_files_are_those_of_one_process(both, folder):  # noqa: ARG001 (makes the files)
+def test_files_are_those_of_one_process(both, folder):
     files = [
         sorted(p.relative_to(folder / run) for p in (folder / run).rglob("*"))
         for run in ("whole", "unsharded")

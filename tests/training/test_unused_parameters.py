@@ -73,7 +73,7 @@ def test_what_a_loss_does_not_reach_is_found_and_nothing_is_changed():
     assert not has_unused_parameters(model, lambda: model(x))
     model.spare = nn.Linear(1, 1)
     assert has_unused_parameters(model, lambda: model[1](model[0](x)))
-    model.spare.requires_grad_(False)  # noqa: FBT003
+    model.spare.requires_grad_(False)
     assert not has_unused_parameters(model, lambda: model[1](model[0](x)))
     after = {name: tensor for name, tensor in model.state_dict().items() if name in before}
     torch.testing.assert_close(after, before, rtol=0, atol=0)

@@ -81,7 +81,7 @@ class Adversarial(Analysis):
             run=run,
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A forward and backward pass per gradient, two forward passes per attack."""
         gradients = sum(attack.gradients for attack in self._attacks())
         return Cost(per_image=1 + 3 * gradients + 3 * len(self._attacks()))

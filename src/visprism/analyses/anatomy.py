@@ -35,6 +35,6 @@ class Anatomy(Analysis):
         origin = replace(run.provenance, image_shape=shape)
         return (replace(costs(subject.anatomy), provenance=origin),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """The counts were taken when the model was dissected."""
         return Cost(per_image=0)

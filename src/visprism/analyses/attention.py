@@ -33,6 +33,6 @@ class Attention(FeatureAnalysis):
         ),
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the statistics."""
         return AttentionProbe()

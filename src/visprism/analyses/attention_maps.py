@@ -56,6 +56,6 @@ class AttentionMaps(Analysis):
         maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
         return maps, *rollouts(subject.anatomy, image, run=run)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """Two forward passes for the maps, four and a backward pass for two rollouts."""
         return Cost(per_image=0.0, fixed=8.0)

@@ -26,6 +26,6 @@ class BandEnergy(FeatureAnalysis):
         ),
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the energies."""
         return BandEnergyProbe()

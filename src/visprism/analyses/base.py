@@ -164,11 +164,11 @@ class Analysis(ABC):
     def cost(self, subject: Subject) -> Cost:
         """Expected cost for one model; cheap to compute."""
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002 (for subclasses)
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Results about two models together; none by default."""
         return ()
 
-    def comparison_cost(self, subject: Subject) -> Cost:  # noqa: ARG002 (for subclasses)
+    def comparison_cost(self, subject: Subject) -> Cost:
         """Expected cost of `compare` for one of its models; none by default."""
         return Cost()
 
@@ -185,12 +185,7 @@ class Analysis(ABC):
 
     @classmethod
     def check_settings(cls, precision: str, size: tuple[int, int] | None) -> None:
-        """Check what is known before model and data are loaded.
-
-        Raises:
-            InputError: if no model can be measured in this precision, or on images of this
-                size in pixels.
-        """
+        """Check what is known before model and data are loaded."""
         if cls.full_precision and precision != "fp32":
             raise InputError(f"precision must be 'fp32' for {cls.name}, got {precision!r}")
         if size is not None and min(size) < cls.min_side:
@@ -201,10 +196,10 @@ class Analysis(ABC):
 
     def __call__(  # noqa: ANN204 (any result)
         self,
-        model: Any,  # noqa: ANN401 (an nn.Module, a dissected or a loaded model)
-        data: Any,  # noqa: ANN401 (whatever `examine` takes)
+        model: Any,
+        data: Any,
         *,
-        preprocessing: Any = None,  # noqa: ANN401
+        preprocessing: Any = None,
         run: Run = DEFAULT_RUN,
     ):
         """Measure one model outside of a study and return the main result.
@@ -214,9 +209,6 @@ class Analysis(ABC):
             data: an iterable of ``(images, targets)`` or of images.
             preprocessing: resize, crop and normalization; needed where pixels are changed.
             run: device, precision, seed and progress.
-
-        Raises:
-            InputError: if the analysis does not apply, with the reason.
         """
         subject = subject_of(model, data, preprocessing=preprocessing, run=run)
         reason = self.inapplicable(subject)
@@ -251,7 +243,7 @@ class FeatureAnalysis(Analysis):
         per_image = () if seen.per_image is None else (seen.per_image,)
         return (*self.derive(seen.result), *seen.further, *per_image)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A forward pass and a part of one for the statistic."""
         return Cost(per_image=1.2)
 
@@ -263,11 +255,7 @@ class AnalysisRegistry(Registry):
         super().__init__("analysis")
 
     def register(self, cls: type[A]) -> type[A]:  # pyrefly: ignore
-        """Add an analysis under its name.
-
-        Raises:
-            InputError: if the name is taken.
-        """
+        """Add an analysis under its name."""
         if cls.group not in GROUPS:
             raise InputError(f"group must be one of {', '.join(GROUPS)}, got {cls.group!r}")
         self.add(cls.name, cls)
@@ -286,11 +274,7 @@ class AnalysisRegistry(Registry):
         analyses: "Iterable[str | Analysis | type[Analysis]] | Analysis | None",
         options: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Analysis]:
-        """Analyses by name or as they are, with options by the name of the analysis.
-
-        Raises:
-            InputError: for an unknown analysis or option, with a suggestion.
-        """
+        """Analyses by name or as they are, with options by the name of the analysis."""
         options = dict(options or {})
         if analyses is None:
             analyses = [name for name in self if self[name].default]

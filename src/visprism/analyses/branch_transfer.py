@@ -50,7 +50,7 @@ class BranchTransfer(FeatureAnalysis):
         "diagonal", "frequencies along the diagonal, or averaged over directions"
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the transfer functions."""
         return BranchTransferProbe(self.profile)
 

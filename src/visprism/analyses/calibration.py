@@ -108,7 +108,7 @@ class Calibration(Analysis):
             return subject.predictions(run)
         return predict(subject.model, subject.batches(), samples=self.samples, run=run)
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Error consistency, the images that differ, and the difference of the debiased ECE."""
         a, b = _outcomes(first), _outcomes(second)
         difference = calibration_differences(a, b, bins=self.bins)
@@ -124,7 +124,7 @@ class Calibration(Analysis):
             return consistency, difference  # pixels are not known
         return consistency, differing_pictures(consistency, subject.pixels_of), difference
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One pass per sample."""
         return Cost(per_image=float(self.samples))
 

@@ -23,11 +23,7 @@ def stored_weights(checkpoints: Sequence[Path | str]) -> list[dict[str, Tensor]]
 
 
 def stored_curvature(path: Path | str, model: nn.Module) -> TrainingCurvature:
-    """The curvature that a training run of the model has stored.
-
-    Raises:
-        InputError: if the file cannot be read, or is of a model of another size.
-    """
+    """The curvature that a training run of the model has stored."""
     curvature = TrainingCurvature.load(path)
     parameters = sum(p.numel() for p in model.parameters())
     if curvature.parameters != parameters:
@@ -45,9 +41,6 @@ def phases(
 
     Without checkpoints the model itself is the only phase, with an empty name. Phases are named
     after their files, with folders where the names would be equal.
-
-    Raises:
-        InputError: if a checkpoint is given twice, or does not fit the model.
     """
     if not checkpoints:
         yield "", model

@@ -51,7 +51,7 @@ class CKA(FeatureAnalysis):
         """The unbiased estimate takes at least 4 images."""
         return super().inapplicable(subject) or subject.too_few_images(self.min_images)
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the similarity."""
         return CKAProbe(self.kernel, bandwidth=self.bandwidth)
 
@@ -60,7 +60,7 @@ class CKA(FeatureAnalysis):
         assert isinstance(result, Similarity)
         return result, result.block_structure()
 
-    def comparison_cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def comparison_cost(self, subject: Subject) -> Cost:
         """A pass over the images."""
         return Cost(per_image=1.2)
 

@@ -71,7 +71,7 @@ class ClassSeparability(Analysis):
             run=run,
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One pass."""
         return Cost(per_image=1.2)
 

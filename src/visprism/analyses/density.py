@@ -96,7 +96,7 @@ class Density(Analysis):
             trace(objective, probes=self.probes),
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """Hessian-vector products of all images."""
         return Cost(products=float(self.runs * self.steps + self.probes + _PRODUCTS))
 

@@ -47,7 +47,7 @@ class DistributionShift(Analysis):
         sets = read_shifted(self.sets, subject, seed=run.seed)
         return (distribution_shift(subject.model, sets, subject.predictions(run), run=run),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One pass over each set, with as many images as the data."""
         return Cost(per_image=1.0 + len(self.sets))
 

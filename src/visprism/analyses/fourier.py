@@ -56,7 +56,7 @@ class Fourier(FeatureAnalysis):
         "default", "frequency axis: in π rad/pixel, or as in the paper's code"
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the spectrum."""
         return FourierProbe(self.profile, self.protocol)
 

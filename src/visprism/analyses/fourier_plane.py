@@ -38,7 +38,7 @@ class FourierPlane(FeatureAnalysis):
         "feature maps: of blocks, of what residual branches add, or of attention heads",
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the planes."""
         return FourierPlaneProbe(self.maps)
 

@@ -55,7 +55,7 @@ class FourierSensitivity(Analysis):
             run=run,
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One forward pass for each of half of the frequencies, and one without noise."""
         return Cost(
             per_image=1 + 1.2 * len(half_plane(self.max_frequency, self.frequency_step))

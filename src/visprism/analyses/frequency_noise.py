@@ -82,7 +82,7 @@ class FrequencyNoise(Analysis):
             run=run,
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One forward pass per band with its noise, and one without, for each protocol."""
         passes = 1 + 1.5 * len(self.frequencies)
         return Cost(per_image=2 * passes if self.protocol == "both" else passes)

@@ -115,12 +115,12 @@ class Hessian(Analysis):
         )
         return spectrum.summary(), spectrum.curves(), spectrum
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> tuple[Result, ...]:  # noqa: ARG002
+    def compare(self, first: Measured, second: Measured, run: Run) -> tuple[Result, ...]:
         """The differences of NEP, APE, geometric mean and largest eigenvalue."""
         difference = hessian_differences(_spectrum(first), _spectrum(second))
         return (difference,) if len(difference) else ()
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """About 26 Hessian-vector products of each mini-batch."""
         sets = 2 if self.train_images == "both" else 1
         return Cost(products=float(_PRODUCTS * sets * max(1, len(self.checkpoints))))

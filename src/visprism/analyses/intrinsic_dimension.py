@@ -55,7 +55,7 @@ class IntrinsicDimension(Analysis):
             save_features(pooled, self._file(subject), result.provenance)
         return (result,)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A forward pass."""
         return Cost(per_image=1.3)
 

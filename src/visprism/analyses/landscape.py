@@ -89,7 +89,7 @@ class Landscape(Analysis):
         "normalization of random directions: by filter, by layer, none, or as in the paper",
     )
     perturb_positions: bool = option(
-        False,  # noqa: FBT003
+        False,
         "random directions change position embeddings too",
     )
     batch_norm: Literal["frozen", "reestimated"] = option(

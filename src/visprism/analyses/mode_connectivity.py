@@ -66,7 +66,7 @@ class ModeConnectivity(Analysis):
             run=run,
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """Two forward passes for each point, of which one is for BatchNorm."""
         return Cost(per_image=2 * (len(self.checkpoints) * (self.points - 1) + 2))
 

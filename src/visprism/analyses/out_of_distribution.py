@@ -87,7 +87,7 @@ class OutOfDistribution(Analysis):
             ),
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A pass over test images, training images and the other images."""
         return Cost(per_image=3.3)
 

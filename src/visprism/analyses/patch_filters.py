@@ -38,7 +38,7 @@ class PatchFilters(Analysis):
         """Decompose the kernels."""
         return (patch_filters(subject.anatomy, components=self.components, run=run),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """No image is needed."""
         return Cost(per_image=0)
 

@@ -60,6 +60,6 @@ class PatchPCA(Analysis):
             ),
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One pass."""
         return Cost(per_image=1.5)

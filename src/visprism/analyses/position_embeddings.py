@@ -36,7 +36,7 @@ class PositionEmbeddings(Analysis):
         """Compare all pairs of embeddings."""
         return (positional_similarity(subject.anatomy, run=run),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """No image is needed."""
         return Cost(per_image=0)
 

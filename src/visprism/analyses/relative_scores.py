@@ -41,7 +41,7 @@ class RelativeScores(Analysis):
         tables = list(relative_score_tables(subject.model).values())
         return (relative_scores(tables[self.layer - 1], run=run),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """No image is needed."""
         return Cost(per_image=0)
 

@@ -50,7 +50,7 @@ class ShapeBias(Analysis):
             shape_bias_by_image(decisions, textures),
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One pass."""
         return Cost(per_image=1.0)
 

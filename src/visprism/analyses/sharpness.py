@@ -66,7 +66,7 @@ class Sharpness(Analysis):
         )
         return result, result.per_mini_batch()
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
         return Cost(
             evaluations=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)

@@ -14,11 +14,7 @@ from visprism.measure.outputs.distribution_shift import ShiftedImages
 def read_shifted(
     specs: Sequence[str], subject: Subject, *, seed: int
 ) -> dict[str, ShiftedImages]:
-    """Each set by its name, with at most as many images as the subject measures.
-
-    Raises:
-        InputError: if a set cannot be read, or has other classes than the model.
-    """
+    """Each set by its name, with at most as many images as the subject measures."""
     sets = {}
     for spec in chain.from_iterable(map(stored_conditions, specs)):
         images = load_data(spec, limit=subject.num_images, seed=seed)

@@ -35,7 +35,7 @@ class SingularValues(FeatureAnalysis):
         ),
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the products of channels."""
         return SingularValueProbe()
 
@@ -44,6 +44,6 @@ class SingularValues(FeatureAnalysis):
         assert isinstance(result, SingularValuesResult)
         return result, result.effective_ranks()
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A forward pass and products of all channels in double precision."""
         return Cost(per_image=1.8)

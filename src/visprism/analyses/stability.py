@@ -65,7 +65,7 @@ class Stability(Analysis):
         }
         return stability(subject.model, sequences, run=subject.for_outputs(run))
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:  # noqa: ARG002
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Flip rates of the second model over those of the first."""
         reference, result = (_flip_rates(measured) for measured in (first, second))
         names = {"model": second.subject.name, "reference_model": first.subject.name}

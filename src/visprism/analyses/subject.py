@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.memory import WeightFile, return_free_memory
 from visprism.core.preprocessing import Preprocessing
@@ -57,11 +56,7 @@ class Subject:
 
     @property
     def known_preprocessing(self) -> Preprocessing:
-        """The preprocessing, for analyses that change pixels; see `Needs.PIXELS`.
-
-        Raises:
-            InputError: if it is unknown.
-        """
+        """The preprocessing, for analyses that change pixels; see `Needs.PIXELS`."""
         if self.preprocessing is None:
             raise InputError(
                 "preprocessing must be known where pixels are changed, got None. "
@@ -74,12 +69,10 @@ class Subject:
         """Number of evaluation images that are measured."""
         return min(len(self.images), self.limit or len(self.images))
 
-    @check_arguments
     def limited(self, number: int | None) -> "Subject":
         """The same subject with at most `number` images, the first ones."""
         return replace(self, limit=number)
 
-    @check_arguments
     def in_mini_batches(self, size: int) -> "Subject":
         """The same subject without the training images that do not fill a mini-batch.
 
@@ -89,7 +82,6 @@ class Subject:
         number = min(len(self.training_images), self.limit or len(self.training_images))
         return self.limited(number - number % size or number)
 
-    @check_arguments
     def batches(
         self, batch_size: int | None = None, change: PixelChange | None = None
     ) -> Sequence:
@@ -114,20 +106,14 @@ class Subject:
         """The model's predictions of the evaluation images, computed once for all analyses."""
         return self.passes.predictions(self, run)
 
-    @check_arguments
     def training_batches(self, batch_size: int | None = None) -> Sequence:
         """The training images, for quantities of the training loss."""
         return self.training_images.batches(
             self.preprocessing, batch_size=batch_size or self.batch_size, limit=self.limit
         )
 
-    @check_arguments
     def augmented_batches(self, seed: int, batch_size: int | None = None) -> Sequence:
-        """Training images augmented as by the strong recipe, with soft targets.
-
-        Raises:
-            InputError: if the data are tensors, which cannot be augmented.
-        """
+        """Training images augmented as by the strong recipe, with soft targets."""
         if not isinstance(self.training_images, PictureImages) or self.preprocessing is None:
             raise InputError(
                 "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
@@ -187,7 +173,7 @@ class Subject:
             self.weights.release()
         return_free_memory()
 
-    def missing(self, needs: Any) -> str | None:  # noqa: ANN401 (Needs, which imports this file)
+    def missing(self, needs: Any) -> str | None:
         """Which of the needs is not met, as a sentence; None if all are."""
         from visprism.analyses.base import Needs
 
@@ -264,18 +250,14 @@ class Measured:
 
 
 def subject_of(
-    model: Any,  # noqa: ANN401 (a module, an anatomy or a loaded model)
-    data: Any,  # noqa: ANN401 (an iterable of batches, or StudyImages)
+    model: Any,
+    data: Any,
     *,
     preprocessing: Preprocessing | None = None,
     run: Run = DEFAULT_RUN,
     name: str = "",
 ) -> Subject:
-    """A subject from a model and batches, for one analysis outside of a study.
-
-    Raises:
-        InputError: if there are no images, or the model fails on them.
-    """
+    """A subject from a model and batches, for one analysis outside of a study."""
     if not isinstance(model, nn.Module | Anatomy):
         from visprism.models import LoadedModel  # imports timm: seconds
 
@@ -311,11 +293,7 @@ def dissected(
     run: Run = DEFAULT_RUN,
     name: str = "",
 ) -> Anatomy:
-    """The anatomy of a model on the first two images; errors begin with its name.
-
-    Raises:
-        InputError: if the model is in training mode or fails on the images.
-    """
+    """The anatomy of a model on the first two images; errors begin with its name."""
     batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
     example = batch[0] if isinstance(batch, tuple | list) else batch
     return dissected_on(model, example, run, name)
@@ -323,15 +301,11 @@ def dissected(
 
 def dissected_on(
     model: nn.Module,
-    example: Any,  # noqa: ANN401 (images, or a mapping that a user's loader gives)
+    example: Any,
     run: Run = DEFAULT_RUN,
     name: str = "",
 ) -> Anatomy:
-    """The anatomy of a model on given images; errors begin with its name.
-
-    Raises:
-        InputError: if the model is in training mode or fails on the images.
-    """
+    """The anatomy of a model on given images; errors begin with its name."""
     from visprism.measure.batches import on_device
 
     with errors_of_model(model, example, name), run.compute.borrow(model), torch.no_grad():

@@ -71,12 +71,12 @@ class TokenNorms(FeatureAnalysis):
         0.3, "fraction of a head's attention above which a key is a sink", above=0, below=1
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers norms and attention."""
         return TokenNormProbe(
             outlier_threshold=self.outlier_threshold, sink_threshold=self.sink_threshold
         )
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A forward pass, the median of each feature map, and attention weights."""
         return Cost(per_image=2.0)

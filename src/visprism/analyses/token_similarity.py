@@ -26,10 +26,10 @@ class TokenSimilarity(FeatureAnalysis):
         ),
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the similarity."""
         return TokenSimilarityProbe()
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """A forward pass and a part of one for the statistic."""
         return Cost(per_image=1.6)

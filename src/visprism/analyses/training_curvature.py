@@ -38,12 +38,12 @@ class TrainingCurvature(Analysis):
         None, "file curvature.npz of a training run of the model with curvature_every"
     )
 
-    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:  # noqa: ARG002
+    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """The measurements that the run has stored."""
         assert self.curvature is not None  # see `inapplicable`
         return (stored_curvature(self.curvature, subject.model),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """No forward pass."""
         return Cost(per_image=0.0)
 

@@ -43,7 +43,7 @@ class Trajectory(Analysis):
         """Principal components and polar coordinates of the checkpoints."""
         return (trajectory(subject.model, stored_weights(self.checkpoints), run=run),)
 
-    def cost(self, subject: Subject) -> Cost:  # noqa: ARG002
+    def cost(self, subject: Subject) -> Cost:
         """No forward pass."""
         return Cost(per_image=0.0)
 

@@ -36,7 +36,7 @@ class Variance(FeatureAnalysis):
         ),
     )
 
-    def probe(self, subject: Subject) -> Probe:  # noqa: ARG002
+    def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the variances."""
         return VarianceProbe()
 

@@ -98,11 +98,7 @@ class Library:
         self._run(name, StudyRequest.of_form(form, self.settings), folder)
 
     async def cancel(self, name: str) -> None:
-        """End a study that runs or waits.
-
-        Raises:
-            InputError: if it does neither.
-        """
+        """End a study that runs or waits."""
         job = self.jobs.get(name)
         if job is None or job.state not in ACTIVE:
             raise InputError(f"{name} must run to be canceled")
@@ -122,11 +118,7 @@ class Library:
         return frozenset(self.settings.studies)
 
     def state(self, name: str) -> dict[str, Any]:
-        """What a page shows of a study: of its job, or of what its folder holds.
-
-        Raises:
-            InputError: if there is no such study.
-        """
+        """What a page shows of a study: of its job, or of what its folder holds."""
         folder = self.settings.study_folder(name)
         if folder is None:
             raise InputError(f"the app has no study {name!r}")

@@ -31,11 +31,7 @@ class Renderer:
         self._tasks: dict[Any, asyncio.Future[str]] = {}
 
     async def page(self, folder: Path, *, figures: bool) -> str:
-        """The report of the results that a folder has by now, with or without figures.
-
-        Raises:
-            InputError: if the folder holds no study.
-        """
+        """The report of the results that a folder has by now, with or without figures."""
         key = (folder, figures, _version(folder))
         if key not in self._pages:
             self._pages[key] = await self._shared(key, partial(_page, folder, figures=figures))
@@ -44,11 +40,7 @@ class Renderer:
         return self._pages[key]
 
     async def export(self, folder: Path, name: str) -> str:
-        """``study.md`` or ``results.json`` of a study.
-
-        Raises:
-            InputError: if the folder holds no study.
-        """
+        """``study.md`` or ``results.json`` of a study."""
         return await self._shared((folder, name), partial(_export, folder, name))
 
     def close(self) -> None:
@@ -56,7 +48,7 @@ class Renderer:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _shared(self, key: Any, render: Callable[[], str]) -> str:  # noqa: ANN401
+    async def _shared(self, key: Any, render: Callable[[], str]) -> str:
         """The text, rendered once for all who wait for the same."""
         if key not in self._tasks:
             self._tasks[key] = asyncio.ensure_future(self._rendered(render))

@@ -22,9 +22,6 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
         settings: what to serve.
         port: of 127.0.0.1; 0 for one that is free.
         ready: receives the address, with its token.
-
-    Raises:
-        InputError: if the extra is not installed, or the port is in use.
     """
     try:
         import uvicorn

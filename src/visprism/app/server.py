@@ -123,12 +123,12 @@ class Server:
             self.worker.close()
 
     @_errors
-    async def home(self, request: Request) -> Response:  # noqa: ARG002
+    async def home(self, request: Request) -> Response:
         """Studies, and the form of a new one."""
         return _page("home.html", root=".", studies=self.library.listing())
 
     @_errors
-    async def live(self, request: Request) -> Response:  # noqa: ARG002
+    async def live(self, request: Request) -> Response:
         """The live panels."""
         return _page("live.html", root=".")
 
@@ -171,12 +171,12 @@ class Server:
         return Response(_text(name), media_type="text/javascript")
 
     @_errors
-    async def catalog(self, request: Request) -> Response:  # noqa: ARG002
+    async def catalog(self, request: Request) -> Response:
         """What the forms offer."""
         return JSONResponse(await asyncio.to_thread(catalog, self.settings))
 
     @_errors
-    async def studies(self, request: Request) -> Response:  # noqa: ARG002
+    async def studies(self, request: Request) -> Response:
         """Every study with its state."""
         return JSONResponse(self.library.listing())
 
@@ -265,7 +265,7 @@ class Server:
     async def _json(self, request: Request) -> dict[str, Any]:
         return await read_json(request, self.settings.limits.request_bytes, _REQUEST_SECONDS)
 
-    def _folder(self, request: Request) -> Any:  # noqa: ANN401 (a Path)
+    def _folder(self, request: Request) -> Any:
         folder = self.settings.study_folder(request.path_params["name"])
         if folder is None:
             raise HTTPException(404, "there is no such study")
@@ -304,7 +304,7 @@ async def _stream(states: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
         upcoming = asyncio.ensure_future(anext(states, None))
 
 
-def _page(name: str, **values: Any) -> Response:  # noqa: ANN401 (of the template)
+def _page(name: str, **values: Any) -> Response:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("visprism.app"),
         autoescape=True,

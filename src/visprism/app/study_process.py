@@ -30,7 +30,7 @@ def main() -> None:
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no event
 
-    def write(kind: str, **values: Any) -> None:  # noqa: ANN401 (JSON)
+    def write(kind: str, **values: Any) -> None:
         lines.write(json.dumps({"kind": kind, **values}) + "\n")
         lines.flush()
 

@@ -35,11 +35,7 @@ class StudyRequest:
 
     @classmethod
     def of_form(cls, values: Mapping[str, Any], settings: Settings) -> "StudyRequest":
-        """The request of a form.
-
-        Raises:
-            InputError: if a value is none that the app allows.
-        """
+        """The request of a form."""
         unknown = set(values) - set(cls.__annotations__)
         if unknown:
             raise InputError(f"a study has no {min(unknown)!r}")
@@ -103,14 +99,11 @@ NUMBERS = {
 }
 
 
-def model_name(model: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
+def model_name(model: Any, settings: Settings) -> str:
     """A name for `load_model` from ``{"name": ..., "checkpoint": ...}``.
 
     Only registered architectures are built, with numbers, flags and words as options; a
     checkpoint is one of `Settings.checkpoint_files`.
-
-    Raises:
-        InputError: for anything else.
     """
     if not isinstance(model, Mapping):
         raise InputError(f"a model must be an object with a name, got {model!r}")
@@ -134,24 +127,16 @@ def model_name(model: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
     return f"{name}@{files[checkpoint]}" if checkpoint else name
 
 
-def data_name(data: Any, settings: Settings) -> str:  # noqa: ANN401 (JSON)
-    """A name for `load_data` from that of the form.
-
-    Raises:
-        InputError: if the form does not list it.
-    """
+def data_name(data: Any, settings: Settings) -> str:
+    """A name for `load_data` from that of the form."""
     names = settings.data_sets()
     if not isinstance(data, str) or data not in names:
         raise InputError(f"data must be one of {', '.join(names)}, got {data!r}")
     return names[data]
 
 
-def parsed_analyses(names: Iterable[str], options: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
-    """The options of each analysis in their types.
-
-    Raises:
-        InputError: if an analysis or an option is unknown, or a value does not fit.
-    """
+def parsed_analyses(names: Iterable[str], options: Any) -> dict[str, dict[str, Any]]:
+    """The options of each analysis in their types."""
     if not isinstance(options, Mapping):
         raise InputError(f"options must be an object, got {options!r}")
     parsed: dict[str, dict[str, Any]] = {}
@@ -184,19 +169,19 @@ def _label(name: str) -> str:
     return spec.label if spec.checkpoint is None else f"{spec.label} {spec.checkpoint.stem}"
 
 
-def _check(declared: Option, value: Any) -> None:  # noqa: ANN401
+def _check(declared: Option, value: Any) -> None:
     declared.check(value)
     if isinstance(value, float) and not isfinite(value):
         raise InputError(f"{declared.name} must be finite, got {value}")
 
 
-def _list(name: str, value: Any) -> list:  # noqa: ANN401
+def _list(name: str, value: Any) -> list:
     if not isinstance(value, list):
         raise InputError(f"{name} must be a list, got {value!r}")
     return value
 
 
-def _text(name: str, value: Any) -> str:  # noqa: ANN401
+def _text(name: str, value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():

@@ -16,11 +16,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")
 
 
 def store_image(settings: Settings, set_name: str, name: str, body: bytes) -> Path:
-    """Decode an image, and store its pixels as PNG under a name that a file can have.
-
-    Raises:
-        InputError: if it is no image, or the set or all uploads are full.
-    """
+    """Decode an image, and store its pixels as PNG under a name that a file can have."""
     folder = settings.uploaded_images / _file_name(set_name, "images")
     if sum(1 for _ in folder.glob("*.png")) >= settings.limits.images:
         raise InputError(f"a set must have at most {settings.limits.images} images")
@@ -49,11 +45,7 @@ def store_image(settings: Settings, set_name: str, name: str, body: bytes) -> Pa
 
 
 def store_checkpoint(settings: Settings, name: str, body: bytes) -> Path:
-    """Store a checkpoint that the safe loader can read; see docs/security.md.
-
-    Raises:
-        InputError: if it cannot be read without running code, or all uploads are full.
-    """
+    """Store a checkpoint that the safe loader can read; see docs/security.md."""
     suffix = Path(name).suffix.lower()
     if suffix not in CHECKPOINT_SUFFIXES:
         allowed = ", ".join(sorted(CHECKPOINT_SUFFIXES))

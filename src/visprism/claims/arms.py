@@ -78,11 +78,7 @@ ARMS = {
 
 
 def arm_of(name: str) -> Arm:
-    """The arm with this name.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """The arm with this name."""
     if name not in ARMS:
         raise InputError(f"unknown arm {name!r}. {suggestion(name, list(ARMS))}")
     return ARMS[name]

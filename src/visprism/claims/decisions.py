@@ -55,9 +55,6 @@ def decide(
         direction: of the treatment relative to the control.
         logarithm: whether values are compared by their ratio; they must be positive.
 
-    Raises:
-        InputError: if an arm has no value, or `logarithm` is set without a control.
-
     Source: Welch (1947), The generalization of Student's problem when several different
     population variances are involved.
 

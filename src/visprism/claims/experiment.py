@@ -71,11 +71,7 @@ class RawNumbers:
 
     @classmethod
     def load(cls, path: Path) -> "RawNumbers":
-        """Read what `save` wrote.
-
-        Raises:
-            InputError: if there is no such file, or it holds something else.
-        """
+        """Read what `save` wrote."""
         if path.is_dir():
             path = path / RAW
         try:
@@ -110,11 +106,7 @@ def _run_from(stored: dict[str, Any]) -> MeasuredRun:
 
 
 def claims_of(codes: Iterable[str] | None, scale: Scale) -> list[Claim]:
-    """The claims with these codes; None for all that the scale can decide.
-
-    Raises:
-        InputError: if there is no such claim, or the scale lacks a network of it.
-    """
+    """The claims with these codes; None for all that the scale can decide."""
     if codes is None:
         return [claim for claim in CLAIMS.values() if claim.testable(scale)]
     claims = []
@@ -153,10 +145,6 @@ def run_claims(
         seeds: trained networks of each arm; None for the number of the scale.
         report: receives a line for each network, if given.
         run: device and progress; seeds are those of the experiment.
-
-    Raises:
-        InputError: if a claim, a scale or the data is unknown, if the networks in `out` were
-            trained on other data, or if a measurement fails.
     """
     chosen = scale_of(scale)
     if seeds is not None and seeds < 1:
@@ -198,11 +186,7 @@ def run_claims(
 
 
 def _require_data(folder: Path, data: str) -> None:
-    """Require the data with which the experiment in the folder began, or begin it.
-
-    Raises:
-        InputError: if its networks are trained on other data, or the data cannot be loaded.
-    """
+    """Require the data with which the experiment in the folder began, or begin it."""
     path = folder / _DATA
     if not path.is_file():
         load_data(data, split="test", limit=1)

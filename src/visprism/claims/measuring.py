@@ -24,9 +24,6 @@ def measure(
 
     What was measured before of the same weights is read; the rest is measured and written,
     whole or not at all.
-
-    Raises:
-        InputError: if a measurement fails, with its reason.
     """
     quantities = list(quantities)
     stored = stored_quantities(training)

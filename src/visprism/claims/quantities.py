@@ -116,11 +116,7 @@ def _one(results: Iterable[Result], kind: type[R]) -> R:
 
 
 def _row(result: Result, **wanted: str) -> int:
-    """The only row with these values in these columns.
-
-    Raises:
-        InputError: if there is none, or there are several.
-    """
+    """The only row with these values in these columns."""
     columns = result.columns()
     matching = np.all([columns[name] == value for name, value in wanted.items()], axis=0)
     (rows,) = np.nonzero(matching)
@@ -270,11 +266,7 @@ QUANTITIES = {
 
 
 def quantity_of(key: str) -> Quantity:
-    """The quantity with this key.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """The quantity with this key."""
     if key not in QUANTITIES:
         raise InputError(f"unknown quantity {key!r}")
     return QUANTITIES[key]

@@ -41,11 +41,7 @@ class Scale:
     strong: Augmentation = STRONG
 
     def network(self, name: str) -> Network:
-        """The network that arms name `name`.
-
-        Raises:
-            InputError: if the scale has none.
-        """
+        """The network that arms name `name`."""
         if name not in self.networks:
             raise InputError(f"scale {self.name} has no network {name!r}")
         return self.networks[name]
@@ -135,11 +131,7 @@ SCALES = {scale.name: scale for scale in (SMALL, PAPER, TEST)}
 
 
 def scale_of(name: str) -> Scale:
-    """The scale with this name.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """The scale with this name."""
     if name not in SCALES:
         raise InputError(f"unknown scale {name!r}. {suggestion(name, list(SCALES))}")
     return SCALES[name]

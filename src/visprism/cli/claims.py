@@ -29,11 +29,7 @@ def claims(arguments: Namespace) -> None:
 
 
 def _refuse_options(arguments: Namespace) -> None:
-    """Require that no option of `run` is set for another action.
-
-    Raises:
-        InputError: if one is.
-    """
+    """Require that no option of `run` is set for another action."""
     given = {
         "CLAIM": arguments.codes,
         "--scale": arguments.scale,

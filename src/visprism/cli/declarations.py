@@ -74,7 +74,7 @@ def _plugin_sources(plugin: EntryPoint) -> list[Path]:
 
 
 @cache
-def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:  # noqa: ARG001
+def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:
     """Name and summary of each analysis of a file, as it was when last `modified`."""
     text = path.read_text(encoding="utf-8")
     if "ANALYSES.register" not in text:

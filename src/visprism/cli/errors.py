@@ -12,11 +12,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are `InputError`, in the words of every other error."""
 
     def parse_known_args(self, args=None, namespace=None):  # noqa: ANN001, ANN201
-        """As argparse does, which takes the value of ``--flag=--`` for no value.
-
-        Raises:
-            InputError: if there is one, or any other error.
-        """
+        """As argparse does, which takes the value of ``--flag=--`` for no value."""
         for word in args or ():
             flag, separator, value = word.partition("=")
             if flag.startswith("--") and separator and value == "--":
@@ -24,11 +20,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise instead of printing the usage."""
         typed = re.fullmatch(r"argument (\S+): (?:\w+ )?(must be .*)", message, re.DOTALL)
         choice = re.fullmatch(
             r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message, re.DOTALL

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from visprism.study import Study
 
 
-def print_json(content: Any) -> None:  # noqa: ANN401 (anything that JSON can hold)
+def print_json(content: Any) -> None:
     """Print as JSON, indented, in the encoding of every terminal."""
     print(json.dumps(content, indent=2))
 

@@ -98,11 +98,7 @@ def commands() -> dict[str, Command]:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The arguments of a command line; `flags` are those of its command.
-
-    Raises:
-        InputError: for an unknown command or argument, with a suggestion, or a bad value.
-    """
+    """The arguments of a command line; `flags` are those of its command."""
     named = next((word for word in words if not word.startswith("-")), None)
     available = commands()
     if named is not None and named not in available:

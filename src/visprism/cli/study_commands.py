@@ -48,11 +48,7 @@ def add_examine(to: ArgumentParser) -> None:
 
 
 def add_analysis(to: ArgumentParser, name: str) -> None:
-    """The arguments of the command of one analysis, from the fields of its declaration.
-
-    Raises:
-        InputError: if an option has the name of an argument that every command has.
-    """
+    """The arguments of the command of one analysis, from the fields of its declaration."""
     from visprism.core.options import options_of
     from visprism.core.progress import StatusLine, console_progress
 
@@ -89,7 +85,7 @@ def _one(arguments: Namespace, name: str) -> int:
     return _perform(arguments, [name], {name: values})
 
 
-def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse hides its type)
+def _add_option(group: Any, option: "Option") -> None:
     flag = "--" + option.name.replace("_", "-")
     shared: dict[str, Any] = {
         "dest": f"option_{option.name}",
@@ -103,7 +99,7 @@ def _add_option(group: Any, option: "Option") -> None:  # noqa: ANN401 (argparse
 
 
 def _parser_of(option: "Option") -> Callable[[str], Any]:
-    def parse(text: str) -> Any:  # noqa: ANN401
+    def parse(text: str) -> Any:
         try:
             return option.parse(text)
         except InputError as error:
@@ -113,11 +109,7 @@ def _parser_of(option: "Option") -> Callable[[str], Any]:
 
 
 def _settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Options by analysis from ``analysis.option=value``.
-
-    Raises:
-        InputError: if a text has another form, or names no option.
-    """
+    """Options by analysis from ``analysis.option=value``."""
     settings: dict[str, dict[str, Any]] = {}
     if not texts:
         return settings  # before torch is imported

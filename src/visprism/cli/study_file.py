@@ -32,9 +32,6 @@ def study_arguments(path: Path, parser: argparse.ArgumentParser) -> tuple[list[s
     Args:
         path: of the file.
         parser: of ``examine``, whose flags are the fields.
-
-    Raises:
-        InputError: if the file cannot be read, or a field or its form is wrong.
     """
     values = read_fields(path, _WHAT, "data: shapes")
     flags = {
@@ -55,7 +52,7 @@ def study_arguments(path: Path, parser: argparse.ArgumentParser) -> tuple[list[s
     return words, models
 
 
-def _models(value: Any, path: Path) -> Models:  # noqa: ANN401 (whatever the file holds)
+def _models(value: Any, path: Path) -> Models:
     if isinstance(value, str):
         return [value]
     names = list(value.values()) if isinstance(value, Mapping) else value
@@ -68,7 +65,7 @@ def _models(value: Any, path: Path) -> Models:  # noqa: ANN401 (whatever the fil
     return {str(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-def _option_words(value: Any, path: Path) -> Iterator[str]:  # noqa: ANN401
+def _option_words(value: Any, path: Path) -> Iterator[str]:
     """``--set`` for each option of each analysis."""
     options = {} if value is None else value
     if not isinstance(options, dict) or not all(isinstance(o, dict) for o in options.values()):
@@ -81,7 +78,7 @@ def _option_words(value: Any, path: Path) -> Iterator[str]:  # noqa: ANN401
             yield f"--set={analysis}.{name}={_text(setting)}"
 
 
-def _words(action: argparse.Action, value: Any, path: Path) -> list[str]:  # noqa: ANN401
+def _words(action: argparse.Action, value: Any, path: Path) -> list[str]:
     flag = action.option_strings[-1]
     if action.nargs == 0:  # a switch
         if not isinstance(value, bool):
@@ -97,7 +94,7 @@ def _words(action: argparse.Action, value: Any, path: Path) -> list[str]:  # noq
     return [f"{flag}={_text(value, separator)}"]
 
 
-def _text(value: Any, separator: str = ",") -> str:  # noqa: ANN401
+def _text(value: Any, separator: str = ",") -> str:
     """A value as it is written on the command line."""
     if isinstance(value, list):
         return separator.join(_text(item) for item in value)

@@ -240,7 +240,7 @@ class _EpochLines:
     def __init__(self, recipe: "Recipe") -> None:
         self._epochs = recipe.epochs
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:  # noqa: ARG002
+    def log(self, step: int, values: Mapping[str, float]) -> None:
         """Print the values of an epoch."""
         if "epoch" not in values:
             return

@@ -65,11 +65,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_fields(instance: object) -> None:
-    """Check every field of a dataclass instance; for its ``__post_init__``.
-
-    Raises:
-        InputError: if a value does not have the type of its field.
-    """
+    """Check every field of a dataclass instance; for its ``__post_init__``."""
     expected = _expected_of(type(instance))
     for f in fields(instance):  # pyrefly: ignore[bad-argument-type]
         if f.name in expected:
@@ -82,7 +78,7 @@ def _check(name: str, value: object, expected: Expected) -> None:
 
 
 @cache
-def _expected_of(annotated: Any) -> dict[str, Expected]:  # noqa: ANN401 (a class or function)
+def _expected_of(annotated: Any) -> dict[str, Expected]:
     """What the parameters of a function, or the fields of a class, must be, by name."""
     hints = get_type_hints(annotated)
     parameters = inspect.signature(annotated).parameters
@@ -93,7 +89,7 @@ def _expected_of(annotated: Any) -> dict[str, Expected]:  # noqa: ANN401 (a clas
     return {name: e for name, e in expected.items() if e is not None}
 
 
-def _expected(hint: Any) -> Expected | None:  # noqa: ANN401 (any annotation)
+def _expected(hint: Any) -> Expected | None:
     """What a value of this annotation must be; None if every value is accepted."""
     origin, inner = get_origin(hint), get_args(hint)
     kind = origin or hint
@@ -185,7 +181,7 @@ def _tuple(elements: list[Expected | None]) -> Expected:
     return Expected(phrase, f"tuples {phrase}", fits)
 
 
-def _array(hint: Any) -> Expected:  # noqa: ANN401 (an annotation of jaxtyping)
+def _array(hint: Any) -> Expected:
     """A tensor or an array of a data type, or of one of a kind, and of a shape."""
     noun = "tensor" if hint.array_type.__name__ == "Tensor" else "array"
     article = "a" if noun == "tensor" else "an"

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from visprism.core.arguments import check_arguments, check_fields
+from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.interrupts import delayed_interrupts
 
@@ -24,9 +24,6 @@ class Compute:
     """A device and the precision of the model's arithmetic on it.
 
     Measurements of what the model gives are made in float32 or better, whatever the precision.
-
-    Raises:
-        InputError: if the precision is unknown, or the device is not there.
     """
 
     device: str = "cpu"  # as torch names it: "cpu", "cuda", "cuda:1", "mps"
@@ -63,7 +60,6 @@ class Compute:
             return nullcontext()
         return torch.autocast(self.torch_device.type, dtype=PRECISIONS[self.precision])
 
-    @check_arguments
     @contextmanager
     def borrow(self, model: nn.Module) -> Iterator[None]:
         """Inside, the model lies on the device; afterwards it has its own tensors back.

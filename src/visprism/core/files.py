@@ -31,11 +31,7 @@ def is_file(path: Path) -> bool:
 
 
 def check_named(path: Path) -> None:
-    """Require a path to write to that ends in a name.
-
-    Raises:
-        InputError: if it does not.
-    """
+    """Require a path to write to that ends in a name."""
     if not path.name:
         raise InputError(f"a path to write to must end in the name of a file, got '{path}'")
 
@@ -264,9 +260,6 @@ def check_uncompressed(path: Path) -> None:
 
     NumPy's ``savez`` and ``torch.save`` do not compress. An archive that does, or whose members
     overlap, can grow a thousandfold when it is read.
-
-    Raises:
-        InputError: if the archive is damaged or larger than its file.
     """
     with path.open("rb") as file:
         if file.read(len(_ZIP)) != _ZIP:

@@ -19,9 +19,6 @@ def lock_folder(folder: Path, name: str) -> int | None:
     Args:
         folder: an existing folder.
         name: of the argument, for the error.
-
-    Raises:
-        InputError: if another run holds it.
     """
     if fcntl is None:
         return None

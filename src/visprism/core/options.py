@@ -76,12 +76,8 @@ class Option:
             phrase += self._range()
         return phrase + (" or None" if kind is not self.type else "")
 
-    def check(self, value: Any) -> None:  # noqa: ANN401 (any value is checked)
-        """Check a value against type and bounds.
-
-        Raises:
-            InputError: if it does not fit.
-        """
+    def check(self, value: Any) -> None:
+        """Check a value against type and bounds."""
         if value is None and _without_none(self.type) is not self.type:
             return
         kind = _without_none(self.type)
@@ -93,12 +89,8 @@ class Option:
             if not self._fits(one, element):
                 raise self._error(one)
 
-    def parse(self, text: str) -> Any:  # noqa: ANN401 (of the option's type)
-        """A value from text; tuples are separated by commas, fractions may be ``8/255``.
-
-        Raises:
-            InputError: if the text does not give a value that fits.
-        """
+    def parse(self, text: str) -> Any:
+        """A value from text; tuples are separated by commas, fractions may be ``8/255``."""
         kind = _without_none(self.type)
         element = _element(kind)
         if kind is not self.type and text.lower() in {"none", ""}:
@@ -130,7 +122,7 @@ class Option:
         }
         return [(word, bound) for word, bound in words.items() if bound is not None]
 
-    def _fits(self, value: Any, kind: Any) -> bool:  # noqa: ANN401
+    def _fits(self, value: Any, kind: Any) -> bool:
         if get_origin(kind) is Literal:
             return value in get_args(kind)
         if kind is float:
@@ -154,7 +146,7 @@ class Option:
             and (info.below is None or value < info.below)
         )
 
-    def _error(self, value: Any) -> InputError:  # noqa: ANN401
+    def _error(self, value: Any) -> InputError:
         if isinstance(value, int) and abs(value) > float_info.max:
             return InputError(
                 f"{self.name} must be {self.constraint}, got an integer with too many digits"
@@ -179,14 +171,14 @@ _NOUNS = {
 
 
 def option(
-    default: Any,  # noqa: ANN401 (of any option)
+    default: Any,
     help: str,
     *,
     minimum: Bound = None,
     above: Bound = None,
     maximum: Bound = None,
     below: Bound = None,
-) -> Any:  # noqa: ANN401 (a field)
+) -> Any:
     """A dataclass field that is an option; `help` is a noun phrase with its unit.
 
     Example::
@@ -209,11 +201,7 @@ def options_of(cls: type) -> Mapping[str, Option]:
 
 
 def check_options(instance: object) -> None:
-    """Check every option of a dataclass instance; for its ``__post_init__``.
-
-    Raises:
-        InputError: if a value does not fit its type or bounds.
-    """
+    """Check every option of a dataclass instance; for its ``__post_init__``."""
     for name, declared in options_of(type(instance)).items():
         declared.check(getattr(instance, name))
 
@@ -236,22 +224,22 @@ def parsed_options(instance: object, values: Mapping[str, Any]) -> dict[str, Any
     return parsed
 
 
-def _default(f: Field) -> Any:  # noqa: ANN401
+def _default(f: Field) -> Any:
     return None if f.default is MISSING else f.default
 
 
-def _without_none(kind: Any) -> Any:  # noqa: ANN401
+def _without_none(kind: Any) -> Any:
     if get_origin(kind) in (Union, types.UnionType):
         rest = [k for k in get_args(kind) if k is not type(None)]
         return rest[0] if len(rest) == 1 else kind
     return kind
 
 
-def _element(kind: Any) -> Any:  # noqa: ANN401
+def _element(kind: Any) -> Any:
     return get_args(kind)[0] if get_origin(kind) is tuple else kind
 
 
-def _read(text: str, kind: Any) -> Any:  # noqa: ANN401
+def _read(text: str, kind: Any) -> Any:
     if get_origin(kind) is Literal:
         by_text = {str(value): value for value in get_args(kind)}
         return by_text.get(text, text)
@@ -269,13 +257,13 @@ def _read(text: str, kind: Any) -> Any:  # noqa: ANN401
     return kind(text)
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
     return str(value) if isinstance(value, Path) else value
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Any) -> str:
     if isinstance(value, tuple):
         separator = ", " if value and isinstance(value[0], str) else ","
         return separator.join(_text(one) for one in value) or "none"

@@ -9,12 +9,7 @@ from visprism.core.errors import InputError
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize, center crop, scale to 0 ... 1, and standardize, as a model's authors did it.
-
-    Raises:
-        InputError: if a side or a standard deviation is not positive, the crop is larger than
-            the image, or the numbers of means and standard deviations differ.
-    """
+    """Resize, center crop, scale to 0 ... 1, and standardize, as a model's authors did it."""
 
     size: tuple[int, int]  # (height, width) of the model's input
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # per channel, of pixels in 0 ... 1

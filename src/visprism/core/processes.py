@@ -142,11 +142,7 @@ def processes(compute: Compute = CPU) -> Iterator[None]:
 
 
 def require_single_process(what: str) -> None:
-    """Require a single process, since several would write to the same folder.
-
-    Raises:
-        InputError: if ``torchrun`` has started several.
-    """
+    """Require a single process, since several would write to the same folder."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started > 1:
         raise InputError(

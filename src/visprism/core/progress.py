@@ -104,7 +104,7 @@ def plain(items: Iterable, label: str, *, status: Callable[[], str] = str) -> It
     print(f"{label}: {count} done in {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
-def _untracked(items: Iterable, label: str) -> Iterable:  # noqa: ARG001 (a progress)
+def _untracked(items: Iterable, label: str) -> Iterable:
     return items
 
 

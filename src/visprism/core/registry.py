@@ -47,20 +47,12 @@ class Registry(Mapping[str, Callable[..., Any]]):
         self._declared: dict[str, str] = {}  # name -> module
 
     def register(self, function: F) -> F:
-        """Add `function` under its own name.
-
-        Raises:
-            InputError: if the name is taken; a plugin must not shadow a built-in silently.
-        """
+        """Add `function` under its own name."""
         self.add(function.__name__, function)
         return function
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
-        """Add `function` under a name.
-
-        Raises:
-            InputError: if the name is taken; a plug-in must not shadow a built-in silently.
-        """
+        """Add `function` under a name."""
         if name in self._functions:
             raise InputError(f"{self._kind} {name!r} is already registered")
         self._functions[name] = function

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
@@ -51,11 +50,7 @@ class Run:
     # a measurement that returns logits selects it.
     inference: Inference | None = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @check_arguments
-    def named(self, model: str, data: str, **changes: Any) -> "Run":  # noqa: ANN401
+    def named(self, model: str, data: str, **changes: Any) -> "Run":
         """The same run with this model and data (and other fields) in its provenance."""
         origin = replace(self.provenance, model=model, data=data, **changes)
         return replace(self, provenance=origin)
@@ -119,7 +114,7 @@ class Run:
         images: int,
         batch_size: int,
         image_shape: tuple[int, ...],
-        **changes: Any,  # noqa: ANN401
+        **changes: Any,
     ) -> Provenance:
         """The provenance of a measurement that is complete."""
         settings = "" if self.inference is None else self.inference.sentence()
@@ -136,11 +131,7 @@ class Run:
         )
 
     def require_full_precision(self, quantity: str) -> None:
-        """Refuse mixed precision where it is not supported.
-
-        Raises:
-            InputError: if the precision is not "fp32".
-        """
+        """Refuse mixed precision where it is not supported."""
         if self.compute.precision != "fp32":
             raise InputError(
                 f"precision must be 'fp32' for {quantity}, got {self.compute.precision!r}"

@@ -14,9 +14,6 @@ def read_fields(path: Path, what: str, example: str) -> dict[str, Any]:
         path: of the file.
         what: the file in an error, such as "the recipe".
         example: a line that such a file may hold.
-
-    Raises:
-        InputError: if the file cannot be read, holds no fields, or one of them twice.
     """
     import yaml
 

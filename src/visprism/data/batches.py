@@ -12,7 +12,6 @@ from jaxtyping import Float, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.image_set import ImageSet
@@ -26,7 +25,7 @@ Change = Callable[[UInt8[Tensor, "b 3 h w"], Sequence[int]], UInt8[Tensor, "b 3 
 Crop = Callable[[Sequence[int]], UInt8[Tensor, "b 3 h w"]]  # crops by the indices of images
 
 
-def unchanged(images: UInt8[Tensor, "b 3 h w"], indices: Sequence[int]) -> Tensor:  # noqa: ARG001
+def unchanged(images: UInt8[Tensor, "b 3 h w"], indices: Sequence[int]) -> Tensor:
     """The images without a change."""
     return images
 
@@ -99,7 +98,6 @@ class Batches(Sequence):
     crops: Crop | None = None  # that are in memory; None: images are read and cropped
 
     def __post_init__(self) -> None:
-        check_fields(self)
         _check_batch_size(self.batch_size)
 
     def __len__(self) -> int:
@@ -131,7 +129,6 @@ class Batches(Sequence):
         return normalized(images, self.preprocessing), targets
 
 
-@check_arguments
 def batches(
     image_set: ImageSet,
     preprocessing: Preprocessing,
@@ -149,9 +146,6 @@ def batches(
         change: maps the crops in eight bits and their indices in the image set to the crops
             that the model gets.
         crops: returns the crops of images by their indices, where these are in memory.
-
-    Raises:
-        InputError: if the batch size is not positive, or the interpolation is unknown.
     """
     _check_batch_size(batch_size)
     if preprocessing.interpolation not in _INTERPOLATIONS:

@@ -13,11 +13,7 @@ _MOST_CLASSES = 10**6  # numbers of classes without names; more are not classes
 def chosen_column(
     wanted: str, candidates: Sequence[str], *, kind: str, option: str, name: str
 ) -> str:
-    """The column `wanted`, or the only one of its kind if none is named.
-
-    Raises:
-        InputError: if there is no such column, or several and none is named.
-    """
+    """The column `wanted`, or the only one of its kind if none is named."""
     if wanted in candidates:
         return wanted
     names = ", ".join(candidates)
@@ -42,9 +38,6 @@ def class_names(stored: object, targets: Int64[np.ndarray, " n"], name: str) -> 
         stored: what the data holds as names, which should be a list of text; None: nothing.
         targets: the labels.
         name: of the data.
-
-    Raises:
-        InputError: if there is no image, or one whose class is missing or not among the names.
     """
     if not len(targets):
         raise InputError(f"{name} must have at least one image, got none")

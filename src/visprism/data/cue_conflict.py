@@ -20,11 +20,7 @@ _NAME = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")
 
 @DATA.register
 def cue_conflict(path: str, *, split: str | None = None) -> ImageSet:
-    """Images named SHAPE-TEXTURE, such as cat1-car2.png, below DIR; the class is the shape.
-
-    Raises:
-        InputError: if there is no such folder, no image, or one that is not named so.
-    """
+    """Images named SHAPE-TEXTURE, such as cat1-car2.png, below DIR; the class is the shape."""
     name = f"cue_conflict:{path}"
     root = Path(path).expanduser()
     if not root.is_dir():

@@ -31,10 +31,6 @@ def image_set(
         limit: largest number of images, balanced over the classes and selected at random.
         seed: of the selection.
 
-    Raises:
-        InputError: if the items are no PIL images, the data set or folder is empty, an image of
-            the folder cannot be read, or `limit` is not positive.
-
     Example:
         >>> from torchvision.datasets import FakeData
         >>> pictures = image_set(FakeData(size=40, num_classes=4), limit=8)
@@ -62,9 +58,6 @@ def image_set_of(dataset: Dataset, *, name: str = "") -> ImageSet | None:
 
     Returns:
         None if its items are something else, such as tensors.
-
-    Raises:
-        InputError: if the data set is empty or has no length.
     """
     number = _length(dataset)
     picture, label = _parted(dataset[0])
@@ -124,7 +117,7 @@ def in_order(
     return unshuffled, chosen
 
 
-def _stated_classes(dataset: Any, number: int) -> Int64[np.ndarray, " n"]:  # noqa: ANN401
+def _stated_classes(dataset: Any, number: int) -> Int64[np.ndarray, " n"]:
     """The classes that a data set states without its images; `NO_CLASS` where it does not."""
     try:
         classes = np.array([int(label) for label in _targets(dataset)], dtype=np.int64)
@@ -133,7 +126,7 @@ def _stated_classes(dataset: Any, number: int) -> Int64[np.ndarray, " n"]:  # no
     return classes if len(classes) == number else np.full(number, NO_CLASS)
 
 
-def normalization_of(dataset: Any) -> Preprocessing | None:  # noqa: ANN401 (any data set)
+def normalization_of(dataset: Any) -> Preprocessing | None:
     """Mean and deviation of the last ``Normalize`` in a torchvision pipeline; None without one.
 
     The size is that of a single pixel: the caller knows the size of the tensors.
@@ -149,7 +142,7 @@ def normalization_of(dataset: Any) -> Preprocessing | None:  # noqa: ANN401 (any
     return Preprocessing((1, 1), mean=mean, std=std)
 
 
-def _targets(dataset: Any) -> Any:  # noqa: ANN401 (a list, an array or a tensor)
+def _targets(dataset: Any) -> Any:
     """The classes that a data set states without its images, also through `Subset`."""
     if isinstance(dataset, Subset):
         targets = _targets(dataset.dataset)
@@ -157,14 +150,14 @@ def _targets(dataset: Any) -> Any:  # noqa: ANN401 (a list, an array or a tensor
     return getattr(dataset, "targets", None)
 
 
-def _classes(dataset: Any) -> Sequence[str]:  # noqa: ANN401 (any data set)
+def _classes(dataset: Any) -> Sequence[str]:
     """The names of the classes that a data set states, also through `Subset`."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return getattr(dataset, "classes", None) or ()
 
 
-def _length(dataset: Any) -> int:  # noqa: ANN401
+def _length(dataset: Any) -> int:
     try:
         number = len(dataset)
     except TypeError:
@@ -179,7 +172,7 @@ def _length(dataset: Any) -> int:  # noqa: ANN401
     return number
 
 
-def _parted(item: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def _parted(item: Any) -> tuple[Any, Any]:
     if not isinstance(item, tuple | list) or not item:
         return item, None
     return item[0], item[1] if len(item) > 1 else None

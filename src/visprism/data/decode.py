@@ -18,11 +18,7 @@ def _opened(source: Source) -> Image.Image:
 
 
 def decode(source: Source) -> Image.Image:
-    """The image as RGB, rotated by its EXIF orientation, on white where it is transparent.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
+    """The image as RGB, rotated by its EXIF orientation, on white where it is transparent."""
     try:
         with _opened(source) as image:
             return to_rgb(ImageOps.exif_transpose(image))
@@ -48,11 +44,7 @@ def fault(source: Source) -> str | None:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Eight-bit RGB of an image in any of Pillow's modes that has a defined white.
-
-    Raises:
-        InputError: if it has none, as an image of floating-point numbers.
-    """
+    """Eight-bit RGB of an image in any of Pillow's modes that has a defined white."""
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode in _SIXTEEN_BIT:

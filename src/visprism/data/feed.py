@@ -14,7 +14,6 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from visprism.core.arguments import check_arguments
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
 from visprism.core.fingerprint import fingerprint
@@ -178,7 +177,6 @@ def shuffled_batches(
     return order.split(batch_size)
 
 
-@check_arguments
 def memory_feed(
     image_set: ImageSet,
     preprocessing: Preprocessing,
@@ -199,10 +197,6 @@ def memory_feed(
         num_classes: classes of the model; by default those of the image set.
         seed: of the order and the augmentation.
         compute: device of the images.
-
-    Raises:
-        InputError: if there are fewer images than one batch, they have no labels, or a label is
-            not below `num_classes`.
     """
     classes = check_trainable(image_set, batch_size, num_classes)
     check_padding(augmentation, preprocessing)
@@ -220,11 +214,7 @@ def memory_feed(
 
 
 def check_trainable(image_set: ImageSet, batch_size: int, num_classes: int | None) -> int:
-    """The number of classes of images that can be trained on.
-
-    Raises:
-        InputError: if there are too few images, or labels are missing or out of range.
-    """
+    """The number of classes of images that can be trained on."""
     name = image_set.name
     if not len(image_set):
         raise InputError(f"{name} must have at least one batch of images, got none")
@@ -241,11 +231,7 @@ def check_trainable(image_set: ImageSet, batch_size: int, num_classes: int | Non
 
 
 def check_padding(augmentation: Augmentation, preprocessing: Preprocessing) -> None:
-    """Require that every crop out of the padded image has pixels of the image.
-
-    Raises:
-        InputError: if the padding is not less than the side of the image.
-    """
+    """Require that every crop out of the padded image has pixels of the image."""
     height, width = preprocessing.size
     if augmentation.padding >= min(height, width):
         raise InputError(
@@ -255,11 +241,7 @@ def check_padding(augmentation: Augmentation, preprocessing: Preprocessing) -> N
 
 
 def check_labels(image_set: ImageSet, num_classes: int) -> None:
-    """Require that every image has a label below `num_classes`.
-
-    Raises:
-        InputError: if an image has none.
-    """
+    """Require that every image has a label below `num_classes`."""
     name, targets = image_set.name, image_set.targets
     if len(targets) and targets.min() < 0:
         raise InputError(f"images must have labels for training, and those of {name} have none")
@@ -301,11 +283,7 @@ class LoaderFeed(_ShuffledFeed):
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
     ) -> Iterator[SoftBatch]:
-        """The batches of an epoch; see `Feed.epoch`.
-
-        Raises:
-            InputError: if an image cannot be read; it is named.
-        """
+        """The batches of an epoch; see `Feed.epoch`."""
         batches = self._order(number)
         size, augmentation, seed = self.preprocessing.size, self.augmentation, self.seed
         plans = [
@@ -372,11 +350,10 @@ def _iterator(loader: DataLoader) -> Iterator[Read]:
         return iter(loader)
 
 
-def _unchanged(batch: Any) -> Any:  # noqa: ANN401 (the result of a worker)
+def _unchanged(batch: Any) -> Any:
     return batch
 
 
-@check_arguments
 def loader_feed(
     image_set: ImageSet,
     preprocessing: Preprocessing,
@@ -403,10 +380,6 @@ def loader_feed(
         seed: of the order and the augmentation.
         workers: processes that read; 0: this process.
         compute: device of the batches.
-
-    Raises:
-        InputError: if there are fewer images than one batch, they have no labels, a label is
-            not below `num_classes`, or there cannot be workers.
     """
     classes = check_trainable(image_set, batch_size, num_classes)
     check_padding(augmentation, preprocessing)

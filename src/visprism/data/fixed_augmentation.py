@@ -11,7 +11,6 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
@@ -76,7 +75,6 @@ class FixedAugmentation(Sequence):
         return finished(pixels, targets, plan, augmentation, preprocessing, self.num_classes)
 
 
-@check_arguments
 def fixed_augmentation(
     image_set: ImageSet,
     preprocessing: Preprocessing,
@@ -97,10 +95,6 @@ def fixed_augmentation(
         batch_size: images of a batch, which are mixed in pairs.
         num_classes: classes of the model.
         seed: of the augmentation.
-
-    Raises:
-        InputError: if the batch size is not positive, images have no labels, or a label is not
-            below `num_classes`.
     """
     if batch_size < 1:
         raise InputError(f"batch_size must be positive, got {batch_size}")

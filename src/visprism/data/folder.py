@@ -42,9 +42,6 @@ def folder(path: str, *, split: str | None = None) -> ImageSet:
     """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/, with classes in the order of their names.
 
     Images without class folders have the target `NO_CLASS`.
-
-    Raises:
-        InputError: if there is no such folder, split or image.
     """
     name = f"folder:{path}"
     root = Path(path).expanduser()

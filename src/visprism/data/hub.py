@@ -13,11 +13,7 @@ from visprism.data.parquet import image_bytes
 def hf(
     path: str, *, split: str | None = None, config: str = "", image: str = "", label: str = ""
 ) -> ImageSet:
-    """A data set of the Hugging Face hub; `image` and `label` name columns.
-
-    Raises:
-        InputError: if it cannot be loaded, or lacks the split or column.
-    """
+    """A data set of the Hugging Face hub; `image` and `label` name columns."""
     name = f"hf:{path}"
     try:
         import datasets  # pyrefly: ignore[missing-import]

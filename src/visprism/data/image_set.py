@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Int, Int64
 from PIL import Image
 
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
 from visprism.core.rng import stream
@@ -50,9 +49,6 @@ class ImageSet:
     # The index of each image in the data that this is a subset of; None: these are all of it.
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def __len__(self) -> int:
         return len(self.targets)
 
@@ -74,13 +70,8 @@ class ImageSet:
         """Number of classes, with those that have no image."""
         return len(self.class_names)
 
-    @check_arguments
     def subset(self, positions: Int[np.ndarray, " m"]) -> "ImageSet":
-        """The image set with only the images at `positions`, in that order.
-
-        Raises:
-            InputError: if there is no image at a position.
-        """
+        """The image set with only the images at `positions`, in that order."""
         if len(positions) and not 0 <= positions.min() <= positions.max() < len(self):
             raise InputError(
                 f"positions must be between 0 and {len(self) - 1}, got {positions.min()} to "
@@ -121,11 +112,7 @@ class NoSplitsError(InputError):
 
 
 def chosen_split(available: Sequence[str], wanted: str | None, name: str) -> str:
-    """The split `wanted`, or the first of `SPLITS` that is available.
-
-    Raises:
-        InputError: if there is no such split.
-    """
+    """The split `wanted`, or the first of `SPLITS` that is available."""
     if wanted is None:
         wanted = next((split for split in SPLITS if split in available), None)
         if wanted is None:

@@ -30,12 +30,7 @@ def imagenet_sketch(path: str, *, split: str | None = None) -> ImageSet:
 
 
 def _variant(name: str, path: str, split: str | None) -> ImageSet:
-    """Images of some classes of ImageNet, with the indices that these have in ImageNet-1k.
-
-    Raises:
-        InputError: if there is no such folder, or a class folder is not named by a WordNet
-            identifier of ImageNet-1k.
-    """
+    """Images of some classes of ImageNet, with the indices that these have in ImageNet-1k."""
     from timm.data import ImageNetInfo
 
     images, info = folder(path, split=split), ImageNetInfo()
@@ -62,9 +57,6 @@ def imagenet(path: str, *, split: str | None = None) -> ImageSet:
 
     Classes are in the order of WordNet identifiers, as in published models, and named in words.
     On the Hugging Face hub it is ``hf:ILSVRC/imagenet-1k``.
-
-    Raises:
-        InputError: if there is no such folder or split, or its classes are not ImageNet's.
     """
     from timm.data import ImageNetInfo
 

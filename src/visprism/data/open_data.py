@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import exists
 from visprism.core.run import Progress
@@ -18,7 +17,6 @@ from visprism.data.subsets import stratified
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
 
-@check_arguments
 def load_data(
     spec: str,
     *,
@@ -44,10 +42,6 @@ def load_data(
         seed: of the random selection.
         progress: shows how many files are checked.
         accept: receives the images before their files are read, and may raise.
-
-    Raises:
-        InputError: if there is no such data or split, an option is wrong, or an image cannot be
-            read; with `skip_bad` only if none can be read.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be positive, got {limit}")

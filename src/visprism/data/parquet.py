@@ -78,11 +78,7 @@ def image_bytes(cell: bytes | dict[str, Any] | None) -> bytes:
 def parquet(
     path: str, *, split: str | None = None, image: str = "", label: str = ""
 ) -> ImageSet:
-    """Images in Parquet files as Hugging Face stores them; `image` and `label` name columns.
-
-    Raises:
-        InputError: if there is no such file, split or column, or a class is missing.
-    """
+    """Images in Parquet files as Hugging Face stores them; `image` and `label` name columns."""
     name = f"parquet:{path}"
     try:
         from pyarrow import ArrowException, ArrowInvalid, types

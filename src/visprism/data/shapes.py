@@ -214,12 +214,7 @@ def shapes(
     cues: str = "independent",
     seed: int = 0,
 ) -> ImageSet:
-    """Ten silhouettes filled with ten textures, drawn as they are needed, at any `size`.
-
-    Raises:
-        InputError: if there is no such split, target or way of cues, or the size is not from 8
-            to 4096.
-    """
+    """Ten silhouettes filled with ten textures, drawn as they are needed, at any `size`."""
     if cues not in CUES:
         raise InputError(f"cues must be one of {', '.join(CUES)}, got {cues!r}")
     if target not in TARGETS:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import Progress
 from visprism.data.image_set import ImageSet
@@ -10,7 +9,6 @@ from visprism.data.image_set import ImageSet
 _READ = 256  # images at a time
 
 
-@check_arguments
 def statistics(
     image_set: ImageSet, *, progress: Progress | None = None
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -19,9 +17,6 @@ def statistics(
     Computed from sums of integers, so that the result is exact in any order of the images.
     Every pixel has the same weight, so that a large image weighs more than a small one. Costs
     one pass over the images, and the memory of 256 of them.
-
-    Raises:
-        InputError: if there are no images.
     """
     if not len(image_set):
         raise InputError(f"{image_set.name} must have at least one image, got none")

@@ -103,9 +103,6 @@ def stored_conditions(spec: str) -> list[str]:
 
     ``imagenet_c:DIR`` without options becomes one for each CORRUPTION/SEVERITY in DIR, and
     ``cifar10_c:DIR`` and ``cifar100_c:DIR`` one for each CORRUPTION.npy and severity.
-
-    Raises:
-        InputError: if the folder holds no such set.
     """
     name, _, path = spec.partition(":")
     if name not in _CORRUPTED or "?" in path:
@@ -171,11 +168,7 @@ def _stored(
 
 
 def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
-    """A stored array, which stays on the disk.
-
-    Raises:
-        InputError: if it is not there, or not whole, or not of this kind.
-    """
+    """A stored array, which stays on the disk."""
     file = root / f"{stem}.npy"
     if not file.is_file():
         available = {p.stem for p in root.glob("*.npy")} - {"labels"}

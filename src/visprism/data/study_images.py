@@ -86,11 +86,7 @@ class StudyImages(ABC):
         limit: int | None = None,
         change: PixelChange | None = None,
     ) -> Sequence:
-        """Batches of (images, targets), or of images without labels; the same in every pass.
-
-        Raises:
-            InputError: if pixels are to be changed and there is no preprocessing.
-        """
+        """Batches of (images, targets), or of images without labels; the same in every pass."""
 
     @abstractmethod
     def pixels(
@@ -233,11 +229,7 @@ def nested_order(targets: Int64[np.ndarray, " n"], *, seed: int = 0) -> Int64[np
 
 
 def required(preprocessing: Preprocessing | None) -> Preprocessing:
-    """The preprocessing, for operations that change pixels.
-
-    Raises:
-        InputError: if it is unknown.
-    """
+    """The preprocessing, for operations that change pixels."""
     if preprocessing is None:
         raise InputError(
             "preprocessing must be given where pixels are changed: the mean and standard "

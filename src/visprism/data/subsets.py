@@ -4,21 +4,16 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.data.image_set import ImageSet
 
 
-@check_arguments
 def stratified(image_set: ImageSet, fraction: float, *, seed: int = 0) -> ImageSet:
     """The same fraction of the images of every class, selected at random, in their order.
 
     Of a class with n images, `fraction` n are selected, rounded, and at least one. With one
     seed, a smaller fraction is a subset of a larger one.
-
-    Raises:
-        InputError: if the fraction is not in (0, 1].
     """
     return image_set.subset(_chosen(image_set, fraction, seed))
 
@@ -26,11 +21,7 @@ def stratified(image_set: ImageSet, fraction: float, *, seed: int = 0) -> ImageS
 def held_out(
     image_set: ImageSet, fraction: float, *, seed: int = 0
 ) -> tuple[ImageSet, ImageSet]:
-    """The training images, and a fraction of every class for validation.
-
-    Raises:
-        InputError: if the fraction is not in (0, 1], or a class would have no training image.
-    """
+    """The training images, and a fraction of every class for validation."""
     chosen = _chosen(image_set, fraction, seed)
     training = np.setdiff1d(np.arange(len(image_set)), chosen)
     targets = image_set.targets

@@ -118,7 +118,7 @@ class TensorBatches(Sequence):
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 (a batch, or some)
+    def __getitem__(self, index: int | slice) -> Any:
         """One batch, images or (images, targets); of a slice the batches."""
         if isinstance(index, slice):
             return replace(self, batches=self.numbers[index])
@@ -163,10 +163,6 @@ def tensor_images(
         preprocessing: the normalization that the images have, where it is known.
         seed: of a random order whose every prefix is balanced over classes; see
             `nested_order`. None: as read.
-
-    Raises:
-        InputError: if there are no images, batches differ in form or size, or they need more
-            than 4 GiB.
     """
     if isinstance(data, Tensor) or (
         isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data)
@@ -270,7 +266,7 @@ def _to_the_end(data: Iterable) -> Iterator:
         ) from error
 
 
-def _split_batch(batch: Any) -> tuple[Any, Any]:  # noqa: ANN401 (what a user's loader gives)
+def _split_batch(batch: Any) -> tuple[Any, Any]:
     """Images and targets; None where there are no targets."""
     if isinstance(batch, tuple | list):
         if len(batch) != 2:
@@ -286,7 +282,7 @@ def _split_batch(batch: Any) -> tuple[Any, Any]:  # noqa: ANN401 (what a user's 
     return batch, None
 
 
-def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:  # noqa: ANN401
+def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
     """The targets, or None and the reason why they are no classes."""
     if targets is None:
         return None, ""
@@ -305,11 +301,11 @@ def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:  # n
     )
 
 
-def _tensors(images: Any) -> list[Any]:  # noqa: ANN401
+def _tensors(images: Any) -> list[Any]:
     return list(images.values()) if isinstance(images, Mapping) else [images]
 
 
-def _first(images: Any) -> Tensor:  # noqa: ANN401
+def _first(images: Any) -> Tensor:
     tensors = _tensors(images)
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
         remedy = (
@@ -321,11 +317,11 @@ def _first(images: Any) -> Tensor:  # noqa: ANN401
     return tensors[0]
 
 
-def _rows(images: Any, rows: slice) -> Any:  # noqa: ANN401
+def _rows(images: Any, rows: slice) -> Any:
     if isinstance(images, Mapping):
         return {key: tensor[rows] for key, tensor in images.items()}
     return images[rows]
 
 
-def _shapes_text(images: Any) -> str:  # noqa: ANN401
+def _shapes_text(images: Any) -> str:
     return ", ".join("x".join(map(str, t.shape[1:])) for t in _tensors(images))

@@ -54,35 +54,35 @@ def _interpolated(u: Plane, v: Plane, key: PerImage, blend: Callable[[Plane], Pl
     return near * (1 - down) + far * down
 
 
-def stripes(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def stripes(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Straight bands."""
     return coverage(_wave(u) - 0.25, pixel)
 
 
-def zigzag(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def zigzag(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Zigzag bands with right angles."""
     return coverage(_wave(u + _wave(v) * 1.4) - 0.25, 1.7 * pixel)
 
 
-def ripples(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def ripples(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Circles around one point."""
     return coverage(_wave(np.hypot(u, v)) - 0.25, pixel)
 
 
-def checks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def checks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """A chess board."""
     a, b = coverage(_wave(u) - 0.25, pixel), coverage(_wave(v) - 0.25, pixel)
     return a * b + (1 - a) * (1 - b)
 
 
-def bricks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def bricks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Courses of bricks, each shifted by half of one."""
     shifted = u + 0.5 * (np.floor(2 * v) % 2)
     to_joint = np.minimum(0.5 - _wave(shifted), 0.25 - 0.5 * _wave(2 * v))
     return coverage(to_joint - 0.07, pixel)
 
 
-def dots(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def dots(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Discs on a honeycomb."""
     height = 0.866  # of a row, for a distance of 1 between neighbors
     across = _fraction(u + 0.5 * (np.floor(v / height) % 2)) - 0.5
@@ -90,7 +90,7 @@ def dots(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: 
     return coverage(np.hypot(across, along) - 0.3, pixel)
 
 
-def scales(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def scales(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Overlapping discs, as of a fish, each shaded towards its rim."""
     row = np.floor(2 * v)
     below = np.hypot(_fraction(u + 0.5 * (row % 2)) - 0.5, v - 0.5 * row)
@@ -119,7 +119,7 @@ def cells(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     return coverage(second - first - 0.16, 2 * pixel)
 
 
-def clouds(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:  # noqa: ARG001
+def clouds(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     """Smooth noise of two octaves."""
 
     def smooth(x: Plane) -> Plane:

@@ -34,7 +34,7 @@ class _Canvas(FigureCanvasAgg):
         renderer.get_text_width_height_descent = partial(_text_size, renderer.dpi)  # pyrefly: ignore
         return renderer
 
-    def print_png(self, filename_or_obj: BytesIO, **set_before: object) -> None:  # noqa: ARG002
+    def print_png(self, filename_or_obj: BytesIO, **set_before: object) -> None:
         """Write the file; `Figure.savefig` has set what else it passes, such as colors."""
         self.draw()
         filename_or_obj.write(png_file(np.asarray(self.buffer_rgba()), self.figure.dpi))
@@ -44,7 +44,7 @@ def _text_size(
     dpi: float,
     s: str,
     prop: FontProperties,
-    ismath: bool | str,  # noqa: FBT001 (as matplotlib passes it)
+    ismath: bool | str,
 ) -> tuple[float, float, float]:
     return _size(dpi, s, prop.copy(), ismath)  # a copy, because properties can be changed
 
@@ -54,7 +54,7 @@ def _size(
     dpi: float,
     text: str,
     font: FontProperties,
-    is_math: bool | str,  # noqa: FBT001
+    is_math: bool | str,
 ) -> tuple[float, float, float]:
     return _ruler(dpi).get_text_width_height_descent(text, font, is_math)
 

@@ -24,7 +24,7 @@ def color_bar(
     colors: Colormap | str = SIMILARITY,
     aspect: int = 24,
     pad: float = 0.02,
-    **options: Any,  # noqa: ANN401 (of matplotlib)
+    **options: Any,
 ) -> Colorbar:
     """A color bar at the side of the axes, without a frame."""
     mappable = ScalarMappable(scale, colors)

@@ -284,7 +284,7 @@ def _(result: Rings, ax: Axes) -> Axes:
 
 
 @singledispatch
-def surface_of(result: Result) -> dict[str, Any] | None:  # noqa: ARG001
+def surface_of(result: Result) -> dict[str, Any] | None:
     """Heights and colors of a surface, for JSON; None for results that have none.
 
     ``height`` is a matrix of values between 0 and 1, ``color`` a matrix of the cells between

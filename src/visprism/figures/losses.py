@@ -32,7 +32,7 @@ class LossScale(Normalize):
         self.chance = float(np.log(max(2, classes)))
         super().__init__(0, self.chance * 10**DECADES, clip=False)
 
-    def __call__(self, value: Any, clip: bool | None = None) -> Any:  # noqa: ANN401, ARG002, FBT001
+    def __call__(self, value: Any, clip: bool | None = None) -> Any:
         """Positions on the scale, 0 to 1; values that are not finite are masked."""
         v = np.ma.masked_invalid(np.ma.asarray(value, dtype=float))
         relative = v / self.chance
@@ -41,7 +41,7 @@ class LossScale(Normalize):
         )
         return np.ma.clip(np.ma.where(relative <= 1, CHANCE_POSITION * relative, above), 0, 1)
 
-    def inverse(self, value: Any) -> Any:  # noqa: ANN401
+    def inverse(self, value: Any) -> Any:
         """Losses at these positions."""
         y = np.asarray(value, dtype=float)
         above = 10 ** (DECADES * (y - CHANCE_POSITION) / (1 - CHANCE_POSITION))

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.figures.registry import frame_of, plot
 from visprism.figures.style import FAINT, model_axes, paper_style
@@ -22,10 +21,9 @@ _SMALL = 5.5  # points; the protocol
 MakeFigure = Callable[..., Figure]
 
 
-@check_arguments
 def panel(
     results: Mapping[str, Result] | Sequence[Result],
-    **options: Any,  # noqa: ANN401 (of the figure)
+    **options: Any,
 ) -> Figure:
     """A figure of results of one type, one model each, for a paper.
 
@@ -37,16 +35,13 @@ def panel(
         results: results by the name of the model, which is the title; without names, the
             titles are the models of the provenance.
         **options: of the figure, as `plot` takes them.
-
-    Raises:
-        InputError: if there is no result, or the results are of several types.
     """
     return _side_by_side(results, Figure, options)[0]
 
 
 # Dispatch is on the class alone, which has no type arguments.
 @plot.register(Mapping)  # pyrefly: ignore[bad-singledispatch-register]
-def _(results: Mapping[str, Result], ax: Axes | None = None, **options: Any) -> np.ndarray:  # noqa: ANN401
+def _(results: Mapping[str, Result], ax: Axes | None = None, **options: Any) -> np.ndarray:
     """Models side by side on a new figure; one axes per model."""
     from matplotlib import pyplot  # its figures are global: here only
 

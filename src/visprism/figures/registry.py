@@ -40,8 +40,8 @@ FRAMES: dict[Draw, Frame] = {}  # by the function that draws
 @singledispatch
 def plot(
     result: Result | Mapping[str, Result],
-    ax: Axes | None = None,  # noqa: ARG001
-    **options: Any,  # noqa: ANN401, ARG001
+    ax: Axes | None = None,
+    **options: Any,
 ) -> Axes:
     """Draw `result` on `ax`, or on axes of a new figure, and return the axes.
 
@@ -52,16 +52,13 @@ def plot(
     figure, models side by side; then an array of axes is returned, one per result.
 
     A plug-in adds a figure for its result with `figure`.
-
-    Raises:
-        InputError: if no figure is known for this type of result.
     """
     raise InputError(
         f"no figure for {type(result).__name__}. Add one with @visprism.figures.figure()"
     )
 
 
-def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Frame)
+def figure(**room: Any) -> Callable[[Draw], Draw]:
     """Make a function that draws one type of result, named by its annotation, part of `plot`.
 
     Example::
@@ -72,14 +69,14 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:  # noqa: ANN401 (fields of Fr
 
     def register(draw: Draw) -> Draw:
         @wraps(draw)
-        def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:  # noqa: ANN401
+        def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:
             if ax is None:
                 return on_new_axes(result, **options)
             if not hasattr(ax, "get_figure"):
                 raise InputError(f"ax must be axes of Matplotlib or None, got {ax!r}")
             return draw(result, ax, **options)
 
-        def on_new_axes(result: Result, **options: Any) -> Axes:  # noqa: ANN401
+        def on_new_axes(result: Result, **options: Any) -> Axes:
             from matplotlib import pyplot  # its figures are global: here only
 
             size = (frame.width + frame.key_width, frame.height + frame.key_height)

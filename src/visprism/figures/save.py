@@ -9,7 +9,6 @@ from typing import Any
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.figures.canvas import measuring_canvas
@@ -25,20 +24,12 @@ FORMATS = tuple(_OPTIONS)
 
 
 def render_figure(figure: Figure, format: str) -> bytes:
-    """The figure as the content of a file; the same figure gives the same bytes.
-
-    Raises:
-        InputError: if the format is not one of `FORMATS`.
-    """
+    """The figure as the content of a file; the same figure gives the same bytes."""
     return render_formats(figure, [format])[format]
 
 
 def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
-    """The content of a file in each format, of one layout.
-
-    Raises:
-        InputError: if a format is not one of `FORMATS`.
-    """
+    """The content of a file in each format, of one layout."""
     rendered = {}
     with paper_style(), measuring_canvas(figure), _laid_out(figure):
         for format in check_formats(formats):
@@ -72,16 +63,12 @@ def _laid_out(figure: Figure) -> Iterator[None]:
         figure._layout_engine = engine  # pyrefly: ignore
 
 
-@check_arguments
 def save_figure(
     figure: Figure, stem: Path | str, formats: Iterable[str] = FORMATS
 ) -> list[Path]:
     """Write ``stem.png``, ``stem.svg`` and ``stem.pdf``, each whole or not at all.
 
     Returns the paths.
-
-    Raises:
-        InputError: if a format is not one of `FORMATS`.
     """
     paths = []
     for format, content in render_formats(figure, formats).items():
@@ -92,11 +79,7 @@ def save_figure(
 
 
 def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
-    """The formats as a tuple.
-
-    Raises:
-        InputError: if one is not among `FORMATS`.
-    """
+    """The formats as a tuple."""
     formats = tuple(formats)
     for format in formats:
         if format not in _OPTIONS:

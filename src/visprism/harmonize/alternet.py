@@ -35,7 +35,7 @@ def alternet(
     heads: str | int | None = None,
     head_dim: int = 64,
     window: int | None = None,
-    **options: Any,  # noqa: ANN401 (of the CNN)
+    **options: Any,
 ) -> nn.Module:
     """A CNN with MSA blocks instead of some of its Conv blocks, for images of its size.
 
@@ -49,9 +49,6 @@ def alternet(
         window: side of a window in positions of the feature map; by default that of the
             last stage's feature map, at most 8.
         **options: of the CNN, such as `num_classes`.
-
-    Raises:
-        InputError: if `base` names a checkpoint, or as `load_model` and `harmonize`.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
@@ -84,9 +81,6 @@ def alternet_name(network: LoadedModel, cnn: str, names: Sequence[str], msa: MSA
         cnn: the CNN as `load_model` takes it; a checkpoint in it is left out.
         names: of the replaced blocks.
         msa: heads and windows of the MSA blocks.
-
-    Raises:
-        InputError: if the CNN is one of Hugging Face, whose models have no registered name.
     """
     spec = ModelSpec.parse(cnn)
     if spec.source == "hf":
@@ -135,9 +129,6 @@ def save_alternet(
         cnn: the CNN as `load_model` takes it.
         names: of the replaced blocks.
         msa: heads and windows of the MSA blocks.
-
-    Raises:
-        InputError: as `alternet_name`.
     """
     name, path = alternet_name(network, cnn, names, msa), folder / WEIGHTS
     registered = ModelSpec.parse(cnn).source != "file"

@@ -22,10 +22,6 @@ def select_blocks(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[st
             blocks, the last one and every second one before it, as in Alter-ResNet. Names:
             these blocks.
 
-    Raises:
-        InputError: if the rule or a name is unknown, the numbers do not match the stages, or a
-            rule or numbers are given for a stage with blocks that are called several times.
-
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1.
     """
     stages = [

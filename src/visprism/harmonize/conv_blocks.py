@@ -9,7 +9,6 @@ from visprism.anatomy import Anatomy, Block, Images, dissect
 from visprism.anatomy.trace.graph import Node, Span
 from visprism.anatomy.trace.operations import Role
 from visprism.anatomy.trace.torch_functions import SUMS
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 _MAP = "b c h w"  # the layout that convolutions have
@@ -31,7 +30,6 @@ class ConvBlock:
     repeated: tuple[str, ...] = ()  # blocks of its stage that are called several times
 
 
-@check_arguments
 def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     """The residual Conv blocks of a CNN in forward order, found by `dissect`.
 
@@ -43,9 +41,6 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     Args:
         model: any CNN, in evaluation mode.
         images: a few, of the size of the model's input.
-
-    Raises:
-        InputError: if there is no such block, or as `dissect`.
     """
     anatomy = dissect(model, images)
     described = [(block.stage, _fields(anatomy, block)) for block in anatomy.blocks]

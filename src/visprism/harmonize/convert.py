@@ -14,7 +14,6 @@ from torch.nn.modules.conv import _ConvNd
 from torchvision.ops import StochasticDepth
 
 from visprism.anatomy import Images
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.harmonize.block_selection import Placement, select_blocks
@@ -34,11 +33,7 @@ class MSAConfig:
     head_dim: int = _HEAD_DIM
     window: int | None = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
 
-
-@check_arguments
 def harmonize_model(
     model: nn.Module,
     images: Images,
@@ -68,10 +63,6 @@ def harmonize_model(
         head_dim: channels of each head.
         window: side of a window in positions of the feature map; by default `default_window`.
         seed: of the new weights.
-
-    Raises:
-        InputError: if the model has no residual Conv block or has an MSA block already, if
-            placement, heads or window do not match it, or a block has a norm of unknown type.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
@@ -141,12 +132,7 @@ def _msa_block(
 
 
 def _norm_like(old: nn.Module, name: str) -> Callable[[int], nn.Module]:
-    """Builds norms of the type in the block `name`, or BatchNorm if it has none.
-
-    Raises:
-        InputError: if it has a norm of unknown type: a module with parameters or buffers that
-            is neither a known norm, a convolution nor a linear layer.
-    """
+    """Builds norms of the type in the block `name`, or BatchNorm if it has none."""
     leaves = [module for module in old.modules() if not list(module.children())]
     for module in leaves:
         if isinstance(module, nn.GroupNorm):

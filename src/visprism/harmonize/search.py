@@ -10,7 +10,6 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy import Images
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, exists, not_written
 from visprism.core.fingerprint import fingerprint
@@ -31,7 +30,6 @@ Blocks = tuple[str, ...]  # names of replaced blocks, in forward order
 _Row = tuple[int, Blocks, str, int, float, bool, str]
 
 
-@check_arguments
 def search_replacements(
     model: nn.Module,
     images: Images,
@@ -80,10 +78,6 @@ def search_replacements(
             settings is refused.
         report: receives a sentence before each training and after each test.
         run: seed of the first repeat, and provenance. `train` has its own device and progress.
-
-    Raises:
-        InputError: if an argument is out of range, the log is of another search, `train`
-            returns no fraction, or as `harmonize`.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1 and fig. 11.
     """
@@ -181,9 +175,6 @@ class SearchLog:
         path: of the file; None: no file.
         model: with which the search starts.
         settings: on which the accuracies depend.
-
-    Raises:
-        InputError: if the file is of another search, or not a log.
     """
 
     def __init__(
@@ -211,11 +202,7 @@ class SearchLog:
         return self._accuracies.get((tuple(names), seed))
 
     def append(self, names: Sequence[str], seed: int, accuracy: object) -> float:
-        """Store an accuracy.
-
-        Raises:
-            InputError: if it is not a fraction.
-        """
+        """Store an accuracy."""
         if not isinstance(accuracy, SupportsFloat) or not 0 <= float(accuracy) <= 1:
             raise InputError(f"train must return an accuracy in [0, 1], got {accuracy}")
         accuracy = float(accuracy)

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 import torch
 from torch import nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import batches, held_out
 from visprism.harmonize.convert import MSAConfig
@@ -31,9 +30,6 @@ class RecipeTrainer:
         job: names of model and data.
         recipe: of every training.
         run: device and progress.
-
-    Raises:
-        InputError: as `fit`.
     """
 
     def __init__(self, job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> None:
@@ -63,7 +59,6 @@ class RecipeTrainer:
         return float(history.test_accuracy[-1])
 
 
-@check_arguments
 def search_by_recipe(
     job: Job,
     recipe: Recipe,
@@ -86,9 +81,6 @@ def search_by_recipe(
         alpha: as in `search_replacements`.
         report: as in `search_replacements`.
         run: device, progress, deadline and command.
-
-    Raises:
-        InputError: as `search_replacements` and `fit`.
     """
     trainer = RecipeTrainer(job, recipe, run)
     preprocessing = trainer.preprocessing

@@ -42,9 +42,6 @@ class Krylov:
         start: s vectors for each operator, linearly independent.
         capacity: maximum number of basis vectors; at most p are needed.
 
-    Raises:
-        InputError: while it grows, if the operator is not symmetric or a product not finite.
-
     Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Wu & Simon (2000), Thick-
     restart Lanczos method for large symmetric eigenvalue problems.
     """

@@ -47,9 +47,6 @@ def hutchpp(product: Product, probes: Float[Tensor, "n p"]) -> TraceEstimates:
 
     Costs one product for each of n probes, a third of them for the space's own trace.
 
-    Raises:
-        InputError: if there are fewer than 3 probes.
-
     Source: Meyer, Musco, Musco & Woodruff (2021), Hutch++: optimal stochastic trace estimation.
     """
     third = len(probes) // 3

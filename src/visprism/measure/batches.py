@@ -18,21 +18,13 @@ Batch = Images | Sequence  # images, or (images, targets)
 
 
 def check_evaluation_mode(model: nn.Module) -> None:
-    """Require a model in evaluation mode; it is never switched for the user.
-
-    Raises:
-        InputError: if a module of it is in training mode.
-    """
+    """Require a model in evaluation mode; it is never switched for the user."""
     if any(module.training for module in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
 
 
 def blocks_on_grid(anatomy: Anatomy) -> list[Block]:
-    """The blocks whose feature map lies on a spatial grid, in forward order.
-
-    Raises:
-        InputError: if there is none, or the model is in training mode.
-    """
+    """The blocks whose feature map lies on a spatial grid, in forward order."""
     check_evaluation_mode(anatomy.model)
     blocks = [block for block in anatomy if block.layout is not None]
     if not blocks:
@@ -49,11 +41,7 @@ def image_shape(anatomy: Anatomy) -> tuple[int, ...]:
 
 
 def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
-    """The images of a batch, on the device.
-
-    Raises:
-        InputError: if there are none, or the model was dissected with images of another size.
-    """
+    """The images of a batch, on the device."""
     images: Images = batch[0] if isinstance(batch, tuple | list) and batch else batch  # pyrefly: ignore
     try:
         shape = tuple(pixels(images).shape[1:])
@@ -69,11 +57,7 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
 
 
 def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
-    """Images on the device, and one class index for each on the CPU.
-
-    Raises:
-        InputError: if the batch is not (images, targets).
-    """
+    """Images on the device, and one class index for each on the CPU."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise InputError(
             f"a batch must be (images, targets), got {type(batch).__name__}; "
@@ -124,9 +108,6 @@ def positioned(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
 
     A process sees only its own batches, which give the index only where all batches but the
     last have one size.
-
-    Raises:
-        InputError: if a batch of several processes is larger than their first.
     """
     rest = iter(batches)
     first = list(islice(rest, 1))
@@ -163,7 +144,7 @@ def image_indices(sizes: Sequence[Sequence[int]]) -> list[Int[np.ndarray, " n"]]
     return [np.array(images, dtype=np.int64) for images in indices]
 
 
-def _number(batch: Any) -> int:  # noqa: ANN401 (what a user's loader gives)
+def _number(batch: Any) -> int:
     """Number of images; 0 of what is not (images, targets), which `labeled` refuses later."""
     try:
         return len(batch[1])
@@ -176,11 +157,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def with_targets(batch: object) -> tuple[Images, Tensor]:
-    """Images and targets of a batch, on their device; classes (B,) or probabilities (B, K).
-
-    Raises:
-        InputError: if the batch is not (images, targets), with one target for each image.
-    """
+    """Images and targets of a batch, on their device; classes (B,) or probabilities (B, K)."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise InputError(
             f"a batch must be (images, targets), got {type(batch).__name__}; "

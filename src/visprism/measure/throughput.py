@@ -36,9 +36,6 @@ def model_cost(
         model: a model in evaluation mode.
         images: a batch as the model takes it.
         repeats: number of timed passes; 0 for none.
-
-    Raises:
-        InputError: if the model is in training mode, or there are no images.
     """
     if model.training:
         raise InputError("model must be in evaluation mode. Call model.eval() first.")

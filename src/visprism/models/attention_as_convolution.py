@@ -20,7 +20,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.models.layers.patches import check_divisible
 
@@ -68,11 +67,7 @@ class RelativeAttention(nn.Module):
         self.constant = nn.Parameter(constant.clone())
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
-        """The feature map of the tokens' outputs.
-
-        Raises:
-            InputError: if patches do not divide the map, or it has other channels.
-        """
+        """The feature map of the tokens' outputs."""
         p, (up, left) = self.patch_size, self.reach
         channels = self.value.shape[-1] // p**2
         if x.ndim != 4 or x.shape[1] != channels:
@@ -95,7 +90,6 @@ class RelativeAttention(nn.Module):
         return rearrange(out, "b h w (o p q) -> b o (h p) (w q)", p=p, q=p)
 
 
-@check_arguments
 def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> RelativeAttention:
     """The self-attention that computes exactly what a convolution computes.
 
@@ -110,11 +104,6 @@ def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> Relat
         conv: with a stride of 1, an odd kernel, and zeros for half of it (`padding="same"`)
             around the image.
         patch_size: side of a token in pixels.
-
-    Raises:
-        InputError: if `conv` is not a `torch.nn.Conv2d` or overrides its forward pass, has
-            another stride or padding or an even kernel, or `patch_size` is not a positive
-            integer.
 
     Source: Cordonnier et al. (2020), theorem 1; Li et al. (2021), theorem 1.
     """
@@ -142,11 +131,7 @@ def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> Relat
 def largest_difference(
     conv: nn.Conv2d, attention: RelativeAttention, images: Float[Tensor, "b c h w"]
 ) -> float:
-    """The largest absolute difference between the two layers' outputs.
-
-    Raises:
-        InputError: if patches do not divide the images.
-    """
+    """The largest absolute difference between the two layers' outputs."""
     with torch.no_grad():
         return float((conv(images) - attention(images)).abs().max())
 

@@ -29,7 +29,7 @@ _CIFAR = {
 }
 
 
-def _no_options(state: State) -> dict[str, Any]:  # noqa: ARG001 (as other formats')
+def _no_options(state: State) -> dict[str, Any]:
     return {}
 
 
@@ -62,12 +62,7 @@ class AuthorFormat:
         return _CIFAR.get(self._classes(state)) if name.endswith("_32") else None
 
     def check(self, state: State, name: str, path: Path) -> None:
-        """Check that the zoo has the network `name` of the authors that is in the file.
-
-        Raises:
-            InputError: if no network of the zoo gives its logits, or the classifier is no
-                matrix.
-        """
+        """Check that the zoo has the network `name` of the authors that is in the file."""
         reason = self.refusal
         if "_smoothing" in name:
             reason = (
@@ -83,12 +78,7 @@ class AuthorFormat:
             )
 
     def translated(self, state: State, model: nn.Module, path: Path) -> dict[str, Tensor]:
-        """The weights under the names of `model`, a network of the zoo.
-
-        Raises:
-            InputError: if a key is unknown, a constant differs from the zoo's, or a tensor has
-                another number of axes.
-        """
+        """The weights under the names of `model`, a network of the zoo."""
         try:
             state = self.rearranged(state)
             ours, unknown = self._named(state, path)

@@ -11,7 +11,6 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.preprocessing import Preprocessing
@@ -24,7 +23,6 @@ _COUNTER = "num_batches_tracked"  # of BatchNorm, which nothing but training rea
 _log = logging.getLogger(__name__)
 
 
-@check_arguments
 def save_checkpoint(
     model: nn.Module,
     path: Path | str,
@@ -72,14 +70,8 @@ def _system_error(error: SafetensorError) -> Exception:
     return error if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
-@check_arguments
 def load_checkpoint(model: nn.Module, path: Path) -> None:
-    """Load the weights in `path` into `model`; it stays unchanged if they do not match.
-
-    Raises:
-        InputError: if the file is missing, is no checkpoint, would run code, or holds other
-            keys or shapes than the model has.
-    """
+    """Load the weights in `path` into `model`; it stays unchanged if they do not match."""
     load_state(model, read_state_dict(path), path)
 
 
@@ -89,10 +81,6 @@ def load_state(model: nn.Module, state: Mapping[str, Tensor], path: Path) -> Non
     A prefix that all names of the model have in the file is removed. BatchNorm's counters of
     batches, which files from before torch 0.4.1 lack, are left at 0, and the classifier of a
     model without one (``num_classes=0``) is left out; both are logged as warnings.
-
-    Raises:
-        InputError: if keys, shapes or types differ from the model's, or a value is not finite
-            where the model's is.
     """
     expected = model.state_dict()
     state = _without_prefix(state, expected, path)
@@ -159,9 +147,6 @@ def _without_prefix(
     """The tensors under the names that the model has for them.
 
     Lightning, for example, stores a model as an attribute, with the prefix ``model.``.
-
-    Raises:
-        InputError: if there are several prefixes with all names of the model.
     """
     names = [name for name in expected if not name.endswith(_COUNTER)]
     if not names or any(name in state for name in names):

@@ -98,7 +98,7 @@ def _resized(authors: Preprocessing, arguments: Arguments) -> Preprocessing:
     return replace(authors, size=_pair(size), crop=1.0)
 
 
-def _pair(size: Any) -> tuple[int, int]:  # noqa: ANN401 (as many spellings as libraries)
+def _pair(size: Any) -> tuple[int, int]:
     if isinstance(size, int):
         return size, size
     if isinstance(size, Mapping):

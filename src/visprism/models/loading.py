@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
@@ -44,7 +43,6 @@ class LoadedModel:
     )  # of its training, where it is known
 
 
-@check_arguments
 def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
     """Load a model by name; see `visprism.models.spec` for the names.
 
@@ -55,10 +53,6 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     needs no model name if that is a model of the zoo, timm, torchvision or Hugging Face:
     metadata never run code. Checkpoints of the code of "How do vision transformers work?" load
     under the zoo's name of the network, as ``resnet50_32@FILE``.
-
-    Raises:
-        InputError: if there is no such model, it does not take an argument, cannot be built,
-            its pretrained weights cannot be fetched, or the checkpoint does not fit.
     """
     named = ModelSpec.parse(_with_model(text))
     spec = with_pretrained_weights(named, pretrained=pretrained)
@@ -103,11 +97,7 @@ class _Stored:
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
-        """Read the checkpoint of `spec`; empty if it names none.
-
-        Raises:
-            InputError: if it cannot be read.
-        """
+        """Read the checkpoint of `spec`; empty if it names none."""
         if spec.checkpoint is None:
             return cls()
         state, name = read_named_state_dict(spec.checkpoint)
@@ -127,11 +117,7 @@ class _Stored:
         return cls(state, author.options(state), preprocessing, author=author)
 
     def for_model(self, model: nn.Module, path: Path) -> Mapping[str, Tensor]:
-        """The state under the names of `model`, which is prepared for it.
-
-        Raises:
-            InputError: if the file is in a format of the authors and does not fit.
-        """
+        """The state under the names of `model`, which is prepared for it."""
         if self.author is None:
             return self.state
         self.author.prepare(model)

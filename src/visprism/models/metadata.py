@@ -12,7 +12,6 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from safetensors import SafetensorError, safe_open
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import is_file
 from visprism.core.preprocessing import Preprocessing
@@ -34,14 +33,8 @@ class Metadata:
     provenance: Provenance | None = None
 
 
-@check_arguments
 def read_metadata(path: Path | str) -> Metadata:
-    """The metadata of the checkpoint in `path`; empty if visprism did not write it.
-
-    Raises:
-        InputError: if the file does not exist, is not a safetensors file although its name ends
-            in .safetensors, or its metadata are invalid.
-    """
+    """The metadata of the checkpoint in `path`; empty if visprism did not write it."""
     path = Path(path)
     if not is_file(path):
         raise InputError(f"the checkpoint {path} must be an existing file")
@@ -65,11 +58,7 @@ def encode_metadata(
     metrics: Mapping[str, float] | None = None,
     provenance: Provenance | None = None,
 ) -> dict[str, str]:
-    """The metadata as text for the header of a safetensors file.
-
-    Raises:
-        InputError: if JSON cannot hold a value.
-    """
+    """The metadata as text for the header of a safetensors file."""
     content = {
         "recipe": _fields(recipe),
         "preprocessing": _fields(preprocessing),
@@ -143,7 +132,7 @@ def _made(kind: type[T], stated: object, part: str, path: Path) -> T | None:
         raise _refused(path, str(error)) from error
 
 
-def _is(value: object, kind: Any) -> bool:  # noqa: ANN401 (a class, or a tuple of classes)
+def _is(value: object, kind: Any) -> bool:
     """Whether a value of JSON has the type of a field; a list counts as a tuple."""
     if get_origin(kind) is not tuple:
         return type(value) in ((int, float) if kind is float else (kind,))

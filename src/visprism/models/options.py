@@ -28,7 +28,7 @@ def checked(function: F) -> F:
     parameters = inspect.signature(function).parameters
 
     @wraps(function)
-    def build(**chosen: Any) -> Any:  # noqa: ANN401 (as the function takes and gives)
+    def build(**chosen: Any) -> Any:
         check_network_options(function.__name__, parameters, chosen)
         return function(**chosen)
 

@@ -95,9 +95,6 @@ def with_pretrained_weights(spec: ModelSpec, *, pretrained: bool) -> ModelSpec:
     Args:
         spec: such as ``resnet20.cifar10``, or ``resnet20`` with `pretrained`.
         pretrained: use the default weights of an architecture that is named without a tag.
-
-    Raises:
-        InputError: if there are no weights of this name, or of this architecture.
     """
     tagged = "." in spec.name
     if spec.source != "zoo" or not (tagged or (pretrained and spec.checkpoint is None)):
@@ -124,9 +121,6 @@ def names_weights(text: str) -> bool:
     Example:
         >>> names_weights("resnet20.cifar10"), names_weights("resnet20")
         (True, False)
-
-    Raises:
-        InputError: as `ModelSpec.parse`.
     """
     spec = ModelSpec.parse(text)
     return spec.checkpoint is not None or (spec.source == "zoo" and "." in spec.name)
@@ -137,9 +131,6 @@ def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
 
     Args:
         pattern: names with wildcards, or a part of a name; None lists all.
-
-    Raises:
-        InputError: if no name matches `pattern`.
     """
     header = [
         "model",
@@ -166,11 +157,7 @@ def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
 
 
 def matching_cards(pattern: str | None = None) -> list[PretrainedCard]:
-    """The networks with pretrained weights whose names match `pattern`, as in `card_table`.
-
-    Raises:
-        InputError: if no name matches.
-    """
+    """The networks with pretrained weights whose names match `pattern`, as in `card_table`."""
     wildcards = f"*{pattern or ''}*" if not set("*?[") & set(pattern or "") else str(pattern)
     cards = [card for card in pretrained_cards().values() if fnmatch(card.name, wildcards)]
     if not cards:

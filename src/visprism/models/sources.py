@@ -69,11 +69,7 @@ def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
 
 
 def _check_architecture_only(spec: ModelSpec) -> None:
-    """Check that no option would make a library read weights: it would not check the file.
-
-    Raises:
-        InputError: if one would.
-    """
+    """Check that no option would make a library read weights: it would not check the file."""
     loading = sorted(LOADING_OPTIONS & set(spec.arguments))
     if loading:
         raise InputError(
@@ -163,7 +159,7 @@ def _image_processor(source: str, *, trust_remote_code: bool) -> Mapping[str, An
         return {}
 
 
-def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (they are a checkpoint)
+def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
     if spec.name not in MODELS:
         raise unknown_model(spec, [*MODELS, *names_elsewhere()])
     with explain_unknown_argument(spec, MODELS[spec.name]):
@@ -172,7 +168,7 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (they a
     return model, from_attributes(model, spec.arguments, default=(side, side)), RANDOM
 
 
-def _file(spec: ModelSpec, *, pretrained: bool) -> Built:  # noqa: ARG001 (the function decides)
+def _file(spec: ModelSpec, *, pretrained: bool) -> Built:
     path, _, name = spec.name.rpartition(":")
     with _imported(Path(path).expanduser()) as names:
         builder = names.get(name)

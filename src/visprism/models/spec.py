@@ -41,9 +41,6 @@ class ModelSpec:
     def parse(cls, text: str) -> "ModelSpec":
         """Parse a specification.
 
-        Raises:
-            InputError: if it has no name, an unknown prefix, or an argument without a value.
-
         Example:
             >>> spec = ModelSpec.parse("timm:vit_tiny_patch16_224?img_size=32@best.safetensors")
             >>> spec.source, spec.name, spec.arguments, str(spec.checkpoint)
@@ -99,7 +96,7 @@ def _arguments(text: str) -> dict[str, Any]:
     return arguments
 
 
-def _literal(text: str) -> Any:  # noqa: ANN401 (whatever the user wrote)
+def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (
@@ -129,9 +126,6 @@ def explain_unknown_argument(spec: ModelSpec, builder: Callable[..., Any]) -> It
 
     timm and torchvision hand arguments on to a class in the builder's module, so only the call
     itself shows which ones are unknown.
-
-    Raises:
-        InputError: if the body calls `builder`, or its class, with an unknown argument.
     """
     try:
         yield

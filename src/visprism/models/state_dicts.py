@@ -50,19 +50,12 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     """The tensors in a checkpoint by name, without wrapping dictionaries and prefixes.
 
     Of weights and their moving average the average is taken, as timm does, with a warning.
-
-    Raises:
-        InputError: if the file is missing, is no checkpoint, or would run code.
     """
     return read_named_state_dict(path)[0]
 
 
 def read_named_state_dict(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of `read_state_dict`, and the text of the entry ``name`` beside them.
-
-    Raises:
-        InputError: if the file is missing, is no checkpoint, or would run code.
-    """
+    """The tensors of `read_state_dict`, and the text of the entry ``name`` beside them."""
     path = Path(path)
     if not is_file(path):
         raise InputError(f"the checkpoint {path} must be an existing file")
@@ -72,12 +65,8 @@ def read_named_state_dict(path: Path) -> tuple[dict[str, Tensor], str]:
     return state, name if isinstance(name, str) else ""
 
 
-def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:  # noqa: ANN401 (was pickled)
-    """The tensors of a state dict without prefixes.
-
-    Raises:
-        InputError: if it is none, or a tensor is sparse, quantized or without values.
-    """
+def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
+    """The tensors of a state dict without prefixes."""
     if not isinstance(content, Mapping) or not content:
         raise InputError(f"{path} must hold a state dict, got {_what(content)}")
     odd = [k for k, v in content.items() if not isinstance(v, Tensor)]
@@ -103,7 +92,7 @@ def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:  # noqa: ANN401 
     }
 
 
-def _unnested(content: Any, path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
+def _unnested(content: Any, path: Path) -> Any:
     """The state dict inside the dictionaries of training scripts."""
     while isinstance(content, Mapping):
         entries = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
@@ -123,12 +112,7 @@ def _unnested(content: Any, path: Path) -> Any:  # noqa: ANN401 (whatever was pi
 
 
 def _shards(index: Path) -> dict[str, Tensor]:
-    """The tensors of all files that an index names.
-
-    Raises:
-        InputError: if it is not an index, names a file outside its folder, or a file lacks a
-            tensor that the index lists.
-    """
+    """The tensors of all files that an index names."""
     try:
         places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         names = set(places.values())
@@ -154,7 +138,7 @@ def _shards(index: Path) -> dict[str, Tensor]:
     return {key: contents[name][key] for key, name in places.items()}
 
 
-def _read(path: Path) -> Any:  # noqa: ANN401 (whatever was pickled)
+def _read(path: Path) -> Any:
     if path.suffix == ".safetensors":
         try:
             return load_file(path)

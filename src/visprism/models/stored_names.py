@@ -33,10 +33,6 @@ def stored_model_name(text: str, path: Path) -> str:
         text: the name in the metadata, as `ModelSpec.parse` takes it.
         path: the file with the metadata.
 
-    Raises:
-        InputError: if the name is not that of a registered architecture, or an option is not a
-            number, a boolean, a string or a list of these.
-
     Example:
         >>> stored_model_name("resnet20?num_classes=100@start.pt", Path("best.safetensors"))
         'resnet20?num_classes=100'
@@ -64,9 +60,6 @@ def check_configuration(values: Mapping[str, Any], source: str) -> None:
     """Check that a Hugging Face configuration selects an architecture and no code.
 
     Attention kernels of the Hub are code; the wrapper of timm passes on any argument.
-
-    Raises:
-        InputError: if a value would load code or weights.
     """
     kernel = values.get("attn_implementation") or ""
     architecture = values.get("architecture") or ""

@@ -31,7 +31,7 @@ def offer(function: Callable[..., Any], side: int) -> None:
     sized = "img_size" in options
     cards = [card for card in pretrained_cards().values() if PREFIX + card.architecture == name]
 
-    def entry(pretrained: bool = False, **arguments: Any) -> nn.Module:  # noqa: ANN401, FBT001, FBT002
+    def entry(pretrained: bool = False, **arguments: Any) -> nn.Module:
         if pretrained and not cards:
             raise InputError(
                 f"pretrained must be False for {name}, which has no pretrained weights"
@@ -97,7 +97,7 @@ def _features(
     model: nn.Module,
     *,
     out_indices: Sequence[int] | int | None,
-    output_fmt: str = "NCHW",  # noqa: ARG001 (of the tokens inside, as timm says; maps are NCHW)
+    output_fmt: str = "NCHW",
 ) -> nn.Module:
     """A network that gives feature maps, of all stages that `model.feature_info` names."""
     stages = len(getattr(model, "feature_info"))  # noqa: B009 (nn.Module does not declare it)

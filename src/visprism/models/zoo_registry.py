@@ -35,11 +35,7 @@ class Zoo(Registry):
         super().__init__("model")
 
     def register(self, function: F) -> F:
-        """Add `function` under its own name, and to timm under ``visprism_`` and that name.
-
-        Raises:
-            InputError: if the name is taken; a plugin must not shadow a built-in silently.
-        """
+        """Add `function` under its own name, and to timm under ``visprism_`` and that name."""
         super().register(function)
         timm_entries.offer(function, image_size(function.__name__))
         return function
@@ -58,9 +54,6 @@ class Zoo(Registry):
                 `num_classes`, and `img_size` if that makes a difference.
             variants: for each name less the size, what the field calls it, and arguments.
             img_sizes: in pixels.
-
-        Raises:
-            InputError: if a name is taken.
         """
         for name, (title, arguments) in variants.items():
             for side in img_sizes:
@@ -83,7 +76,7 @@ def _variant(
         if parameter.kind is parameter.KEYWORD_ONLY
     }
 
-    def build(**chosen: Any) -> Any:  # noqa: ANN401 (as the family takes and gives)
+    def build(**chosen: Any) -> Any:
         check_network_options(name, options, chosen)
         return family(**{**arguments, **chosen})
 

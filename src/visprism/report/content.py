@@ -246,9 +246,6 @@ def chapters_of(results: Mapping[str, ByModels]) -> list[Chapter]:
 
     Args:
         results: by analysis, then by models.
-
-    Raises:
-        InputError: if an analysis is not registered.
     """
     for name in results:
         if name not in list(ANALYSES):
@@ -295,12 +292,12 @@ def _anchor(analysis: str, section: Section, number: int) -> str:
     return slug(identifier if identifier.startswith(analysis) else f"{analysis}-{identifier}")
 
 
-def _numbered(anchor: str):  # noqa: ANN202 (an iterator)
+def _numbered(anchor: str):
     yield anchor
     yield from (f"{anchor}-{number}" for number in range(2, 1000))
 
 
-def _comparable(value: Any) -> Any:  # noqa: ANN401 (of any option)
+def _comparable(value: Any) -> Any:
     """A value as JSON gives it back."""
     if isinstance(value, tuple | list):
         return [_comparable(one) for one in value]

@@ -146,7 +146,7 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html")
 
 
-def _option_text(value: Any) -> str:  # noqa: ANN401 (of any option)
+def _option_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_option_text(one) for one in value) or "none"
     if isinstance(value, float):

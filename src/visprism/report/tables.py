@@ -62,7 +62,7 @@ def table_of(result: Result) -> Table:
     )
 
 
-def table_cell(value: Any) -> TableCell:  # noqa: ANN401 (of any column)
+def table_cell(value: Any) -> TableCell:
     r"""One value: four digits, large amounts with a prefix, a dash where there is no number.
 
     Example:

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import NORMAL_95
 from visprism.results import questions
@@ -148,23 +147,19 @@ class Ablations(Result):
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
     blocks: int = scalar("Blocks", "", "number of blocks between stem and head", default=0)
 
-    @check_arguments
     def experiment(self, name: str) -> "Ablations":
         """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
         if name in ("head", "channel"):
             return self.select(np.char.startswith(self.ablated, f"{name} "))
         return self.select(self.ablated == name)
 
-    def has_figure(self, **options: Any) -> bool:  # noqa: ANN401
+    def has_figure(self, **options: Any) -> bool:
         """Whether the experiment of the figure was made; blocks always have a figure."""
         ablated = options.get("ablated", "block")
         return ablated == "block" or len(self.experiment(ablated)) > 0
 
     def joint(self) -> "JointAblations":
         """Joint ablations beside the sum of the drops of their blocks one by one.
-
-        Raises:
-            InputError: if there are no ablations of several blocks.
 
         Source: Veit et al. (2016), Residual networks behave like ensembles of relatively
         shallow networks, fig. 5.

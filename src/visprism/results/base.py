@@ -18,7 +18,6 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
@@ -66,7 +65,7 @@ def renaming(**names: str) -> Upgrade:
     return lambda values: {names.get(name, name): value for name, value in values.items()}
 
 
-def column(label: str, unit: str = "", meaning: str = "") -> Any:  # noqa: ANN401 (a field)
+def column(label: str, unit: str = "", meaning: str = "") -> Any:
     """A column of a result type: an array with one value per row."""
     return field(metadata={"column": ColumnInfo(label, unit, meaning)})
 
@@ -76,7 +75,7 @@ def scalar(  # noqa: ANN201 (a field)
     unit: str = "",
     meaning: str = "",
     *,
-    default: Any = MISSING,  # noqa: ANN401
+    default: Any = MISSING,
 ):
     """A field of a result type that holds for every row."""
     return field(default=default, metadata={"column": ColumnInfo(label, unit, meaning)})
@@ -112,9 +111,6 @@ def result_type(
         formerly: the class name in files of version 0.1 (schema 0); by default the present one.
         upgrades: for each older schema, a function from the stored values to those of the next
             schema; schemas without one need no change.
-
-    Raises:
-        InputError: if the identifier is registered already.
     """
 
     def register(cls: type[R]) -> type[R]:
@@ -209,12 +205,8 @@ class Result:
         n = len(self)
         return {f.name: np.broadcast_to(getattr(self, f.name), n) for f in _content(self)}
 
-    def to_pandas(self) -> Any:  # noqa: ANN401 (a pandas.DataFrame; pandas is optional)
-        """The table as a data frame; units and provenance stand in its `attrs`.
-
-        Raises:
-            InputError: if pandas is not installed.
-        """
+    def to_pandas(self) -> Any:
+        """The table as a data frame; units and provenance stand in its `attrs`."""
         try:
             pandas = import_module("pandas")
         except ImportError as error:
@@ -228,13 +220,8 @@ class Result:
         }
         return frame
 
-    @check_arguments
     def select(self: R, rows: np.ndarray) -> R:
-        """The same result with the rows that a mask or an index selects.
-
-        Raises:
-            InputError: if it is no mask of this length, or an index is out of range.
-        """
+        """The same result with the rows that a mask or an index selects."""
         columns = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
         try:
             selected = {name: values[rows] for name, values in columns.items()}
@@ -245,11 +232,10 @@ class Result:
             ) from error
         return replace(self, **selected)
 
-    def with_provenance(self: R, **changes: Any) -> R:  # noqa: ANN401 (fields of Provenance)
+    def with_provenance(self: R, **changes: Any) -> R:
         """The same result with changes to its provenance: ``with_provenance(model="vit")``."""
         return replace(self, provenance=replace(self.provenance, **changes))
 
-    @check_arguments
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95% intervals of a column; NaN where the result has none.
 
@@ -258,9 +244,6 @@ class Result:
 
         Args:
             name: of the column.
-
-        Raises:
-            InputError: if there is no such column.
         """
         self._check_column(name)
         values = np.asarray(getattr(self, name), dtype=float)
@@ -276,7 +259,7 @@ class Result:
         if name.startswith("_") or not hasattr(self, name):
             raise InputError(f"name must be one of {', '.join(self.infos())}, got {name!r}")
 
-    def has_figure(self, **options: Any) -> bool:  # noqa: ANN401, ARG002
+    def has_figure(self, **options: Any) -> bool:
         """Whether a figure with these options shows anything of this result."""
         return True
 
@@ -288,13 +271,8 @@ class Result:
         """The numbers of this result that models are compared by."""
         return ()
 
-    @check_arguments
     def save(self, path: Path | str) -> None:
-        """Write one ``.npz`` file, whole or not at all.
-
-        Raises:
-            InputError: if the class is not declared with `result_type`.
-        """
+        """Write one ``.npz`` file, whole or not at all."""
         stored = _TYPES.get(self.identifier)
         if stored is None or stored.type is not type(self):
             raise InputError(
@@ -312,7 +290,6 @@ class Result:
                 __provenance__=json.dumps(asdict(self.provenance)),
             )
 
-    @check_arguments
     def save_csv(self, path: Path | str) -> None:
         """Write the table as CSV with one header line, whole or not at all.
 
@@ -326,15 +303,10 @@ class Result:
                 writer.writerow([_harmless(value) for value in row])
 
     @classmethod
-    @check_arguments
     def load(cls: type[R], path: Path | str) -> R:
         """Read what `save` wrote, also in an earlier version.
 
         ``Result.load`` reads a result of any type.
-
-        Raises:
-            InputError: if the file does not exist or cannot be read, holds a result of a type
-                that is not `cls` or is not installed, or was written by a later version.
         """
         import_module("visprism.results")  # declares every built-in type
         load_plugins()

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.results import questions
@@ -70,22 +69,12 @@ class Calibration(Result):
         default=nan,
     )
 
-    @check_arguments
     def of(self, metric: str, cutoff: float | None = None) -> float:
-        """The value of a metric: ``result.of("ece")``, ``result.of("unc", 0.9)``.
-
-        Raises:
-            InputError: if it was not measured.
-        """
+        """The value of a metric: ``result.of("ece")``, ``result.of("unc", 0.9)``."""
         return self.value[self._row(metric, cutoff)].item()
 
-    @check_arguments
     def interval(self, metric: str, cutoff: float | None = None) -> tuple[float, float]:
-        """The ends of the 95% interval of a metric.
-
-        Raises:
-            InputError: if it was not measured.
-        """
+        """The ends of the 95% interval of a metric."""
         row = self._row(metric, cutoff)
         return self.low[row].item(), self.high[row].item()
 

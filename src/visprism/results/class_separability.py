@@ -14,7 +14,7 @@ from visprism.results.shapes import ScalarPerBlock
 from visprism.results.text import images_text, interval_text
 
 
-def _without_intervals(*names: str, scalars: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
+def _without_intervals(*names: str, scalars: tuple[str, ...] = ()) -> Any:
     """An upgrade of files of schema 1, which have no errors."""
 
     def upgrade(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,10 +115,6 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
         first: values of the first model.
         second: values of the second model, on the same data; images are matched by index.
 
-    Raises:
-        InputError: if the two have no quantity in common, or no image, or if one has values of
-            images and the other of mini-batches.
-
     Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
     binomial proportions based on paired data.
     """

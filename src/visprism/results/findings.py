@@ -87,11 +87,7 @@ CODES: dict[str, Code] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence: a quantity, its value, its interval, a comparison.
-
-    Raises:
-        InputError: if the code is not in `CODES`.
-    """
+    """One sentence: a quantity, its value, its interval, a comparison."""
 
     text: str  # begins in lower case where grammar allows, ends without a full stop
     code: str = ""  # "VP101" ...: a condition to act on or beware of

@@ -102,9 +102,6 @@ def frequency_contrasts(
 
     Args:
         results: with bands above and below 0.5 π rad/pixel; each names its protocol.
-
-    Raises:
-        InputError: if there are none, or one has bands on one side only.
     """
     if not results or not all(np.isfinite(result.contrast) for result in results):
         raise InputError(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.hessian_statistics import (
@@ -64,15 +63,11 @@ class HessianSpectrum(Result):
         """Number of mini-batches that every phase, data set and objective has."""
         return min((len(np.unique(part.batch)) for _, part in self.parts()), default=0)
 
-    @check_arguments
     def first(self, batches: int) -> "HessianSpectrum":
         """The spectrum of the first mini-batches alone.
 
         Mini-batches are measured in the order of the data, so that the first n of two models
         are the same images.
-
-        Raises:
-            InputError: if there are fewer.
         """
         if not 1 <= batches <= self.batches:
             raise InputError(f"batches must be between 1 and {self.batches}, got {batches}")
@@ -80,14 +75,8 @@ class HessianSpectrum(Result):
         return self.select(np.isin(self.batch, numbers))
 
     @staticmethod
-    @check_arguments
     def concatenate(spectra: Iterable["HessianSpectrum"]) -> "HessianSpectrum":
-        """Spectra of several phases of one model as one, in their order.
-
-        Raises:
-            InputError: if there is none, two have one phase, or they differ in k or in the
-                number of parameters.
-        """
+        """Spectra of several phases of one model as one, in their order."""
         spectra = list(spectra)
         phases = [phase for s in spectra for phase in dict.fromkeys(s.phase.tolist())]
         if len(set(phases)) < len(phases):
@@ -118,14 +107,10 @@ class HessianSpectrum(Result):
             provenance=self.provenance,
         )
 
-    @check_arguments
     def curves(self, *, points: int = 120) -> "HessianCurves":
         """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
 
         Fewer than 10 eigenvalues of a sign have no density: their values stand beside NaN.
-
-        Raises:
-            InputError: if there are fewer than two points.
 
         Source: Silverman (1986), Density estimation for statistics and data analysis, eq. 3.31.
         """

@@ -59,9 +59,6 @@ def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:
 
     Returns:
         A row for each kind and quantity that every summary has.
-
-    Raises:
-        InputError: if there are fewer than 3 summaries.
     """
     if len(summaries) < FEWEST_SEEDS:
         raise InputError(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import t_interval
 from visprism.results import questions
@@ -75,13 +74,8 @@ class Landscape(Result):
         """NLL + L2 at each point, in nats."""
         return self.nll + self.l2
 
-    @check_arguments
     def table(self, quantity: str, pair: int) -> Float[np.ndarray, "m n"]:
-        """A quantity over one plane, b changing from row to row.
-
-        Raises:
-            InputError: if there is no such quantity or plane.
-        """
+        """A quantity over one plane, b changing from row to row."""
         self._check_column(quantity)
         rows = self.select(self.pair == pair)
         if not len(rows):
@@ -176,13 +170,8 @@ class Rings(Result):
                 low, high = t_interval(rise, error, n)
                 yield Ring(batch_norm, radius, rise, spread, low, high, n)
 
-    @check_arguments
     def pair_means(self, batch_norm: str, radius: float) -> Float[np.ndarray, " pairs"]:
-        """The mean increase over the angles of each direction pair, in nats.
-
-        Raises:
-            InputError: if there are no such rings.
-        """
+        """The mean increase over the angles of each direction pair, in nats."""
         rows = self.select((self.batch_norm == batch_norm) & (self.radius == radius))
         if not len(rows):
             raise InputError(

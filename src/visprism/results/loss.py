@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.heavy_tails import heavy_tailed_interval
 from visprism.core.statistics import t_interval
 from visprism.results import questions
@@ -142,7 +141,6 @@ class SpectralDensity(Curvature):
         """Number of independent start vectors."""
         return len(np.unique(self.run))
 
-    @check_arguments
     def moment(self, degree: int) -> tuple[float, float]:
         """Mean of the eigenvalues to a power, and its standard error over the runs.
 

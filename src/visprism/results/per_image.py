@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.results.base import ColumnInfo, Columns, Result, column, result_type, scalar
@@ -41,10 +40,6 @@ class PerImage(Result):
     rows are many. Quantities of a training loss have one value for each mini-batch, and those
     of a landscape one for each pair of random directions; then `over` says so, and `image` is
     the index of the mini-batch or of the pair.
-
-    Raises:
-        InputError: if an image has two values of one quantity, a name has a line break, or a
-            code has no name.
     """
 
     code: np.ndarray = column("Code", "", "index of the quantity in `names`")
@@ -127,13 +122,8 @@ class PerImage(Result):
         """The table by column, with names in place of codes; see `Result.columns`."""
         return {name: getattr(self, name) for name in self.infos()}
 
-    @check_arguments
     def values_of(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
-        """The images in ascending order and their values of a quantity.
-
-        Raises:
-            InputError: if the quantity was not measured.
-        """
+        """The images in ascending order and their values of a quantity."""
         if quantity not in self.quantities:
             raise InputError(
                 f"quantity must be one of {', '.join(self.quantities)}, got {quantity!r}"
@@ -159,11 +149,7 @@ def linearized_ratio(
 
 
 def coded_names(names: np.ndarray) -> tuple[tuple[str, ...], Int[np.ndarray, " n"]]:
-    """The distinct names in the order of their first rows, and the index of each row's name.
-
-    Raises:
-        InputError: if a name has a line break.
-    """
+    """The distinct names in the order of their first rows, and the index of each row's name."""
     rows = [str(name) for name in names.tolist()]
     index = {name: i for i, name in enumerate(dict.fromkeys(rows))}
     for name in index:

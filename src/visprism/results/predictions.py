@@ -220,9 +220,6 @@ def error_consistency(
         class_names: names of the classes; their numbers by default.
         positions: index of each image in the data.
 
-    Raises:
-        InputError: if the two are not of the same images.
-
     Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
     behaviour of CNNs and humans by measuring error consistency.
     """
@@ -280,9 +277,6 @@ def calibration_differences(
         first: outcomes of the first model.
         second: outcomes of the second model on the same images.
         bins: bins of the confidence.
-
-    Raises:
-        InputError: if the two are not of the same images.
 
     Source: Zou and Donner (2008), Construction of confidence limits about effect measures: a
     general approach.

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.results import questions
 from visprism.results.answers import POINTS, Answer
@@ -103,13 +102,8 @@ class Robustness(Result):
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
-    @check_arguments
     def of(self, metric: str, corruption: str, severity: int) -> float:
-        """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``.
-
-        Raises:
-            InputError: if it was not measured.
-        """
+        """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``."""
         at = (self.corruption == corruption) & (self.severity == severity)
         (rows,) = np.nonzero(at & (self.metric == metric) & np.isnan(self.cutoff))
         if len(rows) != 1:
@@ -167,7 +161,6 @@ class Robustness(Result):
             if np.isfinite(values[0])
         )
 
-    @check_arguments
     def corruption_errors(
         self, *, reference: Mapping[str, float] | None = None
     ) -> "CorruptionErrors":
@@ -180,9 +173,6 @@ class Robustness(Result):
             reference: mean error of a reference model over five severities, by corruption. By
                 default AlexNet's for 224x224 pixels and 1000 classes, for which it was
                 measured, and none otherwise.
-
-        Raises:
-            InputError: if no corruption was measured.
 
         Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to
         common corruptions and perturbations, sec. 4.1.

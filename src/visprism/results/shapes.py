@@ -164,7 +164,7 @@ class ValuedPerBlock(Valued, PerBlock):
 class ScalarPerBlock(ValuedPerBlock):
     """One value for each block. Figure: the value against depth, with its 95% interval."""
 
-    def has_figure(self, *, quantity: str = "", **_: Any) -> bool:  # noqa: ANN401
+    def has_figure(self, *, quantity: str = "", **_: Any) -> bool:
         """Whether any block has a value of the quantity."""
         return bool(np.isfinite(getattr(self, quantity or self.value_name)).any())
 

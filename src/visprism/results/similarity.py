@@ -157,9 +157,6 @@ class Similarity(BlockMatrix):
         which only one of the two occurs are left out. It is 1 where CKA is 1 within stages and
         0 between, and 0 where CKA depends on the distance alone. Blocks whose CKA is not
         defined are left out, and so is the stem, which is a separate stage.
-
-        Raises:
-            InputError: if the similarity is that of two models.
         """
         if self.other_model:
             raise InputError(

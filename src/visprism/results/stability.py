@@ -116,9 +116,6 @@ def relative_flip_rates(
 
     mFR = 1/P sum_p FR_p / FR_p^AlexNet over P perturbations, where the reference is AlexNet.
 
-    Raises:
-        InputError: if the two were not measured with the same perturbations and frames.
-
     Source: Hendrycks and Dietterich (2019), sec. 4.2.
     """
     same = result.perturbation.tolist() == reference.perturbation.tolist()

@@ -43,23 +43,15 @@ def stored_values(path: Path) -> dict[str, Any]:
     return {k: v if v.ndim else v.item() for k, v in values.items()}
 
 
-def schema_number(stored: Any, path: Path) -> int:  # noqa: ANN401 (of an untrusted file)
-    """The schema of a file, checked.
-
-    Raises:
-        InputError: if it is no number from 0.
-    """
+def schema_number(stored: Any, path: Path) -> int:
+    """The schema of a file, checked."""
     if type(stored) is not int or stored < 0:
         raise InputError(f"the schema of {path} must be a number from 0, got {stored!r:.80}")
     return stored
 
 
-def provenance_of(text: Any, path: Path) -> Provenance:  # noqa: ANN401 (of an untrusted file)
-    """The provenance of a file from its JSON, checked.
-
-    Raises:
-        InputError: if it is not valid.
-    """
+def provenance_of(text: Any, path: Path) -> Provenance:
+    """The provenance of a file from its JSON, checked."""
     try:
         values = json.loads(str(text))
         if not isinstance(values, dict):

@@ -8,7 +8,6 @@ from typing import Any
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
 from visprism.core.preprocessing import Preprocessing
@@ -25,15 +24,14 @@ from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 DEFAULT_MINUTES = 2.0
 
 
-@check_arguments
 def examine(
-    models: Any,  # noqa: ANN401 (see Args)
-    data: Any,  # noqa: ANN401
+    models: Any,
+    data: Any,
     *,
     analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     minutes: int | float | None = DEFAULT_MINUTES,
-    train_data: Any = None,  # noqa: ANN401
+    train_data: Any = None,
     preprocessing: Preprocessing | None = None,
     images: DataOptions | None = None,
     pretrained: bool = False,
@@ -73,9 +71,6 @@ def examine(
         listener: is given each event of the study as it happens. At a terminal and in a
             notebook the plan, the progress and failures are printed on stderr, unless a
             listener or a progress is given.
-
-    Raises:
-        InputError: if a model, the data, an analysis, an option or the folder cannot be used.
     """
     if minutes is not None and minutes <= 0:
         raise InputError(f"minutes must be a positive number or None, got {minutes!r}")

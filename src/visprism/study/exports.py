@@ -153,7 +153,7 @@ def _finding(finding: Finding) -> dict[str, str]:
     return {"text": finding.text, "code": finding.code, "severity": finding.severity}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 (anything that JSON can nearly hold)
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

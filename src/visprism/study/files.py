@@ -58,9 +58,6 @@ def load_study(folder: Path) -> Study:
     """The study that a folder holds, also one that was interrupted.
 
     Results of plug-ins that are not installed are left out, and listed as failures.
-
-    Raises:
-        InputError: if the folder holds no study, or a file of it is missing or damaged.
     """
     index = folder / INDEX
     if not is_file(index):
@@ -85,9 +82,6 @@ def write_report(study: Study, path: Path) -> None:
     """Write the report as one HTML page, whole or not at all.
 
     Tables of the study that stand in ``results`` beside the page are linked.
-
-    Raises:
-        InputError: if the page cannot be written, or an analysis is not registered.
     """
     try:
         is_folder, has_folder = path.is_dir(), path.parent.is_dir()

@@ -83,7 +83,7 @@ def _code_text(code: CodeType) -> str:
     return repr((code.co_code, constants, code.co_names, code.co_varnames))
 
 
-def _is_setting(name: str, value: Any) -> bool:  # noqa: ANN401 (any attribute)
+def _is_setting(name: str, value: Any) -> bool:
     """Whether an attribute of a module is a plain value that `forward` may use."""
     values = value if isinstance(value, tuple | list) else (value,)
     plain = all(isinstance(v, bool | int | float | str | None) for v in values)

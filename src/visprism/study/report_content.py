@@ -26,9 +26,6 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         study: what to show.
         title: heading of the page; the names or the number of the models where it is empty.
         files: tables that stand beside the page, relative to it; those of the study are linked.
-
-    Raises:
-        InputError: if an analysis of the study is not registered.
     """
     by_analysis: dict[str, list[Entry]] = {}
     for entry in study.entries:

@@ -114,7 +114,7 @@ def _comparison(row: Row) -> Comparison:
     )
 
 
-def _claim(rows: Sequence[Row]):  # noqa: ANN202 (PaperClaim | None)
+def _claim(rows: Sequence[Row]):
     codes = [
         judged.claim
         for row in rows

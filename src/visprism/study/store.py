@@ -19,7 +19,7 @@ _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
 _FORMAT = 1  # of the index; raise it when entries change their meaning
 
 
-def key_of(**parts: Any) -> str:  # noqa: ANN401 (anything that JSON can hold)
+def key_of(**parts: Any) -> str:
     """A digest of what determines a result."""
     text = json.dumps({**parts, "visprism": version("visprism")}, sort_keys=True, default=str)
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -56,9 +56,6 @@ class Store:
             identity: what makes two runs the same study: images, seed, format.
             fresh: forget what an earlier run left.
             writes: whether this process writes results, of several that make a study.
-
-        Raises:
-            InputError: if the folder cannot be written to, or holds a study of other images.
         """
         store = cls(folder, dict(identity), writes=writes)
         if folder is None:
@@ -128,7 +125,7 @@ class Store:
         self._results[key] = results
         return results
 
-    def put(self, key: str, results: Sequence[Result], **description: Any) -> None:  # noqa: ANN401
+    def put(self, key: str, results: Sequence[Result], **description: Any) -> None:
         """Keep results, and write them if there is a folder: files first, then the index."""
         self._results[key] = tuple(results)
         files = file_names(description["models"], description["analysis"], results)
@@ -156,7 +153,7 @@ class Store:
             write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
 
 
-def _change(name: str, earlier: Any, now: Any) -> str:  # noqa: ANN401 (anything in JSON)
+def _change(name: str, earlier: Any, now: Any) -> str:
     """The name of what differs, with both values where they are numbers."""
     if isinstance(earlier, int) and isinstance(now, int):
         return f"{name} ({earlier} before, {now} now)"
@@ -175,11 +172,7 @@ def file_names(models: Sequence[str], analysis: str, results: Sequence[Result]) 
 
 
 def read_index(path: Path) -> dict[str, Any]:
-    """The index of a study.
-
-    Raises:
-        InputError: if it is not one, or was written by a later version.
-    """
+    """The index of a study."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         stored = content["format"]

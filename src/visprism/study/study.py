@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Int64
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
@@ -54,13 +53,8 @@ class ModelStudy(Mapping[str, Result]):
     name: str
     entries: tuple[Entry, ...]
 
-    @check_arguments
     def __getitem__(self, analysis: str) -> Result:
-        """The main result of an analysis.
-
-        Raises:
-            InputError: if the study has none of this name.
-        """
+        """The main result of an analysis."""
         return self.results(analysis)[0]
 
     def __iter__(self) -> Iterator[str]:
@@ -70,13 +64,8 @@ class ModelStudy(Mapping[str, Result]):
         """Number of analyses."""
         return len(self.entries)
 
-    @check_arguments
     def results(self, analysis: str) -> tuple[Result, ...]:
-        """Every result of an analysis, the main one first.
-
-        Raises:
-            InputError: if the study has none of this name.
-        """
+        """Every result of an analysis, the main one first."""
         for entry in self.entries:
             if entry.analysis == analysis:
                 return entry.results
@@ -130,13 +119,8 @@ class Study:
         """
         return np.array(self.header.get("positions", ()), dtype=np.int64)
 
-    @check_arguments
     def __getitem__(self, name: str) -> "ModelStudy | dict[str, Result]":
-        """What is known of a model, or the main results of an analysis by model.
-
-        Raises:
-            InputError: if there is neither.
-        """
+        """What is known of a model, or the main results of an analysis by model."""
         if name in self.models:
             return self.model(name)
         if name in self.analyses:
@@ -158,18 +142,12 @@ class Study:
     def __hash__(self) -> int:
         return hash((self.models, self.analyses))
 
-    @check_arguments
     def model(self, name: str) -> ModelStudy:
-        """The results of one model.
-
-        Raises:
-            InputError: if the study has no such model.
-        """
+        """The results of one model."""
         if name not in self.models:
             raise InputError(f"the study has no {name!r}. {suggestion(name, self.models)}")
         return ModelStudy(name, tuple(e for e in self.entries if e.models == (name,)))
 
-    @check_arguments
     def analysis(self, name: str) -> dict[str, Result]:
         """The main results of one analysis by model."""
         return {
@@ -178,13 +156,8 @@ class Study:
             if e.analysis == name and len(e.models) == 1
         }
 
-    @check_arguments
     def between(self, first: str, second: str) -> tuple[Entry, ...]:
-        """The results about two models together.
-
-        Raises:
-            InputError: if the study has no such model.
-        """
+        """The results about two models together."""
         names = {self.model(first).name, self.model(second).name}
         return tuple(e for e in self.entries if set(e.models) == names)
 
@@ -232,46 +205,31 @@ class Study:
         """The table as text, for a console."""
         return [line for row in self.table() for line in row.lines(self.models)]
 
-    @check_arguments
     def save(self, folder: Path | str) -> None:
-        """Write every result and the index, so that `load` reads them.
-
-        Raises:
-            InputError: if the folder cannot be written to.
-        """
+        """Write every result and the index, so that `load` reads them."""
         from visprism.study.files import save_study
 
         save_study(self, Path(folder))
 
     @classmethod
-    @check_arguments
     def load(cls, folder: Path | str) -> "Study":
-        """Read what `save`, or `examine` with `out`, wrote.
-
-        Raises:
-            InputError: if the folder holds no study.
-        """
+        """Read what `save`, or `examine` with `out`, wrote."""
         from visprism.study.files import load_study
 
         return load_study(Path(folder))
 
-    @check_arguments
     def to_html(self, path: Path | str) -> None:
         """Write the report, one HTML page that needs nothing else, whole or not at all."""
         from visprism.study.files import write_report
 
         write_report(self, Path(path))
 
-    @check_arguments
     def write_files(self, folder: Path | str, formats: Iterable[str] = ("png",)) -> None:
         """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
 
         Args:
             folder: by convention that of `save`, so that the report links to the tables.
             formats: of the figures: "png", "svg", "pdf".
-
-        Raises:
-            InputError: if the folder cannot be written to, or a format is unknown.
         """
         from visprism.study.files import write_files
 

@@ -16,9 +16,9 @@ STUDY_FILE = "study.yaml"
 
 
 def study_fields(
-    models: Any,  # noqa: ANN401 (whatever `examine` takes)
-    data: Any,  # noqa: ANN401
-    train_data: Any,  # noqa: ANN401
+    models: Any,
+    data: Any,
+    train_data: Any,
     *,
     chosen: Sequence[Analysis],
     named: bool,
@@ -77,7 +77,7 @@ def write_study_file(folder: Path, values: Mapping[str, Any]) -> None:
     write_text(folder / STUDY_FILE, head + yaml_text(dict(values)))
 
 
-def _model_names(models: Any) -> list[str] | dict[str, str] | None:  # noqa: ANN401
+def _model_names(models: Any) -> list[str] | dict[str, str] | None:
     if isinstance(models, str):
         return [models]
     if isinstance(models, Mapping):
@@ -94,5 +94,5 @@ def _changed(analysis: Analysis) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != defaults[name]}
 
 
-def _default(kind: type, name: str) -> Any:  # noqa: ANN401
+def _default(kind: type, name: str) -> Any:
     return next(field.default for field in fields(kind) if field.name == name)

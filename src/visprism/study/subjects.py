@@ -53,16 +53,12 @@ class Candidate:
 
 
 def candidates_of(
-    models: Any,  # noqa: ANN401 (see `examine`)
+    models: Any,
     *,
     pretrained: bool = False,
     seed: int = 0,
 ) -> dict[str, Candidate]:
-    """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping.
-
-    Raises:
-        InputError: if there is none, two have one name, or something is not a model.
-    """
+    """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping."""
     if isinstance(models, Mapping):
         made = _candidates(list(models.values()), pretrained, seed)
         named = dict(zip(map(str, models), made, strict=True))
@@ -93,18 +89,14 @@ def candidates_of(
 
 def subjects_of(
     models: Mapping[str, Candidate],
-    data: Any,  # noqa: ANN401 (see `examine`)
-    train_data: Any,  # noqa: ANN401
+    data: Any,
+    train_data: Any,
     options: DataOptions,
     *,
     preprocessing: Preprocessing | None,
     run: Run,
 ) -> list[Subject]:
-    """A subject for each model, all on the same images.
-
-    Raises:
-        InputError: if the data cannot be read or a model fails on it, with the model's name.
-    """
+    """A subject for each model, all on the same images."""
     _check_options(options, data)
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
     unknown = None if options.size is None else max(options.size)
@@ -119,7 +111,7 @@ def subjects_of(
     ]
 
 
-def _check_options(options: DataOptions, data: Any) -> None:  # noqa: ANN401
+def _check_options(options: DataOptions, data: Any) -> None:
     for name in ("batch_size", "limit"):
         value = getattr(options, name)
         if value is not None and not (isinstance(value, int) and value >= 1):
@@ -139,18 +131,14 @@ def _check_options(options: DataOptions, data: Any) -> None:  # noqa: ANN401
 
 
 def images_of(
-    data: Any,  # noqa: ANN401 (see `examine`)
+    data: Any,
     options: DataOptions,
     *,
     side: int | None = None,
     seed: int = 0,
     preprocessing: Preprocessing | None = None,
 ) -> StudyImages:
-    """The images of a study from whatever a user passes.
-
-    Raises:
-        InputError: if it is not data, or cannot be read.
-    """
+    """The images of a study from whatever a user passes."""
     if isinstance(data, StudyImages):
         return data
     if isinstance(data, str):
@@ -194,8 +182,8 @@ def _gives_batches(data: Dataset) -> bool:
 
 
 def _training_images(
-    data: Any,  # noqa: ANN401
-    train_data: Any,  # noqa: ANN401
+    data: Any,
+    train_data: Any,
     images: StudyImages,
     options: DataOptions,
     side: int | None,
@@ -248,11 +236,7 @@ def _subject(
 def _resized(
     way: Preprocessing | None, images: StudyImages, size: tuple[int, int]
 ) -> Preprocessing | None:
-    """The preprocessing with images of another size.
-
-    Raises:
-        InputError: if the images are tensors of another size, which are not resized.
-    """
+    """The preprocessing with images of another size."""
     if isinstance(images, TensorImages):
         shape = images.image_shape
         if shape[-2:] != tuple(size):
@@ -265,7 +249,7 @@ def _resized(
     return None if way is None else replace(way, size=size, crop=1.0)
 
 
-def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate]:  # noqa: FBT001
+def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate]:
     """A candidate for each of the models; several that are given by name wait on disk.
 
     A user's modules stay as they are. A single model never waits.
@@ -280,7 +264,7 @@ def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate
     return candidates
 
 
-def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:  # noqa: ANN401, FBT001
+def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
     if isinstance(model, Anatomy):
         return Candidate(model.model, type(model.model).__name__, anatomy=model)
     if isinstance(model, nn.Module):

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from visprism.anatomy import Block, Kind, Layout
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.figures import plot
 from visprism.measure.features import Probe
@@ -35,7 +34,6 @@ def assert_results_equal(a: Result, b: Result, *, rtol: float = 1e-9) -> None:
             np.testing.assert_array_equal(column, others[name], err_msg=name)
 
 
-@check_arguments
 def check_probe(make: Callable[[], Probe], folder: Path | str) -> None:
     """Check the laws of probes; `folder` is scratch space.
 

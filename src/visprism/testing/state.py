@@ -81,7 +81,7 @@ def _of_module(module: nn.Module) -> State:
     return state
 
 
-def _items(value: object) -> Any:  # noqa: ANN401
+def _items(value: object) -> Any:
     """Items of a container, by identity or value; the value itself where it is a plain one."""
     if isinstance(value, _PLAIN):
         return value
@@ -94,7 +94,7 @@ def _items(value: object) -> Any:  # noqa: ANN401
     return None
 
 
-def _item(value: object) -> Any:  # noqa: ANN401
+def _item(value: object) -> Any:
     return value if isinstance(value, _PLAIN) else Identity(value)
 
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.trace.forward import as_written
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.testing.state import process_state, state_of_model
 
@@ -21,7 +20,6 @@ class InterruptionError(RuntimeError):
     """The exception that `check_unchanged` raises inside a measurement."""
 
 
-@check_arguments
 def check_unchanged(
     measure: Callable[[nn.Module], object], model: nn.Module, *, interrupt: bool = True
 ) -> str | None:
@@ -105,7 +103,7 @@ class _InterruptionMode(TorchFunctionMode):
         self.number = 0
         self.at, self.error = at, error
 
-    def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+    def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001
         # Assignments of `data` restore models, and signals wait while they do.
         self.number += func != _SET_DATA
         if self.number == self.at and func != _SET_DATA:

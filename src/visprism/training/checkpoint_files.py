@@ -29,9 +29,6 @@ def write_checkpoint(folder: Path, checkpoint: Mapping[str, Any]) -> None:
     """Write ``last.ckpt``, whole or not at all; the file before it becomes ``previous.ckpt``.
 
     If that file is damaged, ``previous.ckpt`` stays until the new one is written.
-
-    Raises:
-        InputError: if it cannot be written, as on a full disk; the last valid one stays.
     """
     path = folder / LAST
     target = None
@@ -63,11 +60,7 @@ def write_checkpoint(folder: Path, checkpoint: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any] | None:
-    """The last training checkpoint, or the one before if it is damaged; None for a new run.
-
-    Raises:
-        InputError: if there are training checkpoints, and none is valid.
-    """
+    """The last training checkpoint, or the one before if it is damaged; None for a new run."""
     paths = [folder / name for name in (LAST, PREVIOUS) if (folder / name).exists()]
     for path in paths:
         fault = _fault(path)
@@ -136,7 +129,7 @@ class _Digesting(io.RawIOBase):
         """Always."""
         return True
 
-    def write(self, data: Any) -> int:  # noqa: ANN401 (a buffer, for which 3.11 has no name)
+    def write(self, data: Any) -> int:
         """Write all of the data."""
         try:
             self._file.write(data)

@@ -73,12 +73,7 @@ class Checkpointer:
         )
 
     def begin(self, *, resume: bool) -> int:
-        """The first step: 0, or that of the training checkpoint in the folder.
-
-        Raises:
-            InputError: if the folder holds another run, or a run that is not to be resumed, if
-                it cannot be written to, or if processes see different folders.
-        """
+        """The first step: 0, or that of the training checkpoint in the folder."""
         first = self.folder is not None and rank() == 0
         fault, *_ = gather(self._prepare(self.folder) if first else None)  # pyrefly: ignore
         if fault:
@@ -219,11 +214,7 @@ def run_identity(engine: Engine, train: Feed, names: Mapping[str, str]) -> dict[
 
 
 def check_identity(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:
-    """Require that the run in the folder is the present one.
-
-    Raises:
-        InputError: if recipe, model or data differ; the differences are named.
-    """
+    """Require that the run in the folder is the present one."""
     stored = _upgraded_identity(stored)
     differences = [
         f"{part} {name} {before.get(name, 'none')} there and {values.get(name, 'none')} now"

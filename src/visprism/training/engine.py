@@ -252,11 +252,7 @@ def has_unused_parameters(model: nn.Module, losses: Callable[[], Tensor]) -> boo
 def explain_batchnorm_error(
     model: nn.Module, images: int, batch_images: int, grad_accum_steps: int
 ) -> Iterator[None]:
-    """Explain BatchNorm's error about a single value per channel, in one pass of a batch.
-
-    Raises:
-        InputError: if BatchNorm refused a pass with one image.
-    """
+    """Explain BatchNorm's error about a single value per channel, in one pass of a batch."""
     try:
         yield
     except ValueError as error:

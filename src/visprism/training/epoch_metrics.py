@@ -140,7 +140,7 @@ class PaddedBatches(Sequence):
         """Number of batches with the padding."""
         return len(self.batches) + self.padding
 
-    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 (an integer or a slice)
+    def __getitem__(self, index: Any) -> Any:
         """A batch, or the batches of a slice."""
         if not isinstance(index, slice):
             images, targets = self.batches[index if index < len(self.batches) else 0]
@@ -151,11 +151,7 @@ class PaddedBatches(Sequence):
 
 
 def pad_batches(test: Test) -> PaddedBatches:
-    """Test batches with the same number for every process.
-
-    Raises:
-        InputError: if they have no length.
-    """
+    """Test batches with the same number for every process."""
     if not isinstance(test, Sequence):
         raise InputError(
             "test must be a sequence for sharded training, got one of type "

@@ -52,9 +52,6 @@ def compiled(model: nn.Module, device: torch.device) -> nn.Module:
 
     Code for dynamic sizes would depend on the first batch that it sees, and a resumed run would
     not end with the same weights.
-
-    Raises:
-        InputError: if torch.compile does not work on this machine.
     """
     try:
         torch.compile(_test_function)(torch.ones(2, device=device))

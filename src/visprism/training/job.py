@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import errors_of_model, forward
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import processes, rank
@@ -64,7 +63,6 @@ class Job:
     logs: tuple[str, ...] | None = None  # None: TensorBoard if it is installed
 
     def __post_init__(self) -> None:
-        check_fields(self)
         object.__setattr__(self, "folder", Path(self.folder))
 
 
@@ -78,7 +76,6 @@ class Prepared:
     provenance: Provenance
 
 
-@check_arguments
 def train(
     job: Job,
     recipe: Recipe,
@@ -97,9 +94,6 @@ def train(
         recipe: how to train.
         loggers: receive the loss and the history, besides the loggers of the job.
         run: device, progress, deadline and command; precision and seed are the recipe's.
-
-    Raises:
-        InputError: if a name is unknown, the model does not match the data, or as `fit`.
     """
     if job.folder.exists() and not job.folder.is_dir():
         raise InputError(f"folder must be a directory, got the file {job.folder}")
@@ -148,11 +142,7 @@ def train(
 
 
 def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
-    """Load the model and the training images, and choose the preprocessing.
-
-    Raises:
-        InputError: if a name is unknown, or the model's output does not match the classes.
-    """
+    """Load the model and the training images, and choose the preprocessing."""
     network = build_network(job, recipe)
     side = max(job.size or network.preprocessing.size)
     accept = partial(_check_classes, job, network)
@@ -176,11 +166,7 @@ def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
 
 
 def build_network(job: Job, recipe: Recipe) -> LoadedModel:
-    """The model, with the recipe's stochastic depth among its options.
-
-    Raises:
-        InputError: if there is no such model, or it has no stochastic depth.
-    """
+    """The model, with the recipe's stochastic depth among its options."""
     name, at, checkpoint = job.model.partition("@")
     rate = f"drop_path_rate={recipe.drop_path}"
     if recipe.drop_path and "drop_path_rate" not in name:
@@ -204,11 +190,7 @@ def training_images(
     run: Run = DEFAULT_RUN,
     accept: Callable[[ImageSet], None] | None = None,
 ) -> ImageSet:
-    """The training images; `accept` receives them before their files are read.
-
-    Raises:
-        InputError: if there are no such images, or `subset` is not a fraction.
-    """
+    """The training images; `accept` receives them before their files are read."""
     load = partial(
         load_data,
         job.data,
@@ -241,11 +223,7 @@ def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Pr
 
 
 def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | None:
-    """The test images; None if the data has no others than the training images.
-
-    Raises:
-        InputError: if they cannot be read, or have other classes than the training images.
-    """
+    """The test images; None if the data has no others than the training images."""
     num_classes = train.num_classes
 
     def accept(images: ImageSet) -> None:
@@ -278,11 +256,7 @@ def test_batches(
 def training_feed(
     job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Recipe, run: Run
 ) -> Feed:
-    """A feed from memory for small images, and from files for large ones.
-
-    Raises:
-        InputError: if the images do not match the recipe.
-    """
+    """A feed from memory for small images, and from files for large ones."""
     options = {
         "augmentation": recipe.augmentation,
         "seed": recipe.seed,

@@ -74,7 +74,7 @@ class WandbLogger:
         if self._run is not None:
             self._run.finish()
 
-    def _start_run(self) -> Any:  # noqa: ANN401 (of an optional package)
+    def _start_run(self) -> Any:
         options: dict[str, Any] = {"name": self._folder.name}
         note = self._folder / f"{self._package}.txt"
         if note.exists():
@@ -97,11 +97,7 @@ LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
 def make_loggers(
     names: Sequence[str] | None, folder: Path, settings: Mapping[str, Any]
 ) -> list[Logger]:
-    """Loggers by name: tensorboard, trackio, wandb; None: tensorboard if it is installed.
-
-    Raises:
-        InputError: if there is no such logger, or its package is not installed.
-    """
+    """Loggers by name: tensorboard, trackio, wandb; None: tensorboard if it is installed."""
     if names is None:
         names = ["tensorboard"] if find_spec("tensorboard") else []
     for name in names:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
 from visprism.core.processes import processes, rank, world_size
@@ -29,7 +28,6 @@ _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
 _CHECK_EVERY = 20  # steps between checks of the losses on a GPU, which must wait for each
 
 
-@check_arguments
 def fit(
     model: nn.Module,
     train: Feed,
@@ -176,11 +174,7 @@ class DivergenceGuard:
         self._last = step, lr
 
     def check_losses(self) -> None:
-        """Add the pending losses to the metrics.
-
-        Raises:
-            InputError: if a loss is not finite.
-        """
+        """Add the pending losses to the metrics."""
         for step, lr, total, images in self._pending:
             loss = total.item() / images
             if not math.isfinite(loss):
@@ -193,11 +187,7 @@ class DivergenceGuard:
         self._pending.clear()
 
     def check(self) -> None:
-        """Check the pending losses, and the weights after the last step.
-
-        Raises:
-            InputError: if a loss or a weight is not finite.
-        """
+        """Check the pending losses, and the weights after the last step."""
         self.check_losses()
         name = self._engine.nonfinite_weight()
         if name is not None:
@@ -225,11 +215,7 @@ class DivergenceGuard:
 
 @contextmanager
 def _located(guard: DivergenceGuard) -> Iterator[None]:
-    """Errors of an evaluation, such as logits that overflow, name the step before it.
-
-    Raises:
-        InputError: with the step added.
-    """
+    """Errors of an evaluation, such as logits that overflow, name the step before it."""
     try:
         yield
     except InputError as error:
@@ -303,11 +289,7 @@ def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:
 
 
 def _batches(train: Feed, start: int, epochs: int, hint: Callable[[], str]) -> Iterator[Batch]:
-    """The local share of every batch from step `start` on, epoch after epoch.
-
-    Raises:
-        InputError: if an image cannot be read; the `hint` names the last checkpoint.
-    """
+    """The local share of every batch from step `start` on, epoch after epoch."""
     epoch, position = divmod(start, train.steps)
     part = rank(), world_size()
     for number in range(epoch, epochs):

@@ -18,11 +18,7 @@ Logits = Float[Tensor, "b k"]
 
 
 def task_loss(outputs: Tensor | Sequence[Tensor], targets: Logits) -> Float[Tensor, " b"]:
-    """-sum_k t_k log softmax(logits)_k of each image, in nats; of two outputs, the first.
-
-    Raises:
-        InputError: if the output is not one logit per class of the targets.
-    """
+    """-sum_k t_k log softmax(logits)_k of each image, in nats; of two outputs, the first."""
     logits, _ = class_and_distillation_logits(outputs)
     if logits.ndim != 2 or logits.shape[1] != targets.shape[1]:
         raise InputError(
@@ -48,9 +44,6 @@ def distillation_loss(
     z_d are the logits of the distillation token if the model has two outputs, otherwise z. The
     divergence is a mean over images, as in the paper; its code divides by the number of classes
     too.
-
-    Raises:
-        InputError: if teacher and student differ in the number of classes.
     """
     label_loss = task_loss(outputs, targets)
     _, logits = class_and_distillation_logits(outputs)

@@ -48,11 +48,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
 
 
 def check_optimizer(recipe: Recipe, compute: Compute) -> None:
-    """Require that an optimizer of timm can step on this machine, tested on a small layer.
-
-    Raises:
-        InputError: if it cannot, for example without a package or a GPU.
-    """
+    """Require that an optimizer of timm can step on this machine, tested on a small layer."""
     if recipe.optimizer in OPTIMIZERS:
         return
     layer = nn.Linear(2, 2).to(compute.torch_device)

@@ -22,11 +22,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is trained: everything but the model, the images and the machine.
-
-    Raises:
-        InputError: if a field is out of range, or two fields exclude each other.
-    """
+    """How a model is trained: everything but the model, the images and the machine."""
 
     epochs: int  # with those of the warm-up
     batch_size: int  # images of one update, over all processes and accumulation steps
@@ -131,16 +127,13 @@ class Recipe:
                 f"({self.epochs - self.warmup:g}), got {stated}"
             )
 
-    def replace(self, **changes: Any) -> "Recipe":  # noqa: ANN401 (values of fields)
+    def replace(self, **changes: Any) -> "Recipe":
         """The recipe with other values for some fields, also of its augmentation.
 
         A value may be text, such as ``"1e-3"``, ``"60,120,160"`` or ``"none"``, and is
         converted to the type of its field. A field that has no effect after the changes, such
         as `milestones` of another schedule, is reset to its default. If there are no more
         epochs than the warm-up had, the warm-up is scaled with them.
-
-        Raises:
-            InputError: if there is no such field, or a value is not of its type or range.
 
         Example:
             >>> Recipe(epochs=2, batch_size=8, lr=0.1).replace(lr="1e-3", mixup=0.8).lr
@@ -191,11 +184,7 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_optimizer_name(optimizer: str) -> None:
-    """Require an optimizer of `OPTIMIZERS`, or one of timm that needs first derivatives only.
-
-    Raises:
-        InputError: if it is neither.
-    """
+    """Require an optimizer of `OPTIMIZERS`, or a first-order one of timm."""
     if optimizer in OPTIMIZERS:
         return
     import timm.optim  # takes a second, and `OPTIMIZERS` do not need it
@@ -221,7 +210,7 @@ def _text(value: object) -> str:
     return str(value).lower()
 
 
-def _converted(value: Any, kind: Any, name: str) -> Any:  # noqa: ANN401 (of any field)
+def _converted(value: Any, kind: Any, name: str) -> Any:
     """The value in the type of its field."""
     options = get_args(kind)
     if get_origin(kind) is Literal:

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.yaml_files import read_fields, yaml_text
 from visprism.training.recipe import RECIPES, Recipe
@@ -25,13 +24,8 @@ FORMER_NAMES = {
 _PLACEHOLDER = Recipe(epochs=10**6, batch_size=10**6, lr=1.0)  # of fields that must be given
 
 
-@check_arguments
 def load_recipe(text: str) -> Recipe:
-    """The registered recipe of this name, or the recipe in this YAML file.
-
-    Raises:
-        InputError: if there is no such recipe, or the file does not hold one.
-    """
+    """The registered recipe of this name, or the recipe in this YAML file."""
     if text.endswith((".yaml", ".yml")):
         return read_recipe(Path(text))
     return RECIPES[text]()
@@ -49,9 +43,6 @@ def upgraded_fields(stored: Mapping[str, Any]) -> dict[str, Any]:
 
     It reads recipe files, the metadata of checkpoints (where the augmentation is a separate
     field) and training checkpoints.
-
-    Raises:
-        InputError: if a field stands there under both names.
     """
     values = dict(stored)
     augmentation = values.pop("augmentation", None)
@@ -67,9 +58,6 @@ def recipe_from_fields(stored: Mapping[str, Any]) -> Recipe:
     """The recipe whose fields `recipe_fields`, a checkpoint or an earlier version wrote.
 
     Fields that are not stored have their defaults.
-
-    Raises:
-        InputError: if epochs, batch_size or lr is missing, or a field or value is wrong.
     """
     values = upgraded_fields(stored)
     missing = [name for name in ("epochs", "batch_size", "lr") if name not in values]
@@ -88,9 +76,6 @@ def read_recipe(path: Path) -> Recipe:
     """The recipe in a YAML file of ``field: value`` lines.
 
     With ``base: NAME`` the fields change a registered recipe.
-
-    Raises:
-        InputError: if the file cannot be read, is not such a file, or a field is wrong.
     """
     values = read_fields(path, "the recipe", "lr: 1e-3")
     base = values.pop("base", None)

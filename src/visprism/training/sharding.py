@@ -30,12 +30,7 @@ _ELEMENTWISE = ("adamw", "sgd")  # optimizers that update every number by itself
 
 
 def check_shardable(model: nn.Module, recipe: Recipe) -> None:
-    """Require that the model and the recipe can be sharded over the processes.
-
-    Raises:
-        InputError: if there is one process, or the optimizer, the compiler or a parameter does
-            not allow it.
-    """
+    """Require that the model and the recipe can be sharded over the processes."""
     if world_size() == 1:
         raise InputError(
             "sharded must be false in a single process. Launch several with torchrun "
@@ -94,7 +89,7 @@ def units(model: nn.Module) -> list[nn.Module]:
     return list(dict.fromkeys(inside(model)))
 
 
-def full_state(tree: Any) -> Any:  # noqa: ANN401 (a state, as torch nests it)
+def full_state(tree: Any) -> Any:
     """All tensors of a state in full, in the memory of the first process; others get None.
 
     Every process must call it.
@@ -169,7 +164,7 @@ def _shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
     return model
 
 
-def _shard_of(value: Any, like: Tensor) -> Any:  # noqa: ANN401 (optimizers store numbers too)
+def _shard_of(value: Any, like: Tensor) -> Any:
     if not isinstance(like, DTensor) or value.shape != like.shape:
         return value
     return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)

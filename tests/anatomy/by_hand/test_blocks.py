@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.anatomy import dissect, watch
+from visprism import dissect, watch
 
 
 def parts(anatomy):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from visprism.anatomy import dissect, forward, watch
+from visprism import dissect, forward, watch
 
 SEVERAL = ["functional", "only parameters", "tied", "in place", "u net", "tokens"]
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism import VarianceProbe, observe
-from visprism.anatomy import ablate, block_ablations, costs, dissect, inner_blocks, watch
+from visprism import VarianceProbe, ablate, costs, dissect, observe, watch
+from visprism.anatomy import block_ablations, inner_blocks
 
 
 def conv(in_chans, out_chans, stride=1):

@@ -5,7 +5,7 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
+from visprism import dissect
 
 
 class Residual(nn.Module):

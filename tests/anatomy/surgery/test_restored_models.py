@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from visprism.anatomy import ablate, dissect, replace, watch
+from visprism import ablate, dissect, replace, watch
 
 
 def hooks(model):

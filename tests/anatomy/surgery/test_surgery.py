@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import ablate, dissect, replace, watch
-from visprism.core.errors import InputError
+from visprism import InputError, ablate, dissect, replace, watch
 
 
 def maps_of(anatomy, images):

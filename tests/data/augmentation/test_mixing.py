@@ -7,9 +7,9 @@ from timm.data import Mixup, random_erasing
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
-from visprism.core.errors import InputError
+from visprism import Augmentation, InputError
 from visprism.core.rng import stream
-from visprism.data.augmentation import STRONG, Augmentation
+from visprism.data.augmentation import STRONG
 from visprism.data.augmentation.crops import framed
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased
 from visprism.data.augmentation.mixing import Mix, batch_share, cut, draw_mix, mixed, soft

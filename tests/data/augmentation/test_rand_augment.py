@@ -13,12 +13,11 @@ import torch
 from PIL import Image, ImageFilter
 from timm.data import auto_augment as peer
 
-from visprism.core.errors import InputError
+from visprism import Augmentation, InputError
 from visprism.core.rng import stream
 from visprism.data.augmentation import RandAugment, read_rand_augment
 from visprism.data.augmentation.draws import draw
 from visprism.data.augmentation.rand_augment import OFF, OPERATIONS, rand_augmented, strength
-from visprism.data.augmentation.settings import Augmentation
 
 FILL = (125, 122, 113)
 

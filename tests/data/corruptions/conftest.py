@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from visprism.core.preprocessing import Preprocessing
-from visprism.data import in_memory, load_data
+from visprism import Preprocessing, load_data
+from visprism.data import in_memory
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.data.corruptions import COMMON, CORRUPTIONS, EXTRA, corrupt, table_for
+from visprism import CORRUPTIONS, InputError, corrupt
+from visprism.data.corruptions import COMMON, EXTRA, table_for
 from visprism.data.corruptions.severities import severity_parameters
 
 EVERY = [*COMMON, *EXTRA]

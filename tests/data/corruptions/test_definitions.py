@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from scipy import ndimage
 
-from visprism.data.corruptions import corrupt
+from visprism import corrupt
 from visprism.data.corruptions.filters import motion_taps, zoomed
 from visprism.data.corruptions.glass import copied_from
 from visprism.data.corruptions.layers import ice, plasma

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.data.corruptions import PERTURBATIONS, sequence
 from visprism.data.corruptions.geometry import rotated, scaled, tilted, translated
 

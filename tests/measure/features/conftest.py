@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from visprism.anatomy import Block, Layout
+from visprism import Block, Layout
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.processes import processes
-from visprism.measure.features import CKAProbe, FourierProbe, VarianceProbe, compare
+from visprism import CKAProbe, FourierProbe, VarianceProbe, compare, dissect, processes
 from visprism.measure.features.observe import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has

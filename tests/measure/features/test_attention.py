@@ -10,13 +10,21 @@ import pytest
 import timm
 import torch
 
-from visprism.anatomy import Weights, attend, attentions, dissect
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
-from visprism.measure.features import AttentionProbe, CKAProbe, FourierProbe, observe
+from visprism import (
+    AttentionProbe,
+    CKAProbe,
+    Compute,
+    FourierProbe,
+    InputError,
+    Probe,
+    Weights,
+    assert_results_equal,
+    attend,
+    attentions,
+    dissect,
+    observe,
+)
 from visprism.measure.features.observe import observing
-from visprism.measure.features.probe import Probe
-from visprism.testing import assert_results_equal
 
 PATCH = 16  # pixels; the networks' grids are 4x4
 

@@ -6,8 +6,7 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
+from visprism import InputError, dissect
 from visprism.measure.features.attribution import attribution, faithfulness, gradient_maps
 from visprism.results.attribution import GRAD_CAM, GRADIENT_ACTIVATION, RANDOM
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.measure.features import BandEnergyProbe
-from visprism.testing import check_probe
+from visprism import BandEnergyProbe, check_probe
 
 
 def wave(n, k):

@@ -8,10 +8,8 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES, InputError, PerImage, dissect
 from visprism.analyses.subject import subject_of
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.block_readout import (
     folds,
@@ -20,7 +18,6 @@ from visprism.measure.features.block_readout import (
 )
 from visprism.measure.features.logit_lens import lens_blocks, lens_predictions
 from visprism.measure.features.pooled import pooled_features
-from visprism.results.per_image import PerImage
 
 CLASSES = 3
 

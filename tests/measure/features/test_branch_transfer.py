@@ -6,10 +6,8 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.measure.features import BranchTransferProbe, observe, residual_branches
-from visprism.results.base import Result
+from visprism import BranchTransferProbe, InputError, Result, dissect, observe
+from visprism.measure.features import residual_branches
 from visprism.results.branch_transfer import GAIN_TO_LOWEST, GAIN_TO_MEAN
 
 

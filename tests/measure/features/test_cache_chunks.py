@@ -4,7 +4,8 @@ import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import FourierProbe, VarianceProbe, cache_chunks
+from visprism import FourierProbe, VarianceProbe
+from visprism.measure.features import cache_chunks
 from visprism.measure.features.cache_chunks import channel_mean
 
 

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.anatomy import Block
-from visprism.core.errors import InputError
+from visprism import Block, CKAProbe, InputError, Result, assert_results_equal, plot
 from visprism.core.rng import stream
-from visprism.figures import plot
-from visprism.measure.features import CKAProbe
-from visprism.results.base import Result
-from visprism.testing import assert_results_equal
 
 
 def block(name):

@@ -8,9 +8,7 @@ import torch
 from scipy.linalg import pinv
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
+from visprism import ANALYSES, InputError, dissect
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.class_separability import class_separability, classifier_of
 from visprism.measure.features.pooled import PooledFeatures

@@ -7,9 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.measure.features import CKAProbe, compare, observe
+from visprism import CKAProbe, InputError, compare, dissect, observe
 
 
 def network(seed, *, width=4, side=8):

@@ -9,12 +9,9 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.analyses.subject import Measured, subject_of
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
+from visprism import ANALYSES, InputError, Measured, dissect, plot
+from visprism.analyses.subject import subject_of
 from visprism.core.run import DEFAULT_RUN
-from visprism.figures import plot
 from visprism.measure.features.feature_similarity import feature_similarity
 from visprism.measure.features.pooled import PooledFeatures
 from visprism.results.feature_similarity import MEASURES

@@ -11,8 +11,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import FourierProbe
-from visprism.testing import check_probe
+from visprism import FourierProbe, check_probe
 
 SETTINGS = [("diagonal", "default"), ("radial", "default"), ("diagonal", "paper")]
 FLOOR = 1e-6  # inside the logarithm, in the paper's code

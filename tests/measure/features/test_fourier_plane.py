@@ -6,10 +6,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.measure.features import FourierPlaneProbe, FourierProbe, observe
-from visprism.testing import check_probe
+from visprism import FourierPlaneProbe, FourierProbe, InputError, check_probe, dissect, observe
 
 
 class Grid(nn.Module):

@@ -7,10 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
+from visprism import ANALYSES, InputError, Provenance, dissect
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.feature_files import save_features
 from visprism.measure.features.intrinsic_dimension import twonn_dimension

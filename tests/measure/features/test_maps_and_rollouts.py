@@ -5,11 +5,7 @@ import pytest
 import timm
 import torch
 
-from visprism.anatomy import attend, dissect
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
-from visprism.core.run import Run
-from visprism.measure.features import attention_maps, rollout
+from visprism import Compute, InputError, Run, attend, attention_maps, dissect, rollout
 
 
 def built(name="vit_tiny_patch16_224", **options):

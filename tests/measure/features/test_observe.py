@@ -9,13 +9,18 @@ import timm
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.devices import Compute
-from visprism.core.provenance import Provenance
-from visprism.core.run import Run, TimeBudgetError
-from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism import (
+    Compute,
+    FourierProbe,
+    Provenance,
+    Run,
+    TimeBudgetError,
+    VarianceProbe,
+    assert_results_equal,
+    dissect,
+    observe,
+)
 from visprism.measure.features.observe import blocks_off_grid, observations
-from visprism.testing import assert_results_equal
 
 
 class Residual(nn.Module):

@@ -8,10 +8,7 @@ import torch
 from scipy.spatial.distance import mahalanobis
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism import ANALYSES, InputError, Preprocessing, dissect
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.out_of_distribution import auroc, out_of_distribution
 from visprism.measure.features.pooled import PooledFeatures, halves

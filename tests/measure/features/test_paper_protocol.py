@@ -12,8 +12,7 @@ import timm
 import torch
 from einops import rearrange
 
-from visprism.anatomy import dissect
-from visprism.measure.features import FourierProbe, VarianceProbe, observe
+from visprism import FourierProbe, VarianceProbe, dissect, observe
 
 
 def resnet50():

@@ -6,10 +6,8 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
+from visprism import InputError, dissect, plot
 from visprism.core.run import DEFAULT_RUN
-from visprism.figures import plot
 from visprism.measure.features.patch_pca import patch_pca, principal_scores, scaled
 
 

@@ -7,14 +7,20 @@ import pytest
 import timm
 import torch
 
-from visprism.anatomy import Block, Layout, dissect
+from visprism import (
+    AttentionProbe,
+    Block,
+    FourierProbe,
+    Layout,
+    VarianceProbe,
+    assert_results_equal,
+    dissect,
+)
 from visprism.measure.batches import image_indices
-from visprism.measure.features import AttentionProbe, FourierProbe, VarianceProbe
 from visprism.measure.features.observe import observations
 from visprism.results.fourier import Spectrum
 from visprism.results.kind_summary import SCALE_FREE, TO_MEAN, VARIANCE, mean_change
 from visprism.results.variance import Variances
-from visprism.testing import assert_results_equal
 
 IMAGES = 7
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from visprism import Result, assert_results_equal
 from visprism.core.processes import world_size
-from visprism.results.base import Result
-from visprism.testing import assert_results_equal
 
 SCRIPT = Path(__file__).with_name("observe_in_processes.py")
 

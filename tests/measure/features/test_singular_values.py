@@ -5,8 +5,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from visprism.measure.features import SingularValueProbe
-from visprism.testing import check_probe
+from visprism import SingularValueProbe, check_probe
 
 
 def values(measure, *maps, level="tokens"):

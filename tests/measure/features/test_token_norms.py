@@ -5,10 +5,10 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism.anatomy import Block, Layout, dissect
+from visprism import Block, Layout, TokenNormProbe, check_probe, dissect
 from visprism.core.statistics import mean_interval
 from visprism.measure.features.observe import observations
-from visprism.measure.features.token_norms import PROBABILITIES, TokenNormProbe
+from visprism.measure.features.token_norms import PROBABILITIES
 from visprism.measure.features.tokens import Tokens
 from visprism.results.token_norms import (
     AttentionSinks,
@@ -16,7 +16,6 @@ from visprism.results.token_norms import (
     OutlierPlaces,
     OutlierTokens,
 )
-from visprism.testing import check_probe
 
 
 def gathered(grid, off=None, roles=(), **options):

@@ -5,12 +5,10 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism.anatomy import Block, Layout, dissect
+from visprism import Block, Layout, TokenSimilarityProbe, check_probe, dissect
 from visprism.measure.features.observe import observations
-from visprism.measure.features.token_similarity import TokenSimilarityProbe
 from visprism.measure.features.tokens import Tokens
 from visprism.results.token_similarity import SERIES
-from visprism.testing import check_probe
 
 
 def cosines(tokens, off=None):

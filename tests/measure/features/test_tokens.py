@@ -5,11 +5,17 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism.anatomy import Layout, dissect, watch_tokens
-from visprism.measure.features import Probe, VarianceProbe, observe
-from visprism.measure.features.per_block import block_columns
+from visprism import (
+    Layout,
+    Probe,
+    ScalarPerBlock,
+    VarianceProbe,
+    block_columns,
+    dissect,
+    observe,
+)
+from visprism.anatomy import watch_tokens
 from visprism.measure.features.tokens import Tokens, token_roles
-from visprism.results.shapes import ScalarPerBlock
 
 SMALL = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2}
 

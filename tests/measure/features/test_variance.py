@@ -5,9 +5,7 @@ import pytest
 import torch
 from einops import rearrange
 
-from visprism.anatomy import Block, Layout
-from visprism.measure.features import VarianceProbe
-from visprism.testing import check_probe
+from visprism import Block, Layout, VarianceProbe, check_probe
 
 
 def variances(measure, *maps):

@@ -9,18 +9,15 @@ import torch
 import torchvision
 from torch import nn
 
-from visprism.core.devices import CPU, Compute
-from visprism.core.errors import InputError
+from visprism import Compute, InputError, Run, load_model, predict
+from visprism.core.devices import CPU
 from visprism.core.inference import Inference
-from visprism.core.run import Run
 from visprism.measure.inference import (
     default_batch_size,
     inference,
     select_inference,
     verified_images,
 )
-from visprism.measure.outputs import predict
-from visprism.models import load_model
 
 TOLERANCE = 1e-4  # of the largest logit, as documented
 

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from visprism import Objective
 from visprism.core.rng import stream
-from visprism.measure.loss import Objective, Products
+from visprism.measure.loss import Products
 from visprism.measure.loss.pointwise import CachedDerivatives
 
 CASES = {

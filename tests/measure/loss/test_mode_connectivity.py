@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.measure.loss.mode_connectivity import mode_connectivity
 
 CLASSES = 3

@@ -9,19 +9,18 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.anatomy import dissect
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
-from visprism.core.rng import stream
-from visprism.core.run import Run, TimeBudgetError
-from visprism.measure.inference.batch_norm_folding import foldable, folded
-from visprism.measure.loss import (
+from visprism import (
+    Compute,
+    InputError,
     Objective,
-    Products,
-    gauss_newton_product,
-    hvp,
+    Run,
+    TimeBudgetError,
+    dissect,
     smoothed_cross_entropy,
 )
+from visprism.core.rng import stream
+from visprism.measure.inference.batch_norm_folding import foldable, folded
+from visprism.measure.loss import Products, gauss_newton_product, hvp
 
 
 def dense(model, images, targets, names=None):

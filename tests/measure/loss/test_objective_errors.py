@@ -5,12 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.core.errors import InputError
-from visprism.measure.loss import (
-    Objective,
-    hvp,
-    smoothed_cross_entropy,
-)
+from visprism import InputError, Objective, smoothed_cross_entropy
+from visprism.measure.loss import hvp
 
 
 # Contracts and errors.

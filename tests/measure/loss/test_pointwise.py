@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from visprism import Objective
 from visprism.core.rng import stream
-from visprism.measure.loss import Objective, hvp
+from visprism.measure.loss import hvp
 from visprism.measure.loss.pointwise import CachedDerivatives, TwiceDifferentiable
 
 FORMULAS = {

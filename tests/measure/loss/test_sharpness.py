@@ -7,9 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run
-from visprism.measure.loss import Objective, mini_batch_sharpness, sharpness
+from visprism import InputError, Objective, Run, mini_batch_sharpness, sharpness
 
 
 @dataclass

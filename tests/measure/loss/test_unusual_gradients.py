@@ -5,9 +5,7 @@ import torch
 from torch.nn import functional
 from unusual_modules import built
 
-from visprism.anatomy import dissect
-from visprism.measure.features import receptive_field
-from visprism.measure.loss import Objective
+from visprism import Objective, dissect, receptive_field
 
 
 @pytest.mark.parametrize("name", ["shared block", "tied weights", "checkpointed block"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.measure.outputs import Predictions
+from visprism import Predictions
 from visprism.results.predictions import Outcomes
 
 

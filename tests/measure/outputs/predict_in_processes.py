@@ -5,8 +5,7 @@ import sys
 import torch
 from torch import nn
 
-from visprism.core.processes import processes
-from visprism.measure.outputs import predict
+from visprism import predict, processes
 
 IMAGES = (14, 4)  # in batches of four, and in one, so that a rank has none
 SAMPLES = (1, 3)

@@ -9,28 +9,21 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from visprism import InputError, Result, Run, ablate, ablation, attentions, dissect, forward
 from visprism.anatomy import (
-    ablate,
     ablate_head,
     ablation_cuts,
-    attentions,
     block_ablations,
     cache_cuts,
     can_start_at,
     combine_ablations,
     convolution_ablations,
-    dissect,
-    forward,
     forward_from_cut,
     head_ablations,
 )
 from visprism.core.devices import CPU
-from visprism.core.errors import InputError
-from visprism.core.run import Run
 from visprism.measure.inference import select_inference
-from visprism.measure.outputs import ablation
 from visprism.results.ablation import Ablations
-from visprism.results.base import Result
 
 MODELS = {
     "resnet": ("resnet26", {"layers": (1, 2, 1, 1)}, 32),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.anatomy import Ablation, Block
-from visprism.core.provenance import Provenance
+from visprism import Block, Provenance
+from visprism.anatomy import Ablation
 from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
 from visprism.results.ablation import Ablations
 

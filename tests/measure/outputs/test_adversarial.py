@@ -6,9 +6,7 @@ import torch
 from attacked import MEAN, SPACE, STD, attacked, gray, small_network
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.measure.outputs import Attack, adversarial
-from visprism.results.base import Result
+from visprism import Attack, InputError, Result, adversarial
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score,
 from torch import nn
 from torch.nn import functional
 
-from visprism.core.errors import InputError
-from visprism.measure.outputs import Attack, adversarial
+from visprism import Attack, InputError, adversarial
 from visprism.measure.outputs.attack_losses import AttackLoss
 from visprism.measure.outputs.attacks import attack_images
 from visprism.measure.outputs.bands import band

@@ -7,10 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.measure.outputs import Attack, adversarial
+from visprism import ANALYSES, Attack, InputError, Preprocessing, adversarial
 from visprism.measure.outputs.attack_losses import AttackLoss, other_classes
 from visprism.measure.outputs.attacks import attack_images
 from visprism.measure.outputs.auto_pgd import auto_pgd, checkpoints

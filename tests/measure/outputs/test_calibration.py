@@ -11,10 +11,8 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
-from visprism.core.errors import InputError
-from visprism.measure.outputs import Predictions, calibration, outcomes
+from visprism import InputError, Predictions, Result, calibration, outcomes
 from visprism.measure.outputs.calibration import check_bins
-from visprism.results.base import Result
 
 # What it measures: closed forms.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.measure.outputs import Predictions, calibration
+from visprism import Predictions, calibration
 from visprism.measure.outputs.confidence_order import SortedByConfidence
 from visprism.measure.outputs.metrics import aurc_contributions
 from visprism.results.predictions import Outcomes

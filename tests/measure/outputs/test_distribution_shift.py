@@ -5,13 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.analyses import ANALYSES
-from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
-from visprism.core.provenance import Provenance
+from visprism import ANALYSES, InputError, Predictions, Preprocessing, Provenance
 from visprism.core.statistics import difference_interval, wilson
 from visprism.data.stored import stored_conditions
-from visprism.measure.outputs import Predictions
 from visprism.measure.outputs.distribution_shift import ShiftedImages, distribution_shift
 from visprism.results.distribution_shift import DistributionShift
 from visprism.results.robustness import ALEXNET

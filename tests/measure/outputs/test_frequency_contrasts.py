@@ -4,17 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.measure.outputs import frequency_noise
+from visprism import InputError, PerImage, Result, dissect, frequency_noise
 from visprism.measure.outputs.frequency_noise import noise_contrasts
-from visprism.results.base import Result
 from visprism.results.frequency_contrasts import (
     CONTRAST,
     contrast_name,
     frequency_contrasts,
 )
-from visprism.results.per_image import PerImage
 
 GRAY = {"mean": (0.5,), "std": (0.25,)}
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.measure.outputs import fourier_sensitivity, frequency_noise
+from visprism import InputError, Result, fourier_sensitivity, frequency_noise
 from visprism.measure.outputs.bands import (
     BAND_CENTERS,
     band,
@@ -16,7 +15,6 @@ from visprism.measure.outputs.bands import (
     with_rms,
 )
 from visprism.measure.outputs.fourier_sensitivity import basis_image, half_plane
-from visprism.results.base import Result
 from visprism.results.perturbations import HIGH_DROP, LOW_DROP
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]

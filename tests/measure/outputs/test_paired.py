@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.measure.outputs.paired import Paired
 
 

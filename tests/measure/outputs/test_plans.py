@@ -7,9 +7,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.measure.outputs import ablation
+from visprism import InputError, ablation, dissect
 from visprism.measure.outputs.ablation_plan import AblationSpec, ablation_passes
 from visprism.measure.outputs.perturbation_ball import attack_grid
 

@@ -13,11 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
+from visprism import Compute, InputError, Predictions, Run, calibration, predict
 from visprism.core.inference import Inference
-from visprism.core.run import Run
-from visprism.measure.outputs import Predictions, calibration, predict
 from visprism.measure.outputs.dropout import dropout_modules
 from visprism.measure.outputs.predictions import check_shapes, check_tensors
 

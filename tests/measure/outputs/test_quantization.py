@@ -7,9 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.analyses.quantization import Quantization
-from visprism.anatomy import dissect, quantized, weights_of
-from visprism.core.errors import InputError
+from visprism import InputError, Quantization, dissect
+from visprism.anatomy import quantized, weights_of
 from visprism.measure.loss.curvature import traces_by_part
 from visprism.measure.outputs.quantization import quantization_sensitivity
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.statistics import mean_interval
-from visprism.measure.outputs import (
+from visprism import (
+    InputError,
     Predictions,
     calibration,
     outcomes,
@@ -14,6 +13,7 @@ from visprism.measure.outputs import (
     risk_coverage,
     temperature,
 )
+from visprism.core.statistics import mean_interval
 from visprism.measure.outputs.temperature import temperature_if_finite
 
 # Closed forms.

@@ -5,21 +5,19 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from visprism import InputError, ablation, dissect
 from visprism.anatomy import (
     block_ablations,
     block_parts,
     convolution_ablations,
     convolution_parts,
     convolutional_blocks,
-    dissect,
     head_ablations,
     head_parts,
     inner_blocks,
     replaced_ablation,
 )
-from visprism.core.errors import InputError
 from visprism.measure.features.tokens import token_roles
-from visprism.measure.outputs import ablation
 
 CLASSES, SIDE = 3, 16
 

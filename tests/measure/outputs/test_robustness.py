@@ -6,10 +6,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.measure.outputs import calibration, predict, robustness, stability
-from visprism.results.base import Result
+from visprism import InputError, Provenance, Result, calibration, predict, robustness, stability
 from visprism.results.robustness import ALEXNET, CLEAN, Robustness
 
 

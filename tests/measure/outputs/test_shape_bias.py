@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.core.errors import InputError
-from visprism.core.statistics import wilson
-from visprism.data import load_data
-from visprism.measure.outputs import (
+from visprism import (
+    InputError,
     Predictions,
+    Result,
     by_category,
+    classes_of,
+    load_data,
     shape_bias,
-    shape_bias_by_image,
 )
-from visprism.measure.outputs.categories import SIXTEEN, classes_of
-from visprism.results.base import Result
+from visprism.core.statistics import wilson
+from visprism.measure.outputs import shape_bias_by_image
+from visprism.measure.outputs.categories import SIXTEEN
 
 
 def predicted(decisions, shapes, classes=3):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
+from visprism import dissect
 
 
 @pytest.fixture

@@ -5,12 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.core.run import Run
-from visprism.measure.weights import patch_filters
-from visprism.results.base import Result
-from visprism.testing import assert_results_equal
+from visprism import InputError, Provenance, Result, Run, assert_results_equal, patch_filters
 
 
 def pictures(result):

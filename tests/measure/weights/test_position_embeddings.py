@@ -5,14 +5,16 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.core.run import Run
-from visprism.measure.weights import positional_similarity
-from visprism.models import load_model
-from visprism.results.base import Result
-from visprism.testing import assert_results_equal
+from visprism import (
+    InputError,
+    Provenance,
+    Result,
+    Run,
+    assert_results_equal,
+    dissect,
+    load_model,
+    positional_similarity,
+)
 
 
 class Tokens(nn.Module):

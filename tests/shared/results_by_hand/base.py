@@ -4,7 +4,7 @@ from dataclasses import MISSING, fields
 
 import numpy as np
 
-from visprism.core.provenance import Provenance
+from visprism import Provenance
 from visprism.results.fourier import SpectrumColumns
 
 PROVENANCE = Provenance(

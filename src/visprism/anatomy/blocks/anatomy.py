@@ -12,7 +12,6 @@ from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import WORK
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.results.anatomy import Costs, map_size
 
@@ -55,11 +54,7 @@ class Anatomy:
     @overload
     def __getitem__(self, index: slice) -> tuple[Block, ...]: ...
     def __getitem__(self, index: int | str | slice) -> Block | tuple[Block, ...]:
-        """A block by position or by name; a slice gives a tuple of blocks.
-
-        Raises:
-            InputError: if no block has this name.
-        """
+        """A block by position or by name; a slice gives a tuple of blocks."""
         if isinstance(index, str):
             for block in self.blocks:
                 if block.name == index:
@@ -73,7 +68,6 @@ class Anatomy:
         """(C, H, W) of the images that the model was dissected with."""
         return tuple(self.graph.nodes[0].shape or ())[1:]
 
-    @check_arguments
     def nodes(self, block: Block) -> tuple[Node, ...]:
         """The nodes of the graph that a block consists of, in forward order."""
         return tuple(self.graph.nodes[i] for i in block.nodes)
@@ -125,7 +119,6 @@ class Anatomy:
         return costs(self)._repr_html_()
 
 
-@check_arguments
 def costs(anatomy: Anatomy) -> Costs:
     """Parameters and multiply-accumulates of each block, for one image.
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.token_grids import AttentionGeometry
-from visprism.core.arguments import check_arguments
 
 # Between the scores and the softmax, and between the softmax and the values, stand a scale, a
 # bias, a mask, dropout, a change of layout, or a linear map of heads (talking heads).
@@ -40,7 +39,6 @@ class Weights:
     values: Float[Tensor, "b windows heads queries keys"]  # add up to 1 over keys
 
 
-@check_arguments
 def attentions(anatomy: Anatomy) -> tuple[Attention, ...]:
     """Every attention over positions of the grid, in forward order.
 

@@ -19,7 +19,6 @@ from visprism.anatomy.trace.forward import Images, pixels
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.torch_functions import JOINS
 from visprism.anatomy.trace.trace import trace
-from visprism.core.arguments import check_arguments
 from visprism.core.devices import copied_buffers
 from visprism.core.errors import InputError
 
@@ -28,7 +27,6 @@ from visprism.core.errors import InputError
 _IMAGES = [0, 0]
 
 
-@check_arguments
 def dissect(model: nn.Module, images: Images) -> Anatomy:
     """Split a model into blocks automatically.
 
@@ -39,10 +37,6 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
     Args:
         model: any image classifier, in evaluation mode; it is not changed.
         images: a batch (B, C, H, W), or a mapping of tensors for models that take one.
-
-    Raises:
-        InputError: if there are no images, the model is in training mode, or its output does
-            not depend on the images.
     """
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")

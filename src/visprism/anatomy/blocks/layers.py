@@ -7,10 +7,8 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.naming import unique
 from visprism.anatomy.trace.graph import Graph, Span
 from visprism.anatomy.trace.torch_functions import DROPOUTS
-from visprism.core.arguments import check_arguments
 
 
-@check_arguments
 def layers(anatomy: Anatomy) -> Anatomy:
     """The layers of a model instead of its blocks, for `observe` and `watch`.
 

@@ -25,7 +25,7 @@ _PER_CORE = 2**20
 _ELSEWHERE = 2**28
 
 
-def weighing(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Weighing:  # noqa: ANN401
+def weighing(op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Weighing:
     """The weights of a call, and the result of the call as a function of its weights."""
     return _WEIGHTS.get(op, _softmax)(args, kwargs, out)
 
@@ -40,7 +40,7 @@ def weights_of_few_images(
     op: str,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    out: Any,  # noqa: ANN401
+    out: Any,
 ) -> Iterator[Float[Tensor, "few windows heads queries keys"]]:
     """The weights of consecutive images, of so many at a time as fit into the cache.
 
@@ -106,7 +106,7 @@ def _fused_weights(given: Mapping[str, Any]) -> Float[Tensor, "... queries keys"
     return scores.softmax(-1).masked_fill(scores.amax(-1, keepdim=True) == -torch.inf, 0)
 
 
-def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
+def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:
     """Of `torch.nn.functional.scaled_dot_product_attention`."""
     given = _given_to_fused(args, kwargs)
 
@@ -119,7 +119,7 @@ def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighin
     return _fused_weights(given), same
 
 
-def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:  # noqa: ANN401
+def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:
     """Of `torch.nn.functional.multi_head_attention_forward`."""
     operation = functional.multi_head_attention_forward
     given = dict(zip(signature(operation).parameters, args, strict=False)) | dict(kwargs)

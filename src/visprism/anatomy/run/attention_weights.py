@@ -16,14 +16,12 @@ from visprism.anatomy.run.attention_operations import (
     weights_of_few_images,
 )
 from visprism.anatomy.run.interception import Call, fixed_image_size, intercept
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
 P = TypeVar("P")
 
 
-@check_arguments
 @contextmanager
 def attend(
     anatomy: Anatomy,
@@ -46,17 +44,13 @@ def attend(
 
     Yields:
         A dictionary that each forward pass fills.
-
-    Raises:
-        InputError: if there is no attention; on the forward pass, if the images have another
-            size than the model was dissected with.
     """
     watched = attentions(anatomy) if only is None else tuple(only)
     _check_any(anatomy, watched)
     collected: dict[str, T] = {}
 
     def reading(attention: Attention) -> Call:
-        def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
+        def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
             op = anatomy.graph.nodes[attention.node].op
             weights, anew = weighing(op, args, kwargs, out)
             images = number_of_images(attention, weights.shape[:-2])
@@ -93,15 +87,12 @@ def attend_in_parts(
 
     Yields:
         A dictionary that each forward pass fills.
-
-    Raises:
-        InputError: as `attend`.
     """
     _check_any(anatomy, attentions(anatomy))
     collected: dict[str, T] = {}
 
     def reading(attention: Attention) -> Call:
-        def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:  # noqa: ANN401
+        def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
             op = anatomy.graph.nodes[attention.node].op
             parts = weights_of_few_images(attention, op, args, kwargs, out)
             reduced = [keep(Weights(attention, x)) for x in parts]
@@ -131,10 +122,6 @@ def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[N
         anatomy: of the model that will run.
         attention: of this anatomy.
         head: its number, from 1.
-
-    Raises:
-        InputError: if there is no such head, or the attention is one operation together with
-            what follows it, as `nn.MultiheadAttention` is.
     """
     op = anatomy.graph.nodes[attention.node].op
     heads = attention.geometry.heads
@@ -149,7 +136,7 @@ def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[N
             "computes heads and projection in one operation. Ablate the block instead."
         )
 
-    def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:  # noqa: ANN401
+    def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
         weights, anew = weighing(op, args, kwargs, out)
         images = number_of_images(attention, weights.shape[:-2])
         values = attention.geometry.weights(weights, images).clone()

@@ -48,7 +48,7 @@ def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recordi
     if 0 in cuts:
         recording.values[0] = pixels(images).clone()
 
-    def written(number: int, name: str, operands: list[Tensor], out: Any) -> None:  # noqa: ANN401
+    def written(number: int, name: str, operands: list[Tensor], out: Any) -> None:
         recording.calls.append((name, number in on_images, output_spec(out, operands)))
         if number in wanted:
             tensor = operands[0] if name == "__setitem__" else out

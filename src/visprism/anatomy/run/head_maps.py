@@ -22,9 +22,6 @@ def watch_heads(anatomy: Anatomy, read: ReadHeads) -> Iterator[tuple[Attention, 
 
     The output of a head is the sum of its values, weighted by its attention, before the
     projection of all heads. Yields the attentions whose heads can be read.
-
-    Raises:
-        InputError: if there is none.
     """
     reads, readable = {}, []
     for attention in attentions(anatomy):

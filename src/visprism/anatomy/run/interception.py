@@ -47,13 +47,13 @@ def module_hook(
         calls["module"] += 1
         return calls["module"] - 1 == address.call
 
-    def before(_module, args, kwargs):  # noqa: ANN001, ANN202
+    def before(_module, args, kwargs):  # noqa: ANN001
         if is_now():
             _outside_mode(
                 action, kwargs[address.key] if address.key in kwargs else args[address.key]
             )
 
-    def after(_module, _args, output):  # noqa: ANN001, ANN202
+    def after(_module, _args, output):  # noqa: ANN001
         if not is_now():
             return None
         new = _outside_mode(action, output if address.key is None else output[address.key])
@@ -71,7 +71,7 @@ def module_hook(
         yield
 
 
-def _with(output: Any, key: int | str, new: Tensor) -> Any:  # noqa: ANN401
+def _with(output: Any, key: int | str, new: Tensor) -> Any:
     """The output of a module, with one of its tensors replaced."""
     if isinstance(output, Mapping):
         return {**output, key: new}
@@ -94,13 +94,10 @@ def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
     """Inside, the model takes images of no other size than it was dissected with.
 
     Positions of tokens were derived from that size.
-
-    Raises:
-        InputError: on the forward pass, if the images have another height or width.
     """
     expected = anatomy.image_shape[-2:]
 
-    def check(_module: nn.Module, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+    def check(_module: nn.Module, args: Any, kwargs: Any) -> None:
         images = next(t for t in tensors_in([args, kwargs]) if t.ndim == 4)
         if tuple(images.shape[-2:]) != expected:
             raise InputError(
@@ -178,14 +175,14 @@ class _Interceptor(OperationCounter):
         finally:
             self.actions.remove(actions)
 
-    def begin(self, module: nn.Module, args: Any, kwargs: Any, /) -> None:  # noqa: ANN401
+    def begin(self, module: nn.Module, args: Any, kwargs: Any, /) -> None:
         """A forward pass begins."""
         super().begin(module, args, kwargs)
         for actions in self.actions:
             if actions.of_image is not None:
                 _outside_mode(actions.of_image, tensors_in([args, kwargs])[0])
 
-    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:
         """Calls, then changes, then reads."""
         number, _, name, args, kwargs, out = operation
         for actions in self.actions:
@@ -207,7 +204,7 @@ class _Interceptor(OperationCounter):
         return out
 
 
-def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:  # noqa: ANN401
+def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:
     """The result of a torch function, with its tensor replaced."""
     tensor = args[0] if name == "__setitem__" else out
     new = _outside_mode(change, tensor)

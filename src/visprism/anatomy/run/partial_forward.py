@@ -32,7 +32,7 @@ class _InPlace:
     number: int
 
 
-def output_spec(out: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401 (any nesting of tensors)
+def output_spec(out: Any, operands: Sequence[Tensor]) -> Any:
     """The structure of an output without its values."""
     if isinstance(out, Tensor):
         same = next((i for i, t in enumerate(operands) if t is out), None)
@@ -43,7 +43,7 @@ def output_spec(out: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401 (a
     return out
 
 
-def dummy_output(spec: Any, operands: Sequence[Tensor]) -> Any:  # noqa: ANN401
+def dummy_output(spec: Any, operands: Sequence[Tensor]) -> Any:
     """An output of this specification that takes no memory."""
     if isinstance(spec, _TensorSpec):
         return spec.empty()
@@ -64,7 +64,7 @@ class Recorder(OperationCounter):
         super().__init__()
         self.observer = observer
 
-    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:
         """Report the operation."""
         operands = tensors_in([operation.args, operation.kwargs])
         with torch._C.DisableTorchFunction():
@@ -92,7 +92,7 @@ class PartialForward(OperationCounter):
         with torch._C.DisableTorchFunction():
             return (self._instead(number, name, spec, operands),)
 
-    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:
         """Check that the operation is the recorded one."""
         if operation.number <= self.cut:
             recorded, _, _ = self.calls[operation.number]
@@ -103,7 +103,7 @@ class PartialForward(OperationCounter):
                 )
         return operation.out
 
-    def _instead(self, number: int, name: str, spec: Any, operands: list[Tensor]) -> Any:  # noqa: ANN401
+    def _instead(self, number: int, name: str, spec: Any, operands: list[Tensor]) -> Any:
         if number < self.cut:
             return dummy_output(spec, operands)
         # A later operation may change it in place, and another pass may begin with it.

@@ -197,7 +197,7 @@ def _replace_convolved(
 ) -> Iterator[None]:
     """Inside, what a convolution adds to its input is replaced."""
 
-    def exchange(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Tensor:  # noqa: ANN401
+    def exchange(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Tensor:
         came = args[0] if args else kwargs["input"]
         return _exchanged_sum(out, came, node.layout, replacement)
 
@@ -253,11 +253,7 @@ def _replace_head(
 
 
 def weighted_values(anatomy: Anatomy, attention: Attention) -> Node:
-    """The node that gives the outputs of all heads: the fused operation, or the last product.
-
-    Raises:
-        InputError: if no tensor of the model holds the output of each head.
-    """
+    """The node that outputs all heads: the fused operation, or the last product."""
     graph, weights = anatomy.graph, anatomy.graph.nodes[attention.node]
     if weights.op == "scaled_dot_product_attention":
         return weights

@@ -18,13 +18,11 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import Read, fixed_image_size, intercept, module_hook
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.layout import Layout
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
 
 
-@check_arguments
 @contextmanager
 def watch(
     anatomy: Anatomy,
@@ -42,10 +40,6 @@ def watch(
 
     Yields:
         A dictionary that each forward pass fills.
-
-    Raises:
-        InputError: if a block is of another anatomy; on the forward pass, if there are tokens
-            and the images have another size than the model was dissected with.
     """
 
     def on_grid(_block: Block, layout: Layout, x: Tensor) -> T:
@@ -72,9 +66,6 @@ def watch_tokens(
 
     Yields:
         A dictionary that each forward pass fills, by block name.
-
-    Raises:
-        InputError: as `watch`.
     """
 
     def all_tokens(block: Block, layout: Layout, x: Tensor) -> T:
@@ -115,7 +106,6 @@ def _reading(
         yield collected
 
 
-@check_arguments
 @contextmanager
 def replace(
     anatomy: Anatomy, block: Block, function: Callable[[Tensor], Tensor]
@@ -124,10 +114,6 @@ def replace(
 
     `x` is as the model holds it (tokens, channels last); see `Block.layout`. The operations of
     the block still run; their result is dropped.
-
-    Raises:
-        InputError: if the block is of another anatomy; on the forward pass, if the result has
-            another shape than the block's.
     """
     _check_block(anatomy, block)
     came_in: list[Tensor] = []
@@ -148,13 +134,8 @@ def replace(
         yield
 
 
-@check_arguments
 def ablate(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
     """Replace one block by the identity: inside, it returns its input unchanged.
-
-    Raises:
-        InputError: if the block is of another anatomy, or changes the shape of the feature map
-            or the order of its tokens.
 
     Source: Veit et al. (2016), Residual networks behave like ensembles, sec. 4.1.
     """
@@ -162,11 +143,7 @@ def ablate(anatomy: Anatomy, block: Block) -> AbstractContextManager[None]:
 
 
 def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
-    """The identity in place of a block, as a function of its input.
-
-    Raises:
-        InputError: as `ablate`.
-    """
+    """The identity in place of a block, as a function of its input."""
     _check_block(anatomy, block)
     before, after = (anatomy.graph.nodes[i] for i in (block.start, block.end))
     if not _has_identity(before, after):
@@ -201,7 +178,7 @@ def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
 def without_convolution(anatomy: Anatomy, node: Node) -> AbstractContextManager[None]:
     """Inside, this convolution returns its input unchanged."""
 
-    def instead(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Tensor:  # noqa: ANN401
+    def instead(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Tensor:
         return (args[0] if args else kwargs["input"]).clone()
 
     return intercept(anatomy, reads={}, changes={}, calls={node.index: instead})

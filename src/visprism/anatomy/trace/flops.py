@@ -45,7 +45,7 @@ class MacCounter(TorchDispatchMode):
         types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         count = flop_registry.get(getattr(func, "_overloadpacket", func))

@@ -24,9 +24,6 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     (as Hugging Face models have), and as one argument otherwise. Of an output with several
     parts the one called ``logits`` is taken, or else the first tensor; of several feature maps
     the last, as backbones give one for each stage.
-
-    Raises:
-        InputError: if the output holds no tensor.
     """
     if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
         return _logits(model(**images), model)
@@ -34,16 +31,13 @@ def forward(model: nn.Module, images: Images) -> Tensor:
 
 
 @contextmanager
-def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[None]:  # noqa: ANN401
+def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[None]:
     """Errors of a model on its first images become one sentence with its name.
 
     Args:
         model: that is called in the context.
         given: images, or a mapping.
         name: of the model; without one, its class is named where its own code fails.
-
-    Raises:
-        InputError: for whatever the model raises.
     """
     try:
         yield
@@ -54,7 +48,7 @@ def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[No
         raise InputError(_refusal(title, model, given, error)) from error
 
 
-def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:  # noqa: ANN401
+def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
     """Why a model cannot process the images, with what it was given."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     reason = reason.removesuffix(", but expected one of:").rstrip(" .:")
@@ -73,11 +67,7 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str: 
 
 @torch.no_grad()
 def check_repeatable(model: nn.Module, images: Images) -> None:
-    """Check that two forward passes agree; buffers are restored.
-
-    Raises:
-        InputError: if it draws random numbers, or changes buffers that it uses or its images.
-    """
+    """Check that two forward passes agree; buffers are restored."""
     first, second = _copies(images), _copies(images)
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
@@ -111,11 +101,7 @@ def _values(images: Images) -> list[Tensor]:
 
 
 def pixels(images: object) -> Float[Tensor, "b c h w"]:
-    """The images: the tensor itself, or the first of a mapping that can hold images.
-
-    Raises:
-        InputError: if there are none, or they are not floating-point numbers.
-    """
+    """The images: the tensor itself, or the first of a mapping that can hold images."""
     tensors = list(images.values()) if isinstance(images, Mapping) else [images]
     batch = next((t for t in tensors if isinstance(t, Tensor) and t.ndim == 4), None)
     if batch is None or not batch.is_floating_point() or len(batch) == 0:
@@ -153,7 +139,7 @@ def as_written() -> Iterator[None]:
         yield
 
 
-def _plain_generator(*_args: Any, **_options: Any) -> Iterator[None]:  # noqa: ANN401
+def _plain_generator(*_args: Any, **_options: Any) -> Iterator[None]:
     """In place of that of ``torch.utils.checkpoint``, which wraps the call of a function."""
     yield
 
@@ -162,7 +148,7 @@ class _PlainFunction:
     """In place of ``torch.utils.checkpoint.CheckpointFunction``."""
 
     @staticmethod
-    def apply(function: Callable[..., Any], _preserve: bool, *args: Any) -> Any:  # noqa: ANN401, FBT001
+    def apply(function: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
         """What the function gives, with its activations."""
         return function(*args)
 
@@ -184,7 +170,7 @@ def _arguments(model: nn.Module) -> list[str]:
     return list(inspect.signature(model.forward).parameters)
 
 
-def _logits(output: Any, model: nn.Module) -> Tensor:  # noqa: ANN401 (what a model returns)
+def _logits(output: Any, model: nn.Module) -> Tensor:
     if isinstance(output, Tensor):
         return output
     if isinstance(getattr(output, "logits", None), Tensor):

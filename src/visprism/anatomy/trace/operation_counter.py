@@ -38,11 +38,11 @@ class OperationCounter(TorchFunctionMode):
         super().__init__()
         self.number: int | None = None  # of the next operation; None: outside a forward pass
 
-    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any, /) -> None:  # noqa: ANN401
+    def begin(self, _module: nn.Module, _args: Any, _kwargs: Any, /) -> None:
         """A forward pass begins."""
         self.number = 0
 
-    def end(self, *_: Any) -> None:  # noqa: ANN401
+    def end(self, *_: Any) -> None:
         """A forward pass has ended, or failed."""
         self.number = None
 
@@ -52,7 +52,7 @@ class OperationCounter(TorchFunctionMode):
         types: Iterable[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         kwargs, number = kwargs or {}, self.number
         if number is None:
             return func(*args, **kwargs)
@@ -74,16 +74,16 @@ class OperationCounter(TorchFunctionMode):
 
     def execute(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Execute an operation."""
         return func(*args, **kwargs)
 
-    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:
         """What the model receives from an operation that was executed."""
         raise NotImplementedError
 
 
-def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:  # noqa: ANN401
+def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:
     return [args[0]] if name == "__setitem__" else tensors_in(out)
 
 

@@ -117,7 +117,7 @@ def _window(call: Call) -> int:
     return max(size) if isinstance(size, Sequence) else int(size)
 
 
-def tensors_in(value: Any) -> list[Tensor]:  # noqa: ANN401 (any nesting of arguments)
+def tensors_in(value: Any) -> list[Tensor]:
     """All tensors in a nesting of sequences and mappings, in order."""
     tensors, left = [], [value]
     while left:

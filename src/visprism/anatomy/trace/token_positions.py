@@ -60,7 +60,7 @@ def apply_layout_op(
     """
     grids = set()
 
-    def index_map(value: Any) -> Any:  # noqa: ANN401 (any nesting of arguments)
+    def index_map(value: Any) -> Any:
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 return value.cpu()  # an index; index_maps never leave the CPU

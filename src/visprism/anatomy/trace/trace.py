@@ -67,14 +67,14 @@ class _Recorder(OperationCounter):
 
     def execute(
         self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Execute an operation and count its arithmetic."""
         with MacCounter() as counter:
             out = func(*args, **kwargs)
         self._macs = counter.macs
         return out
 
-    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:
         """Record the operation as a node, if its result depends on the image."""
         number, function, name, args, kwargs, out = operation
         made = operation.made
@@ -144,14 +144,14 @@ class _Recorder(OperationCounter):
             self._made_by[tensor] = node.index
         return node
 
-    def _nodes_of(self, value: Any) -> list[int]:  # noqa: ANN401 (any nesting of arguments)
+    def _nodes_of(self, value: Any) -> list[int]:
         """The nodes that made the tensors in a nesting, each once."""
         tensors = tensors_in(value)
         return list(dict.fromkeys(self._made_by[t] for t in tensors if t in self._made_by))
 
     # Modules.
 
-    def enter(self, name: str, args: Any, kwargs: Any) -> None:  # noqa: ANN401
+    def enter(self, name: str, args: Any, kwargs: Any) -> None:
         """A module is called."""
         call, self.calls[name] = self.calls[name], self.calls[name] + 1
         inputs = frozenset(
@@ -162,7 +162,7 @@ class _Recorder(OperationCounter):
         self._stack.append((name, call, inputs))
         self._address(name, call, "input", {**dict(enumerate(args)), **kwargs})
 
-    def leave(self, output: Any) -> None:  # noqa: ANN401
+    def leave(self, output: Any) -> None:
         """A module returns."""
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
@@ -199,10 +199,10 @@ def module_calls(
 ) -> Iterator[None]:
     """Inside, `enter` and `leave` are called for every call of a submodule."""
 
-    def before(name, _module, args, kwargs):  # noqa: ANN001, ANN202
+    def before(name, _module, args, kwargs):  # noqa: ANN001
         enter(name, args, kwargs)
 
-    def after(_module, _args, output):  # noqa: ANN001, ANN202
+    def after(_module, _args, output):  # noqa: ANN001
         leave(output)
 
     with ExitStack() as stack:
@@ -223,7 +223,7 @@ class _Names(OperationCounter):
         self.number = 0
         self.names: list[str] = []
 
-    def after(self, operation: Operation) -> Any:  # noqa: ANN401
+    def after(self, operation: Operation) -> Any:
         """Note the name."""
         self.names.append(operation.name)
         return operation.out
@@ -234,9 +234,6 @@ def trace(model: nn.Module, images: Images) -> Graph:
 
     What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
     with the parameters that were read for the cache.
-
-    Raises:
-        InputError: if the logits do not depend on the image as far as torch functions show.
     """
     first, names = _trace(model, images)
     again = _Names()

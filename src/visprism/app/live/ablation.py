@@ -30,7 +30,7 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
     images = specimen.normalized(specimen.pixels(indices_of(values)))
     logits: list[torch.Tensor] = []
 
-    def keep(_module: Any, _inputs: Any, output: torch.Tensor) -> None:  # noqa: ANN401
+    def keep(_module: Any, _inputs: Any, output: torch.Tensor) -> None:
         logits.append(output)
 
     with surgery:

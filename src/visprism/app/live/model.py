@@ -8,7 +8,7 @@ from visprism.app.live.pool import Specimen
 
 
 @panel
-def model(specimen: Specimen, values: Values) -> dict[str, Any]:  # noqa: ARG001 (every panel)
+def model(specimen: Specimen, values: Values) -> dict[str, Any]:
     """Blocks, attentions, size and number of images."""
     anatomy = specimen.anatomy
     subject = specimen.subject

@@ -27,11 +27,7 @@ def panel(function: Panel) -> Panel:
 
 
 def indices_of(values: Values) -> list[int]:
-    """The images of a request.
-
-    Raises:
-        InputError: if they are no list of integers.
-    """
+    """The images of a request."""
     images = values.get("images", [0])
     if not isinstance(images, list) or not all(type(i) is int for i in images):
         raise InputError(f"images must be a list of integers, got {images!r}")
@@ -41,22 +37,14 @@ def indices_of(values: Values) -> list[int]:
 def number_of(
     values: Values, name: str, low: float, high: float, default: float | None = None
 ) -> float:
-    """A number of a request within limits.
-
-    Raises:
-        InputError: if it is none.
-    """
+    """A number of a request within limits."""
     value = values.get(name, default)
     Option(name, float, default, OptionInfo(name, minimum=low, maximum=high)).check(value)
     return float(value)
 
 
 def integer_of(values: Values, name: str, low: int, high: int) -> int:
-    """An integer of a request within limits.
-
-    Raises:
-        InputError: if it is none.
-    """
+    """An integer of a request within limits."""
     value = values.get(name)
     Option(name, int, None, OptionInfo(name, minimum=low, maximum=high)).check(value)
     return int(value)  # pyrefly: ignore (it is checked)

@@ -60,11 +60,7 @@ class Specimen:
         return self.subject.known_preprocessing
 
     def pixels(self, indices: Sequence[int]) -> UInt8[Tensor, "b 3 h w"]:
-        """Pixels of images in eight bits.
-
-        Raises:
-            InputError: if an index is out of range.
-        """
+        """Pixels of images in eight bits."""
         images = self.subject.images
         most = len(images)
         if not 1 <= len(indices) <= _MOST_IMAGES:
@@ -98,11 +94,7 @@ class Pool:
     _threads: int = field(default_factory=torch.get_num_threads)
 
     def specimen(self, values: Mapping[str, Any]) -> Specimen:
-        """The model and the data that a request names; loaded where they are not yet.
-
-        Raises:
-            InputError: if one of them cannot be used, or the model is too large.
-        """
+        """The model and the data that a request names; loaded where they are not yet."""
         name = model_name(values.get("model"), self.settings)
         data = data_name(values.get("data"), self.settings)
         key = (name, data, values.get("pretrained") is True)
@@ -115,7 +107,7 @@ class Pool:
         torch.set_num_threads(1 if specimen.macs < _SMALL_MACS else self._threads)
         return specimen
 
-    def _loaded(self, name: str, data: str, pretrained: bool) -> Specimen:  # noqa: FBT001
+    def _loaded(self, name: str, data: str, pretrained: bool) -> Specimen:
         candidates = candidates_of(self._model(name, pretrained), pretrained=pretrained)
         size = sum(map(_bytes, (c.model for c in candidates.values())))
         most = self.settings.limits.model_bytes
@@ -136,7 +128,7 @@ class Pool:
             )
         return specimen
 
-    def _model(self, name: str, pretrained: bool) -> Any:  # noqa: ANN401, FBT001
+    def _model(self, name: str, pretrained: bool) -> Any:
         """The model itself where another data set has it already, otherwise its name."""
         for (other, _, weights), specimen in self._specimens.items():
             if (other, weights) == (name, pretrained):

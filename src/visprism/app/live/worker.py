@@ -30,7 +30,7 @@ class Worker:
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
         self._calls: dict[Hashable, _Call] = {}
 
-    async def answer(self, key: Hashable, function: Callable[[], Any]) -> Any:  # noqa: ANN401
+    async def answer(self, key: Hashable, function: Callable[[], Any]) -> Any:
         """The value of `function`; equal keys share one call.
 
         A call that has not begun is dropped when the last client that waits for it leaves, by

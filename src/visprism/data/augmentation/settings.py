@@ -32,9 +32,6 @@ def read_rand_augment(text: str) -> RandAugment:
     each (0.5), ``mstd`` the deviation of the magnitude (0), ``mmax`` its upper end (10), and
     ``inc1`` makes every operation stronger with it. timm's sets of weights (``t...``) and its
     uniform magnitudes (``mstd`` over 100) are not supported.
-
-    Raises:
-        InputError: if it has another form.
     """
     first, *parts = text.split("-")
     matches = [_PART.fullmatch(part) for part in parts]
@@ -70,10 +67,6 @@ def read_rand_augment(text: str) -> RandAugment:
 @dataclass(frozen=True)
 class Augmentation:
     """How training images are augmented; by default not at all.
-
-    Raises:
-        InputError: if a field is out of range or would have no effect, or `rand_augment` is not
-            in timm's notation.
 
     Source: Park and Kim (2022), How do vision transformers work?, appendix A; Cubuk et al.
     (2020), RandAugment; Zhong et al. (2020), Random erasing data augmentation; Zhang et al.

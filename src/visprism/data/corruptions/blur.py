@@ -17,7 +17,7 @@ Images = Float[Tensor, "b 3 h w"]
 
 @CORRUPTIONS.register
 @in_unit
-def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
+def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """Each point becomes a disk with a softened edge."""
     radius, sigma = severity_parameters("defocus_blur", severity, images)
     return convolved(images, _disk(radius, sigma))
@@ -39,7 +39,7 @@ def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images
 
 @CORRUPTIONS.register
 @in_unit
-def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
+def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """The mean of the image and of itself, enlarged by each of several factors."""
     factors = severity_parameters("zoom_blur", severity, images)
     total = 2 * images  # itself, and enlarged by 1
@@ -50,7 +50,7 @@ def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images: 
 
 @CORRUPTIONS.register
 @in_unit
-def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
+def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Images:
     """A low-pass filter."""
     return gaussian(images, severity_parameters("gaussian_blur", severity, images))
 

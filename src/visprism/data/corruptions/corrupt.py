@@ -6,14 +6,12 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.data.corruptions.randomness import Randomness
 from visprism.data.corruptions.registry import CORRUPTIONS
 from visprism.data.corruptions.severities import check_severity
 
 
-@check_arguments
 def corrupt(
     images: UInt8[Tensor, "b 3 h w"],
     corruption: str,
@@ -36,10 +34,6 @@ def corrupt(
         seed: of the randomness.
         numbers: indices of the images in the data; the noise of an image depends on the seed
             and on its index, not on its batch. By default 0, 1, 2, ...
-
-    Raises:
-        InputError: if there is no such corruption or severity, or the images are not RGB of
-            eight bits.
 
     Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to common
     corruptions and perturbations.
@@ -67,11 +61,7 @@ def change_of(
 
 
 def check_images(images: Tensor) -> None:
-    """Check that images are RGB of eight bits and large enough.
-
-    Raises:
-        InputError: if they are not.
-    """
+    """Check that images are RGB of eight bits and large enough."""
     if images.dtype != torch.uint8:
         kind = str(images.dtype).removeprefix("torch.")
         raise InputError(

@@ -23,7 +23,7 @@ Pixels = UInt8[Tensor, "b 3 h w"]
 
 @CORRUPTIONS.register
 @in_unit
-def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
+def contrast(images: Images, severity: int, randomness: Randomness) -> Images:
     """Each channel is blended with its mean over the image."""
     factor = severity_parameters("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
@@ -32,7 +32,7 @@ def contrast(images: Images, severity: int, randomness: Randomness) -> Images:  
 
 @CORRUPTIONS.register
 @in_unit
-def brightness(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
+def brightness(images: Images, severity: int, randomness: Randomness) -> Images:
     """The value in HSV is raised; hue and saturation stay."""
     return brightened(images, severity_parameters("brightness", severity, images))
 
@@ -50,7 +50,7 @@ def brightened(images: Images, added: float | int) -> Images:
 
 @CORRUPTIONS.register
 @in_unit
-def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  # noqa: ARG001
+def saturate(images: Images, severity: int, randomness: Randomness) -> Images:
     """The saturation in HSV is changed; hue and value stay. Gray has the hue of red."""
     factor, added = severity_parameters("saturate", severity, images)
     value = images.amax(1, keepdim=True)
@@ -64,7 +64,7 @@ def saturate(images: Images, severity: int, randomness: Randomness) -> Images:  
 
 
 @CORRUPTIONS.register
-def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
+def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:
     """Saved as a JPEG of low quality, and read."""
     quality = severity_parameters("jpeg_compression", severity, images)
     decoded = Image.new("RGB", (images.shape[3], images.shape[2]))
@@ -81,7 +81,7 @@ def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> P
 
 
 @CORRUPTIONS.register
-def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:  # noqa: ARG001
+def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:
     """Made smaller by Pillow's box filter, and enlarged again."""
     side = severity_parameters("pixelate", severity, images)
     height, width = images.shape[2:]

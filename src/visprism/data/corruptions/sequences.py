@@ -61,9 +61,6 @@ def sequence(
         seed: of the randomness.
         numbers: of the images in their data set, as for `corrupt`.
 
-    Raises:
-        InputError: if there is no such perturbation, or the images are not RGB of eight bits.
-
     Source: Hendrycks and Dietterich (2019), sec. 3.2, and the code that they published.
     """
     check_perturbation(perturbation)
@@ -97,11 +94,7 @@ class SequenceBatches:
 
 
 def check_perturbation(perturbation: str) -> None:
-    """Check the name of a perturbation.
-
-    Raises:
-        InputError: if it is not one of `PERTURBATIONS`.
-    """
+    """Check the name of a perturbation."""
     if perturbation not in PERTURBATIONS:
         raise InputError(
             f"perturbation must be one of {', '.join(PERTURBATIONS)}, got {perturbation!r}"
@@ -120,7 +113,7 @@ def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:
 def _motion_blur(
     images: Images,
     setting: tuple[int, float | int, int, int],
-    randomness: Randomness,  # noqa: ARG001
+    randomness: Randomness,
 ) -> Frames:
     radius, sigma, frames, step = setting
     angles = [(i - frames + 1) * step for i in range(frames)]
@@ -128,7 +121,7 @@ def _motion_blur(
     return [motion_blurred(flat, radius, sigma, a).view_as(images) for a in angles]
 
 
-def _zoom_blur(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _zoom_blur(images: Images, step: float | int, randomness: Randomness) -> Frames:
     total, frames = images.clone(), [images]
     for i in range(1, 31):
         total += scaled(images, 1 + step * i)
@@ -143,24 +136,24 @@ def _snow(images: Images, setting: tuple[float | int, ...], randomness: Randomne
     return [snowed(images, layer, 0.85) for layer in fallen]
 
 
-def _brightness(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _brightness(images: Images, step: float | int, randomness: Randomness) -> Frames:
     return [brightened(images, step * (i - 15)) for i in range(31)]
 
 
-def _translate(images: Images, setting: tuple[int, int], randomness: Randomness) -> Frames:  # noqa: ARG001
+def _translate(images: Images, setting: tuple[int, int], randomness: Randomness) -> Frames:
     frames, first = setting
     return [translated(images, i - first) for i in range(frames)]
 
 
-def _rotate(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _rotate(images: Images, step: float | int, randomness: Randomness) -> Frames:
     return [rotated(images, step * (i - 15)) for i in range(31)]
 
 
-def _tilt(images: Images, step: float | int, randomness: Randomness) -> Frames:  # noqa: ARG001
+def _tilt(images: Images, step: float | int, randomness: Randomness) -> Frames:
     return [tilted(images, step * (i - 15)) for i in range(31)]
 
 
-def _scale(images: Images, setting: tuple[float, float], randomness: Randomness) -> Frames:  # noqa: ARG001
+def _scale(images: Images, setting: tuple[float, float], randomness: Randomness) -> Frames:
     first, step = setting
     return [scaled(images, first + step * i) for i in range(31)]
 

@@ -145,16 +145,12 @@ def table_for(height: int, width: int) -> str:
 
 
 def check_severity(severity: int) -> None:
-    """Check a severity.
-
-    Raises:
-        InputError: if it is no integer from 1 to 5.
-    """
+    """Check a severity."""
     if isinstance(severity, bool) or severity not in (1, 2, 3, 4, 5):
         raise InputError(f"severity must be 1 (mild) to 5 (severe), got {severity!r}")
 
 
-def severity_parameters(corruption: str, severity: int, images: Tensor) -> Any:  # noqa: ANN401
+def severity_parameters(corruption: str, severity: int, images: Tensor) -> Any:
     """The parameters of a corruption at a severity, for images of this size."""
     height, width = images.shape[2:]
     return _TABLES[table_for(height, width)][corruption][severity - 1]

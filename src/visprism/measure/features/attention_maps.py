@@ -10,7 +10,6 @@ from torch import Tensor
 
 from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, batch_size, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
@@ -22,7 +21,6 @@ from visprism.results.attention import AttentionMaps
 Query = tuple[int, int] | Literal["class", "mean"]
 
 
-@check_arguments
 def attention_maps(
     anatomy: Anatomy,
     images: Images,
@@ -43,10 +41,6 @@ def attention_maps(
             reads, never a register; or "mean", the mean over all queries on the grid.
         blocks: names of blocks; all that have attention by default.
         run: device, precision and provenance.
-
-    Raises:
-        InputError: if there is no attention, more than one image, no such block or no such
-            query.
     """
     images = single_image(anatomy, images, run)
     chosen = _chosen(anatomy, blocks)
@@ -94,11 +88,7 @@ def _class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"
 
 
 def single_image(anatomy: Anatomy, images: Images, run: Run) -> Images:
-    """The one image of a batch, on the device.
-
-    Raises:
-        InputError: if there are several, it does not fit, or the model is in training mode.
-    """
+    """The one image of a batch, on the device."""
     check_evaluation_mode(anatomy.model)
     if batch_size(images) != 1:
         raise InputError(

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.features.attention_maps import key_map, provenance_of, single_image
@@ -16,7 +15,6 @@ from visprism.measure.features.readout import described_readout, tokens_read
 from visprism.results.attention import Rollout
 
 
-@check_arguments
 def rollout(
     anatomy: Anatomy,
     images: Images,
@@ -40,11 +38,6 @@ def rollout(
         gradient: follow what counts for one class.
         target: that class; the one that the model predicts by default.
         run: device and provenance; the precision must be "fp32".
-
-    Raises:
-        InputError: if there is no attention, more than one image, no such class, the tokens
-            differ from attention to attention, as with windows, or the tokens that the head
-            reads are not known.
 
     Sources: Abnar and Zuidema (2020), Quantifying attention flow in transformers; with the
     gradient Chefer et al. (2021), Generic attention-model explainability, eq. 5 and 6.

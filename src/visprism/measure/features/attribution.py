@@ -72,10 +72,6 @@ def attribution(
 
     Returns:
         Scores, and the Grad-CAM maps of the first images.
-
-    Raises:
-        InputError: if the model returns no vector of logits, cannot be differentiated, or there
-            are no images.
     """
     chosen = _spread(blocks_on_grid(anatomy), blocks)
     parts: list[tuple[int, Scores, list[dict[Block, np.ndarray]]]] = []
@@ -131,10 +127,6 @@ def gradient_maps(
     """The predicted classes, and both maps of each block on its grid.
 
     Costs a forward and a backward pass for each block.
-
-    Raises:
-        InputError: if the model returns no vector of logits, or the logits do not depend on a
-            block by a gradient.
     """
     maps: Maps = {}
     target = torch.empty(0, dtype=torch.long)

@@ -31,9 +31,6 @@ def folds(targets: Int[np.ndarray, " n"], number: int) -> Iterator[Split]:
 
     The images of a class are dealt to the folds in turn, so that the order of the images does
     not matter as long as each class has two of them.
-
-    Raises:
-        InputError: if there are fewer than two folds, or fewer images than folds.
     """
     images = len(targets)
     if not 2 <= number <= images:
@@ -56,9 +53,6 @@ def neighbor_predictions(
 
     Each of the `neighbors` training images with the highest cosine similarity s adds
     exp(s / temperature) to its class. Costs m n d multiplications.
-
-    Raises:
-        InputError: if there are fewer training images than neighbors.
     """
     if neighbors > len(train):
         raise InputError(
@@ -161,9 +155,6 @@ def readouts(
         penalty: of the ridge probe; see `ridge_predictions`.
         number_of_folds: of the cross-validation.
         run: provenance.
-
-    Raises:
-        InputError: if there are no targets, or fewer images than neighbors or folds.
     """
     targets = _targets(test)
     images = len(test)

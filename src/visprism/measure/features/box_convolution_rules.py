@@ -16,19 +16,19 @@ _aten = torch.ops.aten
 
 @rule(_aten.convolution_backward.default)
 def _convolution_backward(
-    func: Any,  # noqa: ANN401
-    g: Any,  # noqa: ANN401
+    func: Any,
+    g: Any,
     x: Tensor,
     weight: Tensor,
     _bias: Sequence[int] | None,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
-    transposed: bool,  # noqa: FBT001
+    transposed: bool,
     _output_padding: Sequence[int],
     groups: int,
     mask: Sequence[bool],
-) -> Any:  # noqa: ANN401
+) -> Any:
     if transposed or not of_input_alone(mask) or not isinstance(g, BoxGradient):
         return NotImplemented
     g = g.settled()
@@ -103,16 +103,16 @@ def _span(
 
 @rule(_aten.max_pool2d_with_indices_backward.default)
 def _max_pool_backward(
-    _: Any,  # noqa: ANN401
+    _: Any,
     g: BoxGradient,
     x: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
-    _ceil: bool,  # noqa: FBT001
+    _ceil: bool,
     indices: Tensor,
-) -> Any:  # noqa: ANN401
+) -> Any:
     if not isinstance(g, BoxGradient) or isinstance(indices, BoxGradient) or g.ndim != 4:
         return NotImplemented
     g = g.settled()

@@ -179,7 +179,7 @@ def _box_of_run(
     return start[::-1], extent[::-1]
 
 
-def _on_full_tensors(func: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+def _on_full_tensors(func: Any, args: Any, kwargs: Any) -> Any:
     """The result of an operation that has no rule for boxes.
 
     Raises:
@@ -195,7 +195,7 @@ def _on_full_tensors(func: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     if func._schema.is_mutable:
         return out
 
-    def boxed(x: Any) -> Any:  # noqa: ANN401
+    def boxed(x: Any) -> Any:
         if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
             return x
         if x.is_complex():
@@ -205,7 +205,7 @@ def _on_full_tensors(func: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     return tree_map(boxed, out)
 
 
-def _is_linear(func: Any, args: Any, kwargs: Any) -> bool:  # noqa: ANN401
+def _is_linear(func: Any, args: Any, kwargs: Any) -> bool:
     """Whether a multiple of the gradients is known to give that multiple of the result."""
     name = func.overloadpacket.__name__
     given = tree_leaves((args, kwargs))
@@ -225,7 +225,7 @@ def _is_box(x: object) -> bool:
     return isinstance(x, BoxGradient)
 
 
-def _mutated(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:  # noqa: ANN401
+def _mutated(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments that an operation changes."""
     return _arguments(
         func, args, kwargs, lambda a: a.alias_info is not None and a.alias_info.is_write
@@ -233,7 +233,7 @@ def _mutated(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any
 
 
 def _arguments(
-    func: Any,  # noqa: ANN401
+    func: Any,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     condition: Callable[[Any], bool],

@@ -12,7 +12,7 @@ from visprism.measure.features.box_gradient import RULES, BoxGradient, Rule
 _aten = torch.ops.aten
 
 
-def rule(*operations: Any) -> Callable[[Rule], Rule]:  # noqa: ANN401
+def rule(*operations: Any) -> Callable[[Rule], Rule]:
     """Register a rule for these operations."""
 
     def register(rule: Rule) -> Rule:
@@ -26,37 +26,37 @@ def rule(*operations: Any) -> Callable[[Rule], Rule]:  # noqa: ANN401
 
 
 @rule(_aten.detach.default, _aten.alias.default, _aten.clone.default)
-def _same(_: Any, g: BoxGradient, **__: Any) -> BoxGradient:  # noqa: ANN401
+def _same(_: Any, g: BoxGradient, **__: Any) -> BoxGradient:
     return BoxGradient(g.inside, g.start, g.full_shape, g.shape)
 
 
 @rule(_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
-def _view(_: Any, g: BoxGradient, shape: Sequence[int]) -> BoxGradient:  # noqa: ANN401
+def _view(_: Any, g: BoxGradient, shape: Sequence[int]) -> BoxGradient:
     remaining = g.numel() // -prod(shape) if -1 in shape and g.numel() else 0
     return g.viewed([remaining if s == -1 else s for s in shape])
 
 
 @rule(_aten.permute.default)
-def _permute(_: Any, g: BoxGradient, axes: Sequence[int]) -> BoxGradient:  # noqa: ANN401
+def _permute(_: Any, g: BoxGradient, axes: Sequence[int]) -> BoxGradient:
     g = g.settled()
     start, size = ([s[a] for a in axes] for s in (g.start, g.full_shape))
     return BoxGradient(g.inside.permute(*axes), start, size)
 
 
 @rule(_aten.transpose.int)
-def _transpose(func: Any, g: BoxGradient, a: int, b: int) -> BoxGradient:  # noqa: ANN401
+def _transpose(func: Any, g: BoxGradient, a: int, b: int) -> BoxGradient:
     axes = list(range(g.ndim))
     axes[a], axes[b] = axes[b], axes[a]
     return _permute(func, g, axes)
 
 
 @rule(_aten.t.default)
-def _t(func: Any, g: BoxGradient) -> BoxGradient:  # noqa: ANN401
+def _t(func: Any, g: BoxGradient) -> BoxGradient:
     return _permute(func, g, range(g.ndim)[::-1])
 
 
 @rule(_aten.unsqueeze.default)
-def _unsqueeze(_: Any, g: BoxGradient, axis: int) -> BoxGradient:  # noqa: ANN401
+def _unsqueeze(_: Any, g: BoxGradient, axis: int) -> BoxGradient:
     shape = list(g.shape)
     shape.insert(axis % (g.ndim + 1), 1)
     return g.viewed(shape)
@@ -64,13 +64,13 @@ def _unsqueeze(_: Any, g: BoxGradient, axis: int) -> BoxGradient:  # noqa: ANN40
 
 @rule(_aten.slice.Tensor)
 def _slice(
-    _: Any,  # noqa: ANN401
+    _: Any,
     g: BoxGradient,
     axis: int = 0,
     first: int | None = None,
     end: int | None = None,
     step: int = 1,
-) -> Any:  # noqa: ANN401
+) -> Any:
     g = g.settled()
     if g.inside.shape[axis] != g.shape[axis]:
         return NotImplemented
@@ -84,14 +84,14 @@ def _slice(
 
 @rule(_aten.slice_backward.default)
 def _slice_backward(
-    _: Any,  # noqa: ANN401
+    _: Any,
     g: BoxGradient,
     size: Sequence[int],
     axis: int,
     first: int,
     _end: int,
     step: int,
-) -> Any:  # noqa: ANN401
+) -> Any:
     g = g.settled()
     if step != 1:
         return NotImplemented
@@ -104,7 +104,7 @@ def _slice_backward(
 
 
 @rule(_aten.add.Tensor)
-def _add(_: Any, a: Any, b: Any, alpha: float = 1) -> Any:  # noqa: ANN401
+def _add(_: Any, a: Any, b: Any, alpha: float = 1) -> Any:
     if not (isinstance(a, BoxGradient) and isinstance(b, BoxGradient)):
         return NotImplemented
     a, b = a.settled(), b.settled()
@@ -129,7 +129,7 @@ def _within(g: BoxGradient, start: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(i.start - s, i.stop - s) for i, s in zip(g.box(), start, strict=True))
 
 
-def cut(x: Any, g: BoxGradient) -> Any:  # noqa: ANN401
+def cut(x: Any, g: BoxGradient) -> Any:
     """A tensor that is broadcast with the gradient, inside of the box."""
     if not isinstance(x, Tensor):
         return x
@@ -154,7 +154,7 @@ def cut(x: Any, g: BoxGradient) -> Any:  # noqa: ANN401
     _aten.leaky_relu_backward.default,
     _aten.elu_backward.default,
 )
-def _pointwise(func: Any, g: Any, *others: Any, **options: Any) -> Any:  # noqa: ANN401
+def _pointwise(func: Any, g: Any, *others: Any, **options: Any) -> Any:
     """An operation at each place alone, linear in the gradient."""
     if func is _aten.mul.Tensor and not isinstance(g, BoxGradient):
         g, others = others[0], (g,)
@@ -169,7 +169,7 @@ def _pointwise(func: Any, g: Any, *others: Any, **options: Any) -> Any:  # noqa:
 
 
 @rule(_aten.mm.default)
-def _mm(_: Any, g: Any, matrix: Any) -> Any:  # noqa: ANN401
+def _mm(_: Any, g: Any, matrix: Any) -> Any:
     if not isinstance(g, BoxGradient) or isinstance(matrix, BoxGradient):
         return NotImplemented
     if g.full_shape[-1] != g.shape[1]:
@@ -187,18 +187,18 @@ def _mm(_: Any, g: Any, matrix: Any) -> Any:  # noqa: ANN401
 
 @rule(_aten.native_batch_norm_backward.default)
 def _batch_norm_backward(
-    _: Any,  # noqa: ANN401
-    g: Any,  # noqa: ANN401
+    _: Any,
+    g: Any,
     _x: Tensor,
     weight: Tensor | None,
     _mean: Tensor | None,
     variance: Tensor | None,
     _saved_mean: Tensor | None,
     _saved_inverse: Tensor | None,
-    train: bool,  # noqa: FBT001
+    train: bool,
     eps: float,
     mask: Sequence[bool],
-) -> Any:  # noqa: ANN401
+) -> Any:
     if train or not of_input_alone(mask) or not isinstance(g, BoxGradient):
         return NotImplemented
     g = g.settled()
@@ -216,8 +216,8 @@ def of_input_alone(mask: Sequence[bool]) -> bool:
 
 @rule(_aten.native_layer_norm_backward.default)
 def _layer_norm_backward(
-    func: Any,  # noqa: ANN401
-    g: Any,  # noqa: ANN401
+    func: Any,
+    g: Any,
     x: Tensor,
     normalized: Sequence[int],
     mean: Tensor,
@@ -225,7 +225,7 @@ def _layer_norm_backward(
     weight: Tensor | None,
     bias: Tensor | None,
     mask: Sequence[bool],
-) -> Any:  # noqa: ANN401
+) -> Any:
     if not of_input_alone(mask) or not isinstance(g, BoxGradient):
         return NotImplemented
     g = g.settled()
@@ -245,19 +245,19 @@ def _layer_norm_backward(
 
 @rule(_aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
 def _attention_backward(
-    _: Any,  # noqa: ANN401
-    g: Any,  # noqa: ANN401
+    _: Any,
+    g: Any,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     out: Tensor,
     _logsumexp: Tensor,
     dropout: float,
-    causal: bool,  # noqa: FBT001
+    causal: bool,
     *,
     attn_mask: Tensor | None = None,
     scale: float | None = None,
-) -> Any:  # noqa: ANN401
+) -> Any:
     if not isinstance(g, BoxGradient) or dropout or causal:
         return NotImplemented
     g = g.settled()

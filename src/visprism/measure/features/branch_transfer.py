@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.statistics import standard_error
 from visprism.measure.features.fourier import PROFILES, Profile, references
 from visprism.measure.features.per_block import (
@@ -39,7 +38,6 @@ class BranchTransferProbe(Probe):
 
     sees = "residual branches"
 
-    @check_arguments
     def __init__(self, profile: Profile = "diagonal") -> None:
         super().__init__()
         self.profile: Profile = profile

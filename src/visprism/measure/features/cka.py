@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import rank, world_size
 from visprism.core.rng import stream
@@ -48,12 +47,8 @@ class CKAProbe(Probe):
     Args:
         kernel: "linear", or "rbf" for exp(-d² / 2 s²) of the distance d of two images.
         bandwidth: s of that kernel, in median distances of the images of a batch.
-
-    Raises:
-        InputError: if there is no such kernel, or the bandwidth is not positive.
     """
 
-    @check_arguments
     def __init__(self, kernel: str = "linear", *, bandwidth: float = 0.5) -> None:
         if kernel not in ("linear", "rbf"):
             raise InputError(f"kernel must be 'linear' or 'rbf', got {kernel!r}")
@@ -94,11 +89,7 @@ class CKAProbe(Probe):
 
 
 def similarity(probe: CKAProbe, first: Sequence[Block], other: Sequence[Block]) -> Similarity:
-    """Similarity of the first of a probe's blocks with the last; each by its own name.
-
-    Raises:
-        InputError: if it saw no batch of at least 4 images.
-    """
+    """Similarity of the first of a probe's blocks with the last; each by its own name."""
     if not probe.sums:
         raise InputError(
             f"batches must hold at least {FEWEST} images for CKA, and all hold fewer. Use a "

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from visprism.anatomy import Anatomy, Block, batch_size
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -15,7 +14,6 @@ from visprism.measure.features.observe import all_reduce_probes, observing
 from visprism.results.similarity import Similarity
 
 
-@check_arguments
 def compare(
     anatomy_a: Anatomy,
     anatomy_b: Anatomy,

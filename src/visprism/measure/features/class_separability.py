@@ -65,9 +65,6 @@ def class_separability(
         classifier: linear head, for NC3; None: NC3 is NaN.
         predicts_targets: whether logits are of the targets' classes; NC4 is NaN otherwise.
         run: provenance.
-
-    Raises:
-        InputError: if there are no targets, or fewer than 2 classes.
     """
     if pooled.targets is None:
         raise InputError("batches must be (images, targets) for class separability")

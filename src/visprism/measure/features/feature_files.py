@@ -21,9 +21,6 @@ def save_features(pooled: PooledFeatures, path: Path | str, provenance: Provenan
     ``.safetensors`` holds one float32 array (images, channels) for each block by its name, and
     the class indices as ``targets``. ``.parquet`` has one row for each image: a list column for
     each block, and ``target``. Both hold the provenance as JSON in their metadata.
-
-    Raises:
-        InputError: if the suffix is another, or pyarrow is not installed for Parquet.
     """
     path = Path(path)
     arrays = {block.name: values for block, values in pooled.features.items()}

@@ -77,9 +77,6 @@ def feature_similarity(
         permutations: number of orders of the second block's images for the null.
         other_model: name of the second model; "" for the same.
         run: seed and provenance.
-
-    Raises:
-        InputError: if the numbers of images differ, or are not above `neighbors` + 1.
     """
     n = len(first)
     if len(second) != n:

@@ -15,7 +15,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import standard_error
@@ -57,12 +56,8 @@ class FourierProbe(Probe):
             frequency plane, as in the paper; or "radial", the mean over all directions.
         protocol: "default", or "paper" for the numbers of the paper's code: without the
             Nyquist frequency, and with its labels of the frequency axis.
-
-    Raises:
-        InputError: if the two do not go together.
     """
 
-    @check_arguments
     def __init__(self, profile: Profile = "diagonal", protocol: Protocol = "default") -> None:
         if (profile, protocol) not in PROFILES:
             pairs = "; ".join(f"{p!r} with {q!r}" for p, q in PROFILES)
@@ -75,11 +70,7 @@ class FourierProbe(Probe):
         self.protocol = protocol
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
-        """Log amplitude by image and frequency, mean over channels.
-
-        Raises:
-            InputError: if the grid has no such profile.
-        """
+        """Log amplitude by image and frequency, mean over channels."""
         measure, _ = PROFILES[self.profile, self.protocol]
         return measure(x)
 

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import standard_error
 from visprism.measure.features.probe import Probe, Sees
@@ -37,14 +36,10 @@ class FourierPlaneProbe(Probe):
     Args:
         parts: "blocks", "branches" (what a block adds to its input) or "heads" (before the
             projection of all heads).
-
-    Raises:
-        InputError: if the parts are none of these.
     """
 
     sees: ClassVar[Sees | tuple[Sees, ...]] = "feature maps"
 
-    @check_arguments
     def __init__(self, parts: str = "blocks") -> None:
         if parts not in _SEES:
             raise InputError(f"parts must be one of {', '.join(_SEES)}, got {parts!r}")
@@ -96,5 +91,5 @@ class FourierPlaneProbe(Probe):
         return FourierPlane(**joined, parts=self.parts)
 
 
-def _name(part: Any) -> str:  # noqa: ANN401 (a block, the end of a branch, or a head)
+def _name(part: Any) -> str:
     return part.block.name if isinstance(part, BranchEnd) else part.name

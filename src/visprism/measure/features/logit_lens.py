@@ -42,9 +42,6 @@ def lens_predictions(
         anatomy: of a model in evaluation mode that gives one vector of logits per image.
         batches: (images, targets).
         run: device, precision and progress.
-
-    Raises:
-        InputError: if the head cannot be run on its own, with the reason.
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end

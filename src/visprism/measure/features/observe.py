@@ -11,7 +11,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from visprism.anatomy import Anatomy, Images, batch_size, forward, watch
-from visprism.core.arguments import check_arguments
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
@@ -49,7 +48,6 @@ class Observation:
         )
 
 
-@check_arguments
 def observe(
     anatomy: Anatomy,
     batches: Iterable[Batch],
@@ -75,10 +73,6 @@ def observe(
 
     Returns:
         One result for each probe, in their order.
-
-    Raises:
-        InputError: if the model is in training mode, there are no images or they do not fit, or
-            a block gives no feature map or one that is not finite.
     """
     return tuple(seen.result for seen in observations(anatomy, batches, probes, run=run))
 
@@ -102,9 +96,6 @@ def observations(
 
     Returns:
         One observation for each probe, in their order.
-
-    Raises:
-        InputError: as `observe`.
     """
     probes = [probes] if isinstance(probes, Probe) else list(probes)
     for probe in probes:
@@ -137,12 +128,7 @@ def observations(
 def observing(
     anatomy: Anatomy, probes: Sequence[Probe], compute: Compute
 ) -> Iterator[Callable[[Images], list[Extracts]]]:
-    """Inside, a function that runs the model on images and returns what each probe extracts.
-
-    Raises:
-        InputError: if the model is in training mode, or no block has a feature map; on images,
-            if a block gives no feature map or one that is not finite.
-    """
+    """Inside, a function that runs the model on images and returns what each probe extracts."""
     blocks_on_grid(anatomy)  # refuses a model without any
     # Not inference mode: what a model caches in it, it could never be differentiated through.
     with compute.borrow(anatomy.model), torch.no_grad(), ExitStack() as stack:
@@ -176,9 +162,6 @@ def all_reduce_probes(probes: Sequence[Probe], images: int, largest: int) -> tup
 
     Returns:
         Number of images and largest batch of all processes.
-
-    Raises:
-        InputError: if no process saw any image.
     """
     sums, counts, sizes = zip(*gather(([p.sums for p in probes], images, largest)), strict=True)
     for probe, parts in zip(probes, zip(*sums, strict=True), strict=True):

@@ -62,9 +62,6 @@ def out_of_distribution(
         fitted_on: what `fitted` is, for readers.
         other_data: name of the other data.
         run: provenance.
-
-    Raises:
-        InputError: if there are fewer fitted images than neighbors.
     """
     rows: list[tuple[str, Block, Scores]] = []
     if with_logits and test.logits is not None and other.logits is not None:

@@ -48,9 +48,6 @@ def patch_pca(
         background_threshold: patches whose first score is not above it are background, and the
             components are those of the other patches; None: of all patches.
         run: device and provenance.
-
-    Raises:
-        InputError: if there are no images, or fewer than 4 patches are foreground.
     """
     chosen = _spread(
         [b for b in blocks_on_grid(anatomy) if np.prod(grid_of(b)) > 1], num_blocks

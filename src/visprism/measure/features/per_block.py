@@ -8,10 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.anatomy import Block
-from visprism.core.arguments import check_arguments
 
 
-@check_arguments
 def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
     """The columns of `PerBlock`, one row for each of `blocks`, which may repeat."""
     return {

@@ -73,10 +73,6 @@ def pooled_features(
         pooling: which tokens; see above.
         inputs_of: module of the model, whose input vectors are returned as well.
         run: device, precision and progress.
-
-    Raises:
-        InputError: if pooling is unknown, "class" or "both" and no block has a class token that
-            the head reads, there are no images, or features are not finite.
     """
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling must be 'mean', 'class' or 'both', got {pooling!r}")

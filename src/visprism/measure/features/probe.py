@@ -41,7 +41,7 @@ class Probe(ABC):
         self.targets: Int64[Tensor, " b"] | None = None  # of the batch to add; `observe` too
 
     @abstractmethod
-    def extract(self, x: Any) -> Tensor:  # noqa: ANN401 (by `sees`)
+    def extract(self, x: Any) -> Tensor:
         """The statistics of one block's feature map; called inside the forward pass.
 
         It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
@@ -61,17 +61,13 @@ class Probe(ABC):
 
     @abstractmethod
     def result(self) -> Result:
-        """The statistic over everything added so far.
-
-        Raises:
-            InputError: if nothing was.
-        """
+        """The statistic over everything added so far."""
 
     def further_results(self) -> tuple[Result, ...]:
         """Results of other types over the same data; none by default."""
         return ()
 
-    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:  # noqa: ARG002 (for subclasses)
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
         """Sentences on what this statistic does not cover for these blocks."""
         return ()
 
@@ -135,11 +131,7 @@ class Probe(ABC):
         return errors
 
     def gathered(self) -> Sums:
-        """The sums, for `result` to divide.
-
-        Raises:
-            InputError: if nothing was added.
-        """
+        """The sums, for `result` to divide."""
         if not self.sums:
             raise InputError(
                 "a probe must see at least one batch before it has a result, got none"

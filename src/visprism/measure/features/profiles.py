@@ -75,9 +75,6 @@ def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
 
     With g = gcd(h, w), F(k h/g, k w/g) depends on u + v mod g alone: it is the 1-D transform of
     the sums over the wrapped antidiagonals. No 2-D transform is made.
-
-    Raises:
-        InputError: if height and width have no frequency in common but 0.
     """
     side = common_side((x.shape[2], x.shape[3]))
     amplitudes = (_diagonal_of(chunk, side) for chunk in cache_chunks(x))
@@ -100,11 +97,7 @@ def _diagonal_of(chunk: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m
 
 
 def common_side(grid: Grid) -> int:
-    """The side whose frequencies both axes of a grid have.
-
-    Raises:
-        InputError: if that is frequency 0 alone.
-    """
+    """The side whose frequencies both axes of a grid have."""
     side = gcd(*grid)
     if side == 1 and prod(grid) > 1:
         raise InputError(
@@ -126,9 +119,6 @@ def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     """As `diagonal`, without the Nyquist frequency, which the paper's code leaves out.
 
     Channels that are zero everywhere count too, as frequencies of amplitude 1e-6.
-
-    Raises:
-        InputError: if the feature map is not square.
     """
     h, w = x.shape[2:]
     if h != w:

@@ -29,10 +29,6 @@ def tokens_read(
         anatomy: of a model in evaluation mode.
         attention: the last of the model, without windows; in the order of its keys.
         images: a batch of one image, on the model's device.
-
-    Raises:
-        InputError: if the model cannot be differentiated from there on, or the tokens of the
-            block are not those of the attention.
     """
     layout = anatomy.graph.nodes[attention.block.end].layout
     index = attention.geometry.keys.index
@@ -107,9 +103,6 @@ def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"
     Args:
         anatomy: of a model in evaluation mode.
         block: the last one with such tokens.
-
-    Raises:
-        InputError: if the model gives no vector of logits, or cannot be differentiated.
     """
     layout, parameter = block.layout, next(anatomy.model.parameters())
     shape = anatomy.graph.nodes[anatomy.graph.output].shape

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
 from visprism.anatomy.trace.forward import as_written
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.rng import stream
@@ -41,7 +40,6 @@ from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 _FACTOR = 2.0**64
 
 
-@check_arguments
 def receptive_field(
     anatomy: Anatomy,
     batches: Iterable[Batch],
@@ -71,10 +69,6 @@ def receptive_field(
 
     Returns:
         The sizes, one row for each block, the maps, and sigma of the last block for each image.
-
-    Raises:
-        InputError: if the model is in training mode, there are no images or they do not fit, a
-            block cannot be differentiated, or `num_blocks` is under 1.
 
     Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al. (2022),
     but around the field's center of mass; the signs are those of Hutchinson (1989).
@@ -127,10 +121,6 @@ def receptive_map(
         block: of the anatomy, with a spatial grid.
         position: row and column on the grid of the feature map.
         run: device and seed of the signs; the precision must be "fp32".
-
-    Raises:
-        InputError: if the block has no grid, the position lies outside of it, or the model
-            cannot be differentiated with respect to its images.
     """
     run.require_full_precision("the receptive field")
     if block.layout is None:
@@ -160,12 +150,12 @@ class _BoxedSum(torch.autograd.Function):
     """The sum over images and channels of one position times signs."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, position: tuple[int, int], signs: Tensor) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, x: Tensor, position: tuple[int, int], signs: Tensor) -> Tensor:
         ctx.shape, ctx.position, ctx.signs = x.shape, position, signs
         return (x[:, :, position[0], position[1]] * signs).sum()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         values = (_FACTOR * gradients[0] * ctx.signs).view(1, -1, 1, 1)
         values = values.expand(ctx.shape[0], -1, 1, 1)
         return BoxGradient(values, (0, 0, *ctx.position), ctx.shape), None, None
@@ -211,11 +201,7 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
 
 
 def _gradient(center: _SignedSum, leaf: Tensor, block: Block) -> Tensor:
-    """Gradient with respect to the images, in double precision.
-
-    Raises:
-        InputError: if there is none, or it is not finite.
-    """
+    """Gradient with respect to the images, in double precision."""
     if not center.plain.requires_grad:
         raise _no_field(block, "the model detaches it from the images")
     # A GPU computes zeros faster than it starts the kernels that would leave them out.

@@ -54,11 +54,7 @@ class Tap:
     extracted: dict[str, list[Tensor]]
 
     def extracts(self) -> list[Extracts]:
-        """What each probe extracted from the latest forward pass, in forward order.
-
-        Raises:
-            InputError: if the pass went another way than the dissected one.
-        """
+        """What each probe extracted from the latest forward pass, in forward order."""
         for name in self.sources:
             if name not in self.extracted:
                 raise InputError(

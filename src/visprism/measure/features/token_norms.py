@@ -14,7 +14,6 @@ from torch import Tensor
 
 from visprism.anatomy import Attention, Block, Weights
 from visprism.anatomy.trace.token_grids import OFF_GRID
-from visprism.core.arguments import check_arguments
 from visprism.core.statistics import mean_interval, standard_error
 from visprism.measure.features.per_block import block_columns, grid_of
 from visprism.measure.features.probe import Probe
@@ -56,7 +55,6 @@ class TokenNormProbe(Probe):
 
     sees = ("tokens", "attention")
 
-    @check_arguments
     def __init__(self, outlier_threshold: float = 4.0, sink_threshold: float = 0.3) -> None:
         super().__init__()
         self.outlier_threshold, self.sink_threshold = outlier_threshold, sink_threshold

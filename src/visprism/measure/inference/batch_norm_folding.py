@@ -161,7 +161,7 @@ class _Uses(TorchFunctionMode):
         self.of: Counter[int] = Counter()
         self._kept: list[Tensor] = []  # so that no other tensor has its number
 
-    def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+    def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:  # noqa: ANN001
         out = func(*args, **(kwargs or {}))
         if tensors_in(out):  # asking for a shape is no use
             operands = tensors_in((args, kwargs or {}))

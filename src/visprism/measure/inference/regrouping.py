@@ -63,7 +63,7 @@ class _Groups(Sequence):
     def __len__(self) -> int:
         return len(self.groups)
 
-    def __getitem__(self, index: int | slice) -> Any:  # noqa: ANN401 (a group, or groups)
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return replace(self, groups=self.groups[index])
         start = self.groups[index] * self.number

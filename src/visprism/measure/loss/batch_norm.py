@@ -20,11 +20,7 @@ BatchNorm = Literal["frozen", "batch", "reestimated"]
 
 
 def check_batch_norm(batch_norm: str, supported: Sequence[str], quantity: str) -> None:
-    """Require a treatment of BatchNorm that a measurement supports.
-
-    Raises:
-        InputError: if it does not.
-    """
+    """Require a treatment of BatchNorm that a measurement supports."""
     if batch_norm not in supported:
         raise InputError(
             f"batch_norm must be {' or '.join(map(repr, supported))} for {quantity}, got "

@@ -52,9 +52,6 @@ def cache_batches(
         batches: of (images, targets); targets are classes (B,) or probabilities (B, K).
         batch_size: images per batch; by default the fastest size for images of this size.
         compute: device on which they are held.
-
-    Raises:
-        InputError: if there are none, they have no targets, or they differ in shape.
     """
     if batch_size is not None and batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
@@ -83,11 +80,7 @@ def _split(parts: list[Images], size: int) -> list[Images]:
 
 
 def _labeled(batch: object) -> tuple[Images, Tensor]:
-    """Images and targets of a batch.
-
-    Raises:
-        InputError: if it has no targets, or those of images without labels.
-    """
+    """Images and targets of a batch."""
     images, targets = with_targets(batch)
     if not targets.is_floating_point() and (targets < 0).any():
         raise InputError(

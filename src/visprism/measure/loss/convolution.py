@@ -60,13 +60,13 @@ class _Convolution(Function):
     """w * x + b."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, options: Options):  # noqa: ANN205, ANN401
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, options: Options):
         ctx.save_for_backward(x, weight)
         ctx.options = options
         return _convolution(x, weight, bias, *options)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         needs = tuple(ctx.needs_input_grad[:3])
         grad = _not_leaf(*grads)
         return *_Derivative.apply(grad, *ctx.saved_tensors, ctx.options, needs), None
@@ -76,8 +76,8 @@ class _Derivative(Function):
     """Gradients with respect to x, w and b, as functions of g, x and w."""
 
     @staticmethod
-    def forward(  # noqa: ANN205
-        ctx: Any,  # noqa: ANN401
+    def forward(
+        ctx: Any,
         grad: Tensor,
         x: Tensor,
         weight: Tensor,
@@ -90,7 +90,7 @@ class _Derivative(Function):
         return tuple(_backward(grad, x, weight, [len(weight)], *options, needs))
 
     @staticmethod
-    def backward(ctx: Any, *vectors: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, *vectors: Tensor | None) -> tuple[Tensor | None, ...]:
         v, v_weight, v_bias = vectors
         grad, x, weight = ctx.saved_tensors
         needs_grad, needs_x, needs_weight = map(_is_requested, ctx.next_functions[:3])

@@ -49,9 +49,6 @@ def check_twice(gradient: Iterable[Tensor], loss: Tensor) -> None:
 
     Autograd drops branches that do not lead to the parameters, and with them the node that
     raises for an operation with a first derivative only: the result would be wrong.
-
-    Raises:
-        InputError: if such an operation lies between the parameters and the gradient.
     """
     if any(node.name().endswith("Error") for node in _nodes(gradient)):
         raise without_second_derivative("an operation can be differentiated only once", loss)

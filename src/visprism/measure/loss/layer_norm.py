@@ -41,7 +41,7 @@ def _have_its_type(x: Tensor, *parameters: Tensor | None) -> bool:
 
 class _LayerNorm(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
         rate = (variance + eps).rsqrt()
         normal = (x - mean) * rate
@@ -49,7 +49,7 @@ class _LayerNorm(Function):
         return torch.addcmul(bias, normal, weight)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         return *_Derivative.apply(*grads, *ctx.saved_tensors), None
 
 
@@ -57,8 +57,8 @@ class _Derivative(Function):
     """Gradients with respect to x, gamma and beta, as functions of g, x and gamma."""
 
     @staticmethod
-    def forward(  # noqa: ANN205
-        ctx: Any,  # noqa: ANN401
+    def forward(
+        ctx: Any,
         grad: Tensor,
         x: Tensor,  # noqa: ARG004 (its gradient is returned)
         weight: Tensor,
@@ -75,7 +75,7 @@ class _Derivative(Function):
         )
 
     @staticmethod
-    def backward(ctx: Any, *vectors: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, *vectors: Tensor) -> tuple[Tensor | None, ...]:
         v, v_weight, v_bias = vectors
         grad, weight, normal, rate, scaled, along = ctx.saved_tensors
         mean_v = (v * normal).mean(-1, keepdim=True)

@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (logits, targets) -> (b,)
@@ -18,9 +17,6 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
 
     `targets` are classes (b,), or the probabilities of all classes (b, k), as mixup, cutmix and
     label smoothing give them.
-
-    Raises:
-        InputError: if the targets do not fit the logits, or an image has no label.
 
     Example:
         >>> cross_entropy(torch.zeros(2, 4), torch.tensor([0, 3])).tolist()
@@ -37,12 +33,8 @@ def cross_entropy(logits: Float[Tensor, "b k"], targets: Tensor) -> Float[Tensor
     return -(targets * functional.log_softmax(logits, dim=1)).sum(1)
 
 
-@check_arguments
 def smoothed_cross_entropy(smoothing: float) -> Loss:
     """`cross_entropy` with targets (1 - s) t + s / K.
-
-    Raises:
-        InputError: if the smoothing is not in [0, 1).
 
     Source: Szegedy et al. (2016), Rethinking the Inception architecture, sec. 7.
     """
@@ -57,11 +49,7 @@ def smoothed_cross_entropy(smoothing: float) -> Loss:
 
 
 def losses_of(loss: Loss, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
-    """The loss of each example.
-
-    Raises:
-        InputError: if the loss returns anything else.
-    """
+    """The loss of each example."""
     losses = loss(logits, targets)
     if not isinstance(losses, Tensor) or losses.shape != (len(logits),):
         result = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)

@@ -54,10 +54,6 @@ def mode_connectivity(
         points: of each segment, with both ends; at least 3.
         batch_norm: "reestimated" or "interpolated".
         run: device, precision, progress and provenance.
-
-    Raises:
-        InputError: if there is no checkpoint, one does not fit the model, or there are fewer
-            points.
     """
     check_evaluation_mode(model)
     check_batch_norm(batch_norm, BATCH_NORMS, "linear paths")
@@ -93,11 +89,7 @@ def mode_connectivity(
 
 
 def _fitting(model: nn.Module, state: State, name: str) -> dict[str, Tensor]:
-    """The floating-point entries of a state dict.
-
-    Raises:
-        InputError: if one of the model's is missing or has another shape.
-    """
+    """The floating-point entries of a state dict."""
     entries = {}
     for key, tensor in model.state_dict().items():
         if not tensor.is_floating_point():

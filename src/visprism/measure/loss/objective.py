@@ -12,7 +12,6 @@ from torch.func import functional_call
 
 from visprism.anatomy import Images, check_repeatable, dissect, forward, pixels
 from visprism.anatomy.trace.forward import as_written
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -91,11 +90,6 @@ class Objective:
         run: device, progress and deadline; derivatives are taken in the precision of the
             parameters.
         shared: whether several processes share the batches; if not, each has its own.
-
-    Raises:
-        InputError: if the model is in training mode, there is no batch, a selection matches
-            nothing, the weight decay is negative, mixed precision is requested, or the model
-            is not deterministic.
     """
 
     model: nn.Module
@@ -116,7 +110,6 @@ class Objective:
     channels_last: bool = field(init=False, repr=False)  # memory format of the images
 
     def __post_init__(self) -> None:
-        check_fields(self)
         check_evaluation_mode(self.model)
         check_weight_decay(self.weight_decay)
         check_batch_norm(self.batch_norm, ("frozen", "batch"), "derivatives of the loss")
@@ -169,13 +162,8 @@ class Objective:
         """The chosen parameters of the model."""
         return torch.cat([self.tensors[name].flatten() for name in self.names])
 
-    @check_arguments
     def with_batches(self, batches: Iterable, *, shared: bool | None = None) -> "Objective":
-        """The same function of the parameters on other data, without another trial run.
-
-        Raises:
-            InputError: if there is no batch, or the first is not (images, targets).
-        """
+        """The same function of the parameters on other data, without another trial run."""
         _first_batch(batches)
         other = copy.copy(self)
         object.__setattr__(other, "batches", batches)
@@ -189,18 +177,12 @@ class Objective:
         object.__setattr__(other, "decay", torch.zeros_like(self.decay))
         return other
 
-    @check_arguments
     def at(self, theta: Float[Tensor, " p"]) -> "Objective":
-        """The same objective of a model that has `theta` as its parameters.
-
-        Raises:
-            InputError: if `theta` does not have one entry per parameter.
-        """
+        """The same objective of a model that has `theta` as its parameters."""
         other = copy.copy(self)
         object.__setattr__(other, "tensors", self.tensors | self.unflatten(theta.detach()))
         return other
 
-    @check_arguments
     def with_run(self, run: Run | None) -> "Objective":
         """The same objective with another run, on the device where its tensors are."""
         if run is None:
@@ -211,11 +193,7 @@ class Objective:
         return other
 
     def unflatten(self, theta: Float[Tensor, " p"]) -> dict[str, Tensor]:
-        """Views of `theta` in the shapes of the parameters, by name.
-
-        Raises:
-            InputError: if `theta` does not have one entry per parameter.
-        """
+        """Views of `theta` in the shapes of the parameters, by name."""
         if theta.shape != (len(self),):
             raise InputError(
                 f"a vector must have one entry per parameter ({len(self)}), got shape "
@@ -268,12 +246,10 @@ class Objective:
         theta = self.theta if theta is None else theta
         return float((self.decay.double() * theta.double() ** 2).sum() / 2)
 
-    @check_arguments
     def value(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """NLL + L2."""
         return self.nll(theta) + self.l2(theta)
 
-    @check_arguments
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
@@ -340,11 +316,7 @@ def tied_names(model: nn.Module) -> Iterator[tuple[str, str]]:
 
 
 def check_weight_decay(weight_decay: float) -> None:
-    """Require a finite weight decay of at least 0.
-
-    Raises:
-        InputError: if it is not.
-    """
+    """Require a finite weight decay of at least 0."""
     if not 0 <= weight_decay < float("inf"):
         raise InputError(f"weight_decay must be at least 0, got {weight_decay}")
 
@@ -352,11 +324,7 @@ def check_weight_decay(weight_decay: float) -> None:
 def weights_of_examples(
     losses: Float[Tensor, " b"], weights: Sequence[Tensor]
 ) -> Float[Tensor, " b"]:
-    """The weight of each example of a batch: 1, or the third tensor of the batch.
-
-    Raises:
-        InputError: if the batch has weights that are not one non-negative number per image.
-    """
+    """The weight of each example of a batch: 1, or the third tensor of the batch."""
     if not weights:
         return torch.ones_like(losses)
     weight = weights[0]

@@ -25,9 +25,6 @@ def selected(
         model: its parameters are those of ``named_parameters``, with shared ones once.
         selection: see `Selection`.
         anatomy: called if the selection names a block, a stage or a kind.
-
-    Raises:
-        InputError: if a part of the selection matches nothing.
     """
     names = [n for n, p in model.named_parameters() if p.is_floating_point()]
     if not names:

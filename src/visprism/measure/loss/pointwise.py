@@ -33,7 +33,7 @@ SMOOTH = (
 class TwiceDifferentiable(TorchFunctionMode):
     """Inside, operations without a correct second derivative are replaced by equivalents."""
 
-    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001
         run = _EQUIVALENTS.get(func, func)
         return run(*args, **(kwargs or {}))
 
@@ -59,7 +59,7 @@ class CachedDerivatives(TorchFunctionMode):
     derivatives of convolutions are those of `convolution`.
     """
 
-    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001, ANN401
+    def __torch_function__(self, func, types, args: Any = (), kwargs=None) -> Any:  # noqa: ANN001
         kwargs = kwargs or {}
         if torch._C._functorch.maybe_current_level() is not None:
             return func(*args, **kwargs)  # vmap and others refuse the functions below
@@ -75,8 +75,8 @@ class CachedDerivatives(TorchFunctionMode):
 def _smooth(
     func: Callable[..., Tensor],
     input: Tensor,
-    *options: Any,  # noqa: ANN401
-    **named: Any,  # noqa: ANN401
+    *options: Any,
+    **named: Any,
 ) -> Tensor:
     # In place, torch's own derivatives are right and need no copy of the value: with them a
     # gradient of EfficientNet-B0 takes half the time, and Hessian-vector products as long.
@@ -90,10 +90,10 @@ def _convolved(
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
-    stride: Any = 1,  # noqa: ANN401
-    padding: Any = 0,  # noqa: ANN401
-    *options: Any,  # noqa: ANN401
-    **named: Any,  # noqa: ANN401
+    stride: Any = 1,
+    padding: Any = 0,
+    *options: Any,
+    **named: Any,
 ) -> Tensor:
     plain = is_plain_convolution(input, weight, padding)
     run = convolution if plain else func
@@ -104,7 +104,7 @@ class _Pointwise(Function):
     """phi(x), elementwise."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, x: Tensor, phi: Callable[[Tensor], Tensor]) -> Tensor:
         with torch.enable_grad():
             leaf = x.detach().requires_grad_()
             value = phi(leaf)
@@ -114,7 +114,7 @@ class _Pointwise(Function):
         return value.detach()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         return _Derivative.apply(*grads, *ctx.saved_tensors), None
 
 
@@ -122,12 +122,12 @@ class _Derivative(Function):
     """grad phi'(x), as a function of grad and of x; phi' and phi'' are given."""
 
     @staticmethod
-    def forward(ctx: Any, grad: Tensor, x: Tensor, first: Tensor, second: Tensor) -> Tensor:  # noqa: ANN401, ARG004
+    def forward(ctx: Any, grad: Tensor, x: Tensor, first: Tensor, second: Tensor) -> Tensor:  # noqa: ARG004
         ctx.save_for_backward(first, grad * second)
         return grad * first
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: ANN401
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (v,) = grads
         first, curvature = ctx.saved_tensors
         return v * first, v * curvature, None, None

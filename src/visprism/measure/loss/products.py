@@ -36,9 +36,6 @@ def hvp(objective: Objective, v: Float[Tensor, "*s p"]) -> Float[Tensor, "*s p"]
 
     Cost: the arithmetic of nine forward passes for the first vector, six for each other.
 
-    Raises:
-        InputError: if v does not fit, or an operation cannot be differentiated twice.
-
     Source: Pearlmutter (1994), Fast exact multiplication by the Hessian.
     """
     return _product(objective, "hessian", v)
@@ -48,9 +45,6 @@ def gauss_newton_product(
     objective: Objective, v: Float[Tensor, "*s p"]
 ) -> Float[Tensor, "*s p"]:
     """Gauss-Newton matrix times v, or times each row of v; see `Products`.
-
-    Raises:
-        InputError: as `hvp`.
 
     Source: Schraudolph (2002), Fast curvature matrix-vector products.
     """
@@ -72,10 +66,6 @@ class Products:
 
     Cost: the arithmetic of six forward passes for each vector; the first product builds the
     graphs, for three more.
-
-    Raises:
-        InputError: on the first product, if an operation cannot be differentiated twice or a
-            loss is not finite.
 
     Sources: Pearlmutter (1994), Fast exact multiplication by the Hessian; Schraudolph (2002),
     Fast curvature matrix-vector products for second-order gradient descent.
@@ -180,11 +170,7 @@ class _HeldMemory:
 
 
 def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
-    """The saved tensor; torch itself checks only those without hooks.
-
-    Raises:
-        InputError: if it was changed in place since it was saved.
-    """
+    """The saved tensor; torch itself checks only those without hooks."""
     tensor, version = saved
     if tensor._version != version:
         raise InputError(
@@ -199,7 +185,7 @@ def _hessian(graph: BatchGraph) -> Linear:
     gradient = _gradient(graph.loss, graph.leaves)
     chosen = [i for i, g in enumerate(gradient) if g.requires_grad]
 
-    def multiply(v: list[Tensor]) -> Any:  # noqa: ANN401
+    def multiply(v: list[Tensor]) -> Any:
         if not chosen:  # the loss is linear in the parameters
             return [torch.zeros_like(leaf) for leaf in graph.leaves]
         outputs = [gradient[i] for i in chosen]
@@ -217,7 +203,7 @@ def _gauss_newton(graph: BatchGraph) -> Linear:
         )
     chosen = [i for i, g in enumerate(transposed) if g.requires_grad]
 
-    def multiply(v: list[Tensor]) -> Any:  # noqa: ANN401
+    def multiply(v: list[Tensor]) -> Any:
         outputs, weights = [transposed[i] for i in chosen], [v[i] for i in chosen]
         (jv,) = _differentiate_again(outputs, [ones], weights, graph.loss)
         (weighted,) = _differentiate_again([of_loss], [graph.logits], [jv], graph.loss)

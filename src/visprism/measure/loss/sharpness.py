@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.rng import stream
@@ -48,7 +47,6 @@ class Differentiable(Protocol):
         ...
 
 
-@check_arguments
 def sharpness(
     objective: Differentiable,
     measures: Sequence[str] = ("sam", "asam"),
@@ -80,10 +78,6 @@ def sharpness(
         directions: number of Gaussian directions, each with its opposite.
         run: seed and provenance.
 
-    Raises:
-        InputError: if a measure is unknown, rho or a number is not positive, or the gradient is
-            zero or not finite.
-
     Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
     """
     _check(measures, rho, steps, directions)
@@ -93,7 +87,6 @@ def sharpness(
     )
 
 
-@check_arguments
 def mini_batch_sharpness(
     objective: Objective,
     measures: Sequence[str] = ("sam",),

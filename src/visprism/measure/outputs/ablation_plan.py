@@ -131,9 +131,6 @@ def joint_plan(
 
     Whole blocks where some are ablated one by one, otherwise convolutions, so that a joint drop
     can be compared with the sum of the single drops.
-
-    Raises:
-        InputError: if a number is below 1 or above the number of ablated blocks.
     """
     blocks = [a for a in single if a.ablated == "block"]
     blocks = blocks or [a for a in single if a.ablated == "convolution"]

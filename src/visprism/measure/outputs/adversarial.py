@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.provenance import Provenance
@@ -25,7 +24,6 @@ from visprism.results.per_image import PerImage
 from visprism.results.perturbations import WORST_CASE, Adversarial
 
 
-@check_arguments
 def adversarial(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -55,10 +53,6 @@ def adversarial(
     Returns:
         One row per attack, and per image whether it is classified correctly without and under
         each attack.
-
-    Raises:
-        InputError: if there is no attack; the images have no labels or other channels, or are
-            not in 0 ... 1 without normalization; or the model is in training mode.
 
     Source: see `visprism.measure.outputs.attacks`; Croce and Hein (2020), Reliable evaluation
     of adversarial robustness with an ensemble of diverse parameter-free attacks, for the worst

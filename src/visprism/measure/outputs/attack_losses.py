@@ -60,11 +60,7 @@ class AttackLoss:
         return values.gradient, values.margin
 
     def values(self, pixels: Pixels) -> LossValues:
-        """Loss, gradient and margin, by a forward and a backward pass.
-
-        Raises:
-            InputError: if the model passes no gradient to its images, or has too few classes.
-        """
+        """Loss, gradient and margin, by a forward and a backward pass."""
         with torch.enable_grad():
             variable = pixels.detach().requires_grad_()
             logits = self.logits(variable)

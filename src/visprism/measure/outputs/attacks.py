@@ -63,10 +63,6 @@ def attack_images(
         space: normalization of the model's images.
         seed: of random starts and signs.
         indices: of the images in the data, on which their random numbers depend.
-
-    Raises:
-        InputError: if the images have no frequency in the attack's band, the model passes no
-            gradient to them, or the loss needs more classes.
     """
     noise = ImageNoise(pixels, seed, indices or range(len(pixels)))
     ball = PerturbationBall.of(attack, pixels)

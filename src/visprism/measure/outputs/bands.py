@@ -17,11 +17,7 @@ _EXACT = 1e-9
 
 
 def check_band_shape(band_shape: str) -> None:
-    """Require a known shape of rings.
-
-    Raises:
-        InputError: if `band_shape` is unknown.
-    """
+    """Require a known shape of rings."""
     if band_shape not in BAND_SHAPES:
         raise InputError(
             f"band_shape must be one of {', '.join(BAND_SHAPES)}, got {band_shape!r}"
@@ -29,11 +25,7 @@ def check_band_shape(band_shape: str) -> None:
 
 
 def check_band(center: float, width: float = BAND_WIDTH) -> None:
-    """Require a band that can hold frequencies.
-
-    Raises:
-        InputError: if its center or width is out of range.
-    """
+    """Require a band that can hold frequencies."""
     if not 0 < width <= 2:
         raise InputError(f"width must be positive and at most 2 π rad/pixel, got {width}")
     if not 0 <= center <= 2**0.5:
@@ -48,9 +40,6 @@ def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "
 
     The larger of its two components for square rings, its length for round ones; 1 is the
     Nyquist frequency of an axis.
-
-    Raises:
-        InputError: if `band_shape` is unknown.
     """
     check_band_shape(band_shape)
     vertical, horizontal = (2 * fft.fftfreq(n, dtype=torch.float64).abs() for n in size)
@@ -69,9 +58,6 @@ def band(
     """The frequencies in [center - width / 2, center + width / 2).
 
     Bands at 0, width, 2 width, ... partition the plane. A band of a small image may be empty.
-
-    Raises:
-        InputError: if there cannot be such a band.
     """
     check_band(center, width)
     # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.

@@ -27,7 +27,6 @@ from visprism.anatomy import (
     pixels,
     replaced_ablation,
 )
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
 from visprism.core.processes import share
@@ -51,7 +50,6 @@ from visprism.results.per_image import PerImage
 _TRIAL_IMAGES = 2  # images on which partial forward passes are compared with full ones
 
 
-@check_arguments
 def ablation(
     anatomy: Anatomy,
     batches: Iterable[Batch],
@@ -95,11 +93,6 @@ def ablation(
 
     Returns:
         One row per ablation; means by kind with their differences; and the drop of each image.
-
-    Raises:
-        InputError: if the model is in training mode, images have no labels, a part or the
-            replacement is unknown, `joint` exceeds the number of blocks, or no part can be
-            ablated.
 
     Source: Park and Kim (2022), app. D.4.
     """

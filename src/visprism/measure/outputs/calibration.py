@@ -11,7 +11,6 @@ from math import nan
 import numpy as np
 from jaxtyping import Float
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import mean_interval, wilson
 from visprism.measure.outputs.confidence_order import SortedByConfidence
@@ -26,7 +25,6 @@ from visprism.results.predictions import Outcomes
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
-@check_arguments
 def calibration(
     predictions: Predictions | Outcomes,
     *,
@@ -63,10 +61,6 @@ def calibration(
         cutoff: one or several confidences, each at least 0 and below 1.
         bins: number of bins, m.
 
-    Raises:
-        InputError: if a cut-off is out of range or occurs twice, or `bins` is no integer of
-            at least 1.
-
     Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration
     and exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
     estimation, for the aurc; Kumar et al. (2019), Verified uncertainty calibration, for the
@@ -99,11 +93,7 @@ def calibration(
 
 
 def check_bins(bins: object) -> None:
-    """Check a number of bins.
-
-    Raises:
-        InputError: if it is no integer from 1 to 10,000.
-    """
+    """Check a number of bins."""
     if not isinstance(bins, int | np.integer) or not 1 <= bins <= _MOST_BINS:
         raise InputError(f"bins must be an integer from 1 to {_MOST_BINS}, got {bins}")
 
@@ -112,11 +102,7 @@ _MOST_BINS = 10_000
 
 
 def check_cutoffs(cutoffs: Sequence[float]) -> None:
-    """Check cut-offs of the confidence, which a table shows with four digits.
-
-    Raises:
-        InputError: if one is out of range, or two are equal within four digits.
-    """
+    """Check cut-offs of the confidence, which a table shows with four digits."""
     if not all(0 <= c < 1 for c in cutoffs):
         raise InputError(f"cutoff must be at least 0 and below 1, got {cutoffs}")
     texts = [f"{c:.4g}" for c in cutoffs]

@@ -6,7 +6,6 @@ the indices of the authors' repository.
 
 from collections.abc import Sequence
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 
 _CLASSES = 1000  # of ImageNet
@@ -46,15 +45,11 @@ SIXTEEN = {
 }
 
 
-@check_arguments
 def classes_of(categories: Sequence[str], num_classes: int) -> list[tuple[int, ...]]:
     """The classes of a model that belong to each category.
 
     A model of the 1000 classes of ImageNet has several for each of the 16 categories; one with
     as many classes as there are categories has them in the same order.
-
-    Raises:
-        InputError: if the model is neither.
     """
     if num_classes == len(categories):
         return [(i,) for i in range(num_classes)]

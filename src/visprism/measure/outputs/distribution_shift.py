@@ -54,10 +54,6 @@ def distribution_shift(
         reference: predictions of images without a shift.
         run: device, precision, progress and provenance.
 
-    Raises:
-        InputError: if there is no set, an image of a set is of none of its classes, or the
-            reference has no image of them.
-
     Source: Newcombe (1998), Interval estimation for the difference between independent
     proportions, method 10.
     """

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, fft, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
@@ -24,7 +23,6 @@ from visprism.results.per_image import PerImage
 from visprism.results.perturbations import FourierSensitivity
 
 
-@check_arguments
 def fourier_sensitivity(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -61,9 +59,6 @@ def fourier_sensitivity(
 
     Returns:
         One row per frequency, and the rise of the error of each image, mean over frequencies.
-
-    Raises:
-        InputError: if an option is out of range, or as for `frequency_noise`.
 
     Source: Yin et al. (2019), eq. 1 and fig. 3.
     """

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.rng import stream
@@ -56,7 +55,6 @@ RMS = 0.1  # in pixels of 0 ... 1
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
 
 
-@check_arguments
 def frequency_noise(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -100,10 +98,6 @@ def frequency_noise(
     Returns:
         One row per band, and the accuracy drop of each image: by band, its mean over bands, and
         that of bands above 0.5 π rad/pixel minus bands below.
-
-    Raises:
-        InputError: if the images have no labels or other channels, or are not in 0 ... 1
-            without normalization; an option is out of range; or the model is in training mode.
 
     Source: Park and Kim (2022), fig. 2b; equal energy as in Yin et al. (2019), A Fourier
     perspective on model robustness in computer vision.
@@ -261,7 +255,7 @@ def noise_contrasts(
     *,
     protocol: str = "default",
     run: Run = DEFAULT_RUN,
-    **options: Any,  # noqa: ANN401 (those of `frequency_noise`)
+    **options: Any,
 ) -> tuple[Result, ...]:
     """The accuracy drops of `frequency_noise`, and the contrast of high and low frequencies.
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.measure.outputs.predictions import Predictions
 from visprism.results.predictions import Outcomes
 
@@ -23,7 +22,6 @@ def outcomes_of(predictions: Predictions | Outcomes) -> Outcomes:
     return predictions if isinstance(predictions, Outcomes) else outcomes(predictions)
 
 
-@check_arguments
 def outcomes(predictions: Predictions) -> Outcomes:
     """Class, confidence, NLL and Brier score of each image.
 

@@ -87,11 +87,7 @@ class Paired:
         self._rows[-1][:, 2 + condition] = _outcome(logits, self._targets)
 
     def gathered(self) -> "Paired":
-        """The same for the images of all processes, in the order of the data.
-
-        Raises:
-            InputError: if there are none.
-        """
+        """The same for the images of all processes, in the order of the data."""
         rows = [row for rows in gather(self._rows) for row in rows]
         classes = max(gather(self._classes))
         if not rows:

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.measure.outputs.bands import band, check_band, check_band_shape, filtered
@@ -34,9 +33,6 @@ class Attack:
       attacks of AutoAttack.
     - "apgd-t": the same toward each of several other classes, by the targeted DLR loss.
     - "random": random signs, or a random direction for "l2".
-
-    Raises:
-        InputError: if a name is unknown or a number is out of range.
     """
 
     name: str = "fgsm"
@@ -51,7 +47,6 @@ class Attack:
     band_shape: str = "square"
 
     def __post_init__(self) -> None:
-        check_fields(self)
         for field, value, values in (
             ("name", self.name, ATTACKS),
             ("norm", self.norm, NORMS),
@@ -184,11 +179,7 @@ class PerturbationBall:
 
     @classmethod
     def of(cls, attack: Attack, pixels: Pixels) -> "PerturbationBall":
-        """The ball of an attack on images of this size.
-
-        Raises:
-            InputError: if the images have no frequency in the attack's band.
-        """
+        """The ball of an attack on images of this size."""
         if attack.frequency is None:
             return cls(attack, None)
         size = (pixels.shape[-2], pixels.shape[-1])

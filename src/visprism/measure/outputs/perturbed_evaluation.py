@@ -44,10 +44,6 @@ def evaluate_perturbed(
         clean: the model's predictions of the same images in the same order, which then are not
             computed.
         run: device, precision, inference settings and progress.
-
-    Raises:
-        InputError: if the model is in training mode, images have no labels or are not in
-            0 ... 1 without normalization, or there are none.
     """
     check_evaluation_mode(model)
     paired = Paired(conditions)
@@ -76,11 +72,7 @@ def evaluate_perturbed(
 
 
 def _rows(clean: Predictions, targets: Int64[Tensor, " b"], start: int) -> Float[Tensor, "b k"]:
-    """The logits of a batch among those of all images.
-
-    Raises:
-        InputError: if these are predictions of other images, or of several passes.
-    """
+    """The logits of a batch among those of all images."""
     rows = slice(start, start + len(targets))
     if clean.logits.ndim != 2 or not torch.equal(clean.targets[rows], targets):
         raise InputError(

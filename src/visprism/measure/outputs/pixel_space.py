@@ -20,11 +20,7 @@ class PixelSpace:
     std: Sequence[float]
 
     def pixels(self, images: object) -> Float[Tensor, "b c h w"]:
-        """The pixels of normalized images.
-
-        Raises:
-            InputError: if the images are no tensor, have other channels, or are not in 0 ... 1.
-        """
+        """The pixels of normalized images."""
         if not isinstance(images, Tensor) or images.ndim != 4:
             raise InputError(
                 "images must be one tensor (B, C, H, W), so that their pixels can be changed, "

@@ -9,7 +9,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, pixels
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.inference import Inference
 from visprism.core.memory import reused_memory
@@ -30,7 +29,6 @@ from visprism.measure.outputs.predictions import Predictions
 _BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)
 
 
-@check_arguments
 def predict(
     model: nn.Module | Sequence[nn.Module],
     batches: Iterable[Batch],
@@ -57,10 +55,6 @@ def predict(
         samples: number of stochastic passes of each model.
         run: device, precision, progress, and the seed of dropout, which gives the same passes
             on any number of processes.
-
-    Raises:
-        InputError: if a model is in training mode or returns no logits, there are no labeled
-            images, or several passes are requested of a model whose passes are all equal.
 
     Source: Gal and Ghahramani (2016), Dropout as a Bayesian approximation; Lakshminarayanan et
     al. (2017), Simple and scalable predictive uncertainty estimation using deep ensembles.
@@ -202,11 +196,7 @@ def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor,
 def _gathered(
     parts: list[_BatchLogits], shape: tuple[int, ...], largest: int
 ) -> tuple[list[_BatchLogits], tuple[int, ...], int]:
-    """The logits of all processes, in the order of the batches, and the largest batch.
-
-    Raises:
-        InputError: if there are none.
-    """
+    """The logits of all processes, in the order of the batches, and the largest batch."""
     ranks = gather((parts, shape, largest))
     longest = max(len(batches) for batches, *_ in ranks)
     if not longest:

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 
@@ -23,11 +22,6 @@ class Predictions:
     """Logits and targets of a data set; several passes or models are a stack of logits.
 
     Logits are the input of a softmax. The probabilities of several passes are averaged.
-
-    Raises:
-        InputError: if these are no tensors, shapes do not match, logits are probabilities for
-            most images, the largest one of an image is NaN or infinite, or targets are missing
-            or not a class. Negative infinity rules out a class: its probability is 0.
     """
 
     logits: Float[Tensor, "n k"] | Float[Tensor, "s n k"] = field(repr=False)
@@ -35,7 +29,6 @@ class Predictions:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_fields(self)
         check_tensors(logits=self.logits, targets=self.targets)
         check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
@@ -55,7 +48,6 @@ class Predictions:
         """Number of classes, including those of no image."""
         return self.logits.shape[-1]
 
-    @check_arguments
     def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":
         """The predictions of the images at `positions`, in that order."""
         logits = self.logits[..., positions, :]
@@ -63,11 +55,7 @@ class Predictions:
 
 
 def check_tensors(**arguments: object) -> None:
-    """Check that arguments are tensors.
-
-    Raises:
-        InputError: if one is not.
-    """
+    """Check that arguments are tensors."""
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
             raise InputError(
@@ -77,11 +65,7 @@ def check_tensors(**arguments: object) -> None:
 
 
 def check_shapes(logits: Tensor, targets: Tensor) -> None:
-    """Check the shapes and types of logits and targets.
-
-    Raises:
-        InputError: if they do not match.
-    """
+    """Check the shapes and types of logits and targets."""
     if logits.ndim not in (2, 3) or not logits.is_floating_point() or 0 in logits.shape:
         raise InputError(
             "logits must be floating-point of shape (images, classes) or (passes, images, "

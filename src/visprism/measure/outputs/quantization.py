@@ -55,9 +55,6 @@ def quantization_sensitivity(
         traces: of the Hessian for the weights of each block, by its name; None: no prediction.
         without_traces: why there are none.
         run: device, precision, progress and provenance.
-
-    Raises:
-        InputError: if there are no labels, no block has weights, or `bits` is below 2.
     """
     check_evaluation_mode(anatomy.model)
     fewest = min(bits, default=0)

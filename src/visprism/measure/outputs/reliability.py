@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.outputs.calibration import check_bins, loss_intervals
 from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
@@ -19,16 +18,12 @@ from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.predictions import Outcomes
 
 
-@check_arguments
 def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Reliability:
     """Accuracy and mean confidence in bins (i/m, (i+1)/m] of the confidence.
 
     Args:
         predictions: of a data set, or their outcomes.
         bins: number of bins, m.
-
-    Raises:
-        InputError: if `bins` is below 1.
 
     Source: Niculescu-Mizil and Caruana (2005), Predicting good probabilities with supervised
     learning.
@@ -53,7 +48,6 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
     )
 
 
-@check_arguments
 def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> RiskCoverage:
     """The error rate of the most confident images against their fraction of all images.
 
@@ -63,9 +57,6 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
     Args:
         predictions: of a data set, or their outcomes.
         points: number of coverages, equally spaced; at most one per image.
-
-    Raises:
-        InputError: if `points` is below 1.
 
     Source: Geifman and El-Yaniv (2017), Selective classification for deep neural networks.
     """

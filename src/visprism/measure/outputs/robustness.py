@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval, wilson
@@ -38,7 +37,6 @@ Condition = tuple[str, int]  # a corruption and its severity
 _Change = tuple[float, float, float]  # value and ends of its interval
 
 
-@check_arguments
 def robustness(
     model: nn.Module | Sequence[nn.Module],
     corrupted: Mapping[Condition, Iterable[Batch] | Predictions],
@@ -66,9 +64,6 @@ def robustness(
     Returns:
         The metrics; for each image its accuracy, NLL and drop of accuracy from the clean image
         as means over the corruptions and severities.
-
-    Raises:
-        InputError: if there is no condition, or as for `predict` and `calibration`.
 
     Source: Hendrycks and Dietterich (2019), sec. 4.
     """

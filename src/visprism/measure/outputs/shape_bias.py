@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
 from visprism.measure.outputs.predictions import Predictions
@@ -21,7 +20,6 @@ from visprism.results.shape_bias import SHAPE_BIAS, ShapeBias
 NO_CUE = -1  # the texture of an image that has none
 
 
-@check_arguments
 def shape_bias(
     predictions: Predictions,
     textures: Int64[np.ndarray, " n"],
@@ -36,9 +34,6 @@ def shape_bias(
         predictions: over the categories, see `by_category`; the targets are shapes.
         textures: category of the texture of each image, -1 for none.
         categories: names of the categories.
-
-    Raises:
-        InputError: if the numbers do not match, or no image has conflicting cues.
 
     Source: Geirhos et al. (2019), sec. 2.4; for the interval Wilson (1927), Probable inference.
     """
@@ -124,15 +119,11 @@ def _decisions(predictions: Predictions) -> Int64[np.ndarray, " n"]:
     return predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
 
 
-@check_arguments
 def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> Predictions:
     """Predictions over categories, each the mean over several classes of the model.
 
     The score of a category is the logarithm of the mean probability of its classes, as in
     Geirhos et al. The targets must be categories already.
-
-    Raises:
-        InputError: if a category has a class that the model does not have.
     """
     if not classes or not all(classes):
         raise InputError(

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
@@ -26,7 +25,6 @@ from visprism.results.stability import Stability
 Frames = Tensor  # (images, frames, C, H, W)
 
 
-@check_arguments
 def stability(
     model: nn.Module | Sequence[nn.Module],
     sequences: Mapping[str, Iterable[Frames]],
@@ -48,9 +46,6 @@ def stability(
     Returns:
         The flip rates, and the flip rate of each image as the mean over perturbations; the
         latter is empty unless all perturbations have as many images.
-
-    Raises:
-        InputError: if there are no sequences, or they are no frames.
 
     Source: Hendrycks and Dietterich (2019), eq. 2.
     """

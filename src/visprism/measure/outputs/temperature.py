@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.statistics import mean_interval, t_quantile
@@ -26,7 +25,6 @@ _WIDEST = np.log(1e4)  # bound of |log T|
 _STEP = 1e-4  # of log T, for the second derivative
 
 
-@check_arguments
 def temperature(
     predictions: Predictions, *, folds: int = 2, seed: int = 0
 ) -> tuple[Temperature, Predictions]:
@@ -51,10 +49,6 @@ def temperature(
 
     Returns:
         The temperature with its effect, and the scaled predictions of all images.
-
-    Raises:
-        InputError: if there are fewer than 2 folds or more than images, or no finite
-            temperature is best.
     """
     images = len(predictions)
     if not 2 <= folds <= images:

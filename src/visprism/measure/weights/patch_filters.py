@@ -9,13 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.anatomy import Anatomy
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import PatchFilters
 
 
-@check_arguments
 def patch_filters(
     anatomy: Anatomy, *, components: int = 28, run: Run = DEFAULT_RUN
 ) -> PatchFilters:
@@ -33,10 +31,6 @@ def patch_filters(
         anatomy: of any model whose first layer is a convolution.
         components: largest number of components.
         run: of which only the provenance is used.
-
-    Raises:
-        InputError: if the image is first read by anything but a convolution over all of its
-            channels, the kernels are all equal or not finite, or `components` is below 1.
 
     Source: Dosovitskiy et al. (2021), fig. 7, left.
     """
@@ -86,11 +80,7 @@ def why_no_kernels(anatomy: Anatomy) -> str | None:
 def _kernels(
     anatomy: Anatomy,
 ) -> tuple[str, Float[np.ndarray, "kernels channels height width"]]:
-    """The first kernels and their name in the model.
-
-    Raises:
-        InputError: if the image is not read by a convolution over all of its channels.
-    """
+    """The first kernels and their name in the model."""
     stem = anatomy.blocks[0]
     channels = anatomy.image_shape[0]
     inside = anatomy.nodes(stem)

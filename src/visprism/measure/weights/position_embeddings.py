@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from visprism.anatomy import Anatomy
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import PositionalSimilarity
@@ -19,7 +18,6 @@ _ALL = 16 * 16  # positions up to which every one is a reference
 _SIDE = 7  # references along a side of larger grids; as many maps as the paper's figure has
 
 
-@check_arguments
 def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> PositionalSimilarity:
     """Cosine similarity of the position embeddings of a model.
 
@@ -33,10 +31,6 @@ def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> Positi
     Args:
         anatomy: of a model that adds position embeddings to its tokens.
         run: of which only the provenance is used.
-
-    Raises:
-        InputError: if the model adds no such parameter, or computes the embeddings: from
-            several parameters, or by resampling for images of another size.
 
     Source: Dosovitskiy et al. (2021), fig. 7, center.
     """
@@ -75,11 +69,7 @@ def _references(length: int, other: int) -> Int[np.ndarray, "n"]:
 
 
 def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width channels"]]:
-    """The table on the grid, and its name in the model.
-
-    Raises:
-        InputError: as `positional_similarity` says.
-    """
+    """The table on the grid, and its name in the model."""
     stem = anatomy.blocks[0]
     for node in anatomy.nodes(stem):
         adds = node.op in {"add", "__add__", "__radd__"} and len(node.inputs) == 1

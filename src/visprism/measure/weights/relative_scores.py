@@ -11,7 +11,6 @@ from jaxtyping import Float
 from scipy.special import softmax
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.results.weights import RelativeScores
@@ -41,7 +40,6 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
     return tables
 
 
-@check_arguments
 def relative_scores(
     table: Float[Tensor, "heads rows columns"], *, run: Run = DEFAULT_RUN
 ) -> RelativeScores:
@@ -55,9 +53,6 @@ def relative_scores(
             attribute `scores` of an attention made from a convolution, `relative_scores` of
             Swin's, `relative_bias` of the window attention of AlterNet.
         run: of which only the provenance is used.
-
-    Raises:
-        InputError: if the table has no head or no center, or a head has no finite score.
 
     Source: Cordonnier et al. (2020), eq. 8 and fig. 4.
     """

@@ -48,7 +48,7 @@ class PooledNet(nn.Module, ABC):
     def forward_head(
         self,
         x: Float[Tensor, "b d i j"],
-        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        pre_logits: bool = False,
     ) -> Float[Tensor, "b ..."]:
         """Logits from the last map, or with `pre_logits` the vector before the classifier."""
         x = self.get_submodule(self._pool)(x)
@@ -60,7 +60,7 @@ class PooledNet(nn.Module, ABC):
 
     def get_classifier(
         self,
-        name_only: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        name_only: bool = False,
     ) -> nn.Module | str:
         """The classifier, or its name."""
         return self._last if name_only else self.get_submodule(self._last)
@@ -72,9 +72,6 @@ class PooledNet(nn.Module, ABC):
             num_classes: logits; 0 for features.
             global_pool: None keeps the pooling, as "avg" does where it is the mean, "" takes it
                 away.
-
-        Raises:
-            InputError: if another pooling is asked for, or classes without one.
         """
         if global_pool == "avg" and self._head in ("gap", "gap_mlp"):
             global_pool = None
@@ -103,11 +100,7 @@ class KeepsMLP(nn.Module):
         return str(self.global_pool)
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new classifier of the kind that it has, with random weights.
-
-        Raises:
-            InputError: if another pooling is asked for.
-        """
+        """Give the network a new classifier of the kind that it has, with random weights."""
         check_pooling(self, global_pool, self.pooling)
         super().reset_classifier(num_classes, global_pool)  # pyrefly: ignore (timm's class has it)
         if self.mlp_at is not None:
@@ -123,11 +116,7 @@ class KeepsMLP(nn.Module):
 
 
 def check_pooling(model: nn.Module, global_pool: str | None, pooling: str) -> None:
-    """Check that the requested pooling is that of the network, or none.
-
-    Raises:
-        InputError: if it is another.
-    """
+    """Check that the requested pooling is that of the network, or none."""
     if global_pool not in (None, "", pooling):
         raise InputError(
             f"global_pool must be None or {pooling!r} (unchanged), or '' "

@@ -43,11 +43,7 @@ class AttentionPool(nn.Module):
 
 
 def pool_of(head: str, channels: int) -> nn.Module:
-    """The pooling of a feature map to one vector per image.
-
-    Raises:
-        InputError: if there is no such head, or it does not fit the channels.
-    """
+    """The pooling of a feature map to one vector per image."""
     if head in ("gap", "gap_mlp"):
         return MeanPool()
     if head == "attention_pool":

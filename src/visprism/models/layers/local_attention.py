@@ -56,9 +56,6 @@ class LocalAttention(nn.Module):
             head_dim: channels of a head; None shares `dim` among them.
             qkv_bias: whether queries, keys and values have a bias.
             proj_drop: dropout behind the last linear map.
-
-        Raises:
-            InputError: if the heads do not fit, or the kernel has no center.
         """
         super().__init__()
         kernel = None if kernel == "global" else kernel
@@ -75,8 +72,8 @@ class LocalAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "b h w c"],
-        attn_mask: None = None,  # noqa: ARG002 (timm's blocks hand both on)
-        is_causal: bool = False,  # noqa: ARG002, FBT001, FBT002
+        attn_mask: None = None,
+        is_causal: bool = False,
     ) -> Float[Tensor, "b h w c"]:
         """The output at each token, from the tokens around it."""
         height, width = x.shape[1:3]

@@ -39,7 +39,7 @@ class MSABlock(PreActBlock):
         norm_layer: Layer = nn.BatchNorm2d,
         drop_path: float = 0.0,
         mc_dropout: float = 0.0,
-        **attention: Any,  # noqa: ANN401 (as `WindowAttention` takes them)
+        **attention: Any,
     ) -> None:
         """Make a block with random weights.
 
@@ -53,9 +53,6 @@ class MSABlock(PreActBlock):
             drop_path: probability that the branch is left out in training.
             mc_dropout: probability that a number of the attention's output is zeroed.
             attention: heads, their width, window and bias of the `WindowAttention`.
-
-        Raises:
-            InputError: if heads or window do not fit.
         """
         layers = {"act_layer": act_layer, "norm_layer": norm_layer}
         super().__init__(in_chans, out_chans, stride, drop_path=drop_path, **layers)
@@ -92,13 +89,9 @@ class PostActMSABlock(nn.Module):
         norm_layer: Layer = nn.BatchNorm2d,
         drop_path: float = 0.0,
         mc_dropout: float = 0.0,
-        **attention: Any,  # noqa: ANN401 (as `WindowAttention` takes them)
+        **attention: Any,
     ) -> None:
-        """Make a block with random weights; the arguments are those of `MSABlock`.
-
-        Raises:
-            InputError: if heads or window do not fit.
-        """
+        """Make a block with random weights; the arguments are those of `MSABlock`."""
         super().__init__()
         width = width or out_chans // 4
         self.conv1 = nn.Conv2d(in_chans, width, 1, bias=False)

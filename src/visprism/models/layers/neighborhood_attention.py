@@ -28,12 +28,7 @@ class NeighborhoodAttention(nn.Module):
     def __init__(
         self, in_chans: int, out_chans: int, stride: int = 1, *, kernel: int, num_heads: int
     ) -> None:
-        """Make a layer with random weights.
-
-        Raises:
-            InputError: if the heads do not divide the channels into even parts, or the kernel
-                has no center.
-        """
+        """Make a layer with random weights."""
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise InputError(f"kernel must be an odd number of pixels, got {kernel}")

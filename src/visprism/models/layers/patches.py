@@ -10,11 +10,7 @@ from visprism.core.errors import InputError
 
 
 def check_divisible(img_size: int | tuple[int, ...], patch_size: int) -> None:
-    """Check that patches divide the image.
-
-    Raises:
-        InputError: if pixels would be left over.
-    """
+    """Check that patches divide the image."""
     sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
     if patch_size < 1 or any(side < patch_size or side % patch_size for side in sides):
         raise InputError(
@@ -31,7 +27,7 @@ class PatchEmbed(timm.layers.PatchEmbed):
         *,
         img_size: int | tuple[int, int],
         patch_size: int,
-        **rest: Any,  # noqa: ANN401 (as timm takes them)
+        **rest: Any,
     ) -> None:
         check_divisible(img_size, patch_size)
         super().__init__(img_size=img_size, patch_size=patch_size, **rest)
@@ -39,12 +35,7 @@ class PatchEmbed(timm.layers.PatchEmbed):
         self.size = (img_size, img_size) if isinstance(img_size, int) else img_size
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
-        """The tokens.
-
-        Raises:
-            InputError: if patches do not divide the images, or the network takes images of one
-                size only and these have another.
-        """
+        """The tokens."""
         height, width = x.shape[2:]
         if self.strict_img_size and (height, width) != self.size:
             expected, given = f"{self.size[0]}x{self.size[1]}", f"{height}x{width}"

@@ -38,9 +38,6 @@ class PlainNet(PooledNet):
             num_classes: logits; 0 for a network that gives features.
             least: side of the smallest image of which a pixel is left, in pixels.
             feature_info: channels, reduction and module of its feature maps, as timm has it.
-
-        Raises:
-            InputError: if there is no such head.
         """
         super().__init__()
         self.features, self.least, self.feature_info = features, least, feature_info
@@ -60,11 +57,7 @@ class PlainNet(PooledNet):
                 self.set_submodule(self._last, nn.Identity())
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """The last map.
-
-        Raises:
-            InputError: if nothing would be left of an image.
-        """
+        """The last map."""
         if min(x.shape[2:]) < self.least:
             raise InputError(
                 f"images must be at least {self.least}x{self.least} pixels, got "
@@ -75,7 +68,7 @@ class PlainNet(PooledNet):
     def forward_head(
         self,
         x: Float[Tensor, "b d i j"],
-        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        pre_logits: bool = False,
     ) -> Float[Tensor, "b ..."]:
         """Logits from the last map, or with `pre_logits` what the last linear layer reads."""
         if self._head != "mlp" or not pre_logits:

@@ -31,22 +31,14 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         return "token" if self.cls_token is not None else "avg"
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network a new classifier of the kind that it has, with random weights.
-
-        Raises:
-            InputError: if another pooling is asked for.
-        """
+        """Give the network a new classifier of the kind that it has, with random weights."""
         pool = None if global_pool == self.pooling else global_pool  # timm knows one name alone
         super().reset_classifier(num_classes, pool)
 
     def embedded(
         self, x: Float[Tensor, "b c h w"]
     ) -> tuple[Float[Tensor, "b d i j"], Float[Tensor, "b n d"]]:
-        """The map of patches with their positions, and the class token, if there is one.
-
-        Raises:
-            InputError: if patches leave pixels of the image over.
-        """
+        """The map of patches with their positions, and the class token, if there is one."""
         conv = self.patch_embed.conv
         check_strided_patches(tuple(x.shape[2:]), conv.kernel_size[0], conv.stride[0])
         x = self.patch_embed(x)
@@ -68,9 +60,9 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         self,
         x: Float[Tensor, "b c h w"],
         indices: int | list[int] | None = None,
-        intermediates_only: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
-        **_: Any,  # noqa: ANN401 (maps are NCHW, and the norm is the token's)
-    ) -> Any:  # noqa: ANN401 (as timm's: the maps, or what the head reads and the maps)
+        intermediates_only: bool = False,
+        **_: Any,
+    ) -> Any:
         """The maps behind the stages `indices`, all if it is None."""
         chosen, _last = feature_take_indices(len(self.transformers), indices)
         x, token = self.embedded(x)
@@ -86,7 +78,7 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
     def forward_head(
         self,
         x: Float[Tensor, "b n d"],
-        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        pre_logits: bool = False,
     ) -> Float[Tensor, "b ..."]:
         """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
         if self.global_pool and self.attn_pool is not None:
@@ -126,11 +118,7 @@ def _none(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 0 c"]:
 
 
 def check_strided_patches(sides: tuple[int, ...], patch: int, stride: int) -> None:
-    """Check that overlapping patches end where the image does.
-
-    Raises:
-        InputError: if pixels would be left over.
-    """
+    """Check that overlapping patches end where the image does."""
     if any(side < patch or (side - patch) % stride for side in sides):
         side = patch + max(0, round((max(sides) - patch) / stride)) * stride
         raise InputError(

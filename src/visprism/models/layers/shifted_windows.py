@@ -53,9 +53,6 @@ class ShiftedWindowAttention(nn.Module):
             head_dim: channels of a head; None shares `dim` among them.
             qkv_bias: whether queries, keys and values have a bias.
             proj_drop: dropout behind the last linear map.
-
-        Raises:
-            InputError: if the heads do not fit.
         """
         super().__init__()
         self.head_dim = head_width(dim, num_heads, head_dim)

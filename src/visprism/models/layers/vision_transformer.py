@@ -73,7 +73,7 @@ def family_of(
 
     def decorate(build: Callable[[int, int, O], VisionTransformer]) -> Callable[..., Any]:
         @wraps(build)
-        def family(width: int, heads: int, **values: Any) -> VisionTransformer:  # noqa: ANN401
+        def family(width: int, heads: int, **values: Any) -> VisionTransformer:
             return build(width, heads, options(**values))
 
         signature = inspect.signature(build)
@@ -92,7 +92,7 @@ def build_vit(
     options: ViTOptions,
     *,
     attention: Callable[[], nn.Module] | None = None,
-    **arguments: Any,  # noqa: ANN401 (as timm takes them)
+    **arguments: Any,
 ) -> V:
     """A network of a class of timm's ViT with the options of the zoo.
 
@@ -103,10 +103,6 @@ def build_vit(
         options: of the family.
         attention: makes the attention of each block; by default timm's.
         arguments: further arguments of the class.
-
-    Raises:
-        InputError: if patches do not divide the image, heads do not divide the width, or there
-            is no such head.
     """
     num_heads = heads if options.num_heads is None else options.num_heads
     head_width(width, num_heads, options.head_dim)

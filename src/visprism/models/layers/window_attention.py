@@ -10,11 +10,7 @@ from visprism.core.errors import InputError
 
 
 def head_width(width: int, num_heads: int, head_dim: int | None) -> int:
-    """Channels of each head: `head_dim`, or an equal share of `width`.
-
-    Raises:
-        InputError: if there is no head, a head has no channel, or `width` has no equal shares.
-    """
+    """Channels of each head: `head_dim`, or an equal share of `width`."""
     if num_heads < 1:
         raise InputError(f"num_heads must be at least 1, got {num_heads}")
     if head_dim is not None and head_dim < 1:
@@ -70,9 +66,6 @@ class WindowAttention(nn.Module):
             qkv_bias: whether queries, keys and values have a bias.
             shared_bias: one table of relative positions for all heads, as in the code of
                 Park and Kim, instead of one for each.
-
-        Raises:
-            InputError: if heads, window or shift do not fit.
         """
         super().__init__()
         if window < 1 or not 0 <= shift < window:

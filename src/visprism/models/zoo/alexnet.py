@@ -35,9 +35,6 @@ def alexnet(
         mc_dropout: dropout rate after each convolution.
         smoothing: spatial smoothing before each max-pool.
 
-    Raises:
-        InputError: if there is no such head.
-
     Source: Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks.
     """
     small = img_size < 64

@@ -47,9 +47,6 @@ def alter_resnet20(
         smoothing: spatial smoothing at the end of each stage.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
 
-    Raises:
-        InputError: if stages, MSAs, heads or window do not fit each other.
-
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4, for He et al. (2016),
     Deep residual learning for image recognition, sec. 4.2.
     """

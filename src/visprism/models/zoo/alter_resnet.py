@@ -18,9 +18,6 @@ from visprism.models.zoo_registry import MODELS
 def attention_places(depths: Sequence[int], msas: Sequence[int]) -> list[set[int]]:
     """Which blocks of each stage are MSAs: its last one and every second one before that.
 
-    Raises:
-        InputError: if `msas` has more stages than `depths`, or a stage too few blocks.
-
     Example:
         >>> attention_places((3, 4, 6, 4), (0, 1, 3, 2))
         [set(), {3}, {1, 3, 5}, {1, 3}]
@@ -79,9 +76,6 @@ def alter_resnet(
         mc_dropout: probability of dropout inside each block.
         smoothing: spatial smoothing at the end of each stage but the last.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
-
-    Raises:
-        InputError: if stages, MSAs, heads or window do not fit each other.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """

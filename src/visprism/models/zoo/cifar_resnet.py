@@ -125,9 +125,6 @@ def resnet20(
         smoothing: spatial smoothing at the end of each stage.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
 
-    Raises:
-        InputError: if there is no such head.
-
     Source: He et al. (2016), Deep residual learning for image recognition, sec. 4.2.
     """
     return ResNet(

@@ -30,7 +30,7 @@ class ConvVisionTransformer(ViT):
         self,
         x: Float[Tensor, "b c h w"],
         attn_mask: Bool[Tensor, "n n"] | None = None,
-        is_causal: bool = False,  # noqa: FBT001, FBT002 (as timm's)
+        is_causal: bool = False,
     ) -> Float[Tensor, "b n d"]:
         """The tokens of the last block as a sequence."""
         return super().forward_features(x, attn_mask, is_causal).flatten(1, 2)
@@ -50,10 +50,6 @@ def conv_vit(width: int, heads: int, options: ConvViTOptions) -> ConvVisionTrans
 
     There is no class token, since it would have no position on the grid. `kernel` is the side
     of the neighborhood in tokens, odd; "global" or None: the full grid.
-
-    Raises:
-        InputError: if patches do not divide the image, heads do not divide the width, the
-            kernel is even, or the head is unknown.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 2 and fig. 5; Yang et
     al. (2019), Convolutional self-attention networks.

@@ -25,11 +25,7 @@ class DeiT(VisionTransformerDistilled):
     """timm's DeiT, whose logits come from its two tokens."""
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Give the network two new classifiers.
-
-        Raises:
-            InputError: if another pooling than that of the tokens is requested.
-        """
+        """Give the network two new classifiers."""
         check_pooling(self, global_pool, "token")
         super().reset_classifier(num_classes)
 
@@ -40,7 +36,7 @@ class PooledDeiT(ViT):
     Source: Graham et al. (2021), LeViT, sec. 4.2, "No classification token".
     """
 
-    def __init__(self, **arguments: Any) -> None:  # noqa: ANN401 (as timm takes them)
+    def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.head_dist: nn.Module = self._second("gap", self.num_classes)
 
@@ -70,7 +66,7 @@ class PooledDeiT(ViT):
     def forward_head(
         self,
         x: Float[Tensor, "b n d"],
-        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        pre_logits: bool = False,
     ) -> Float[Tensor, "b ..."] | tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
         """The logits of both classifiers in training mode, otherwise their mean."""
         x = super().forward_head(x, pre_logits=True)
@@ -94,10 +90,6 @@ def deit(width: int, heads: int, options: DeiTOptions) -> VisionTransformer:
     In training mode it returns two logits: of the class token (for the targets) and of the
     distillation token (for the teacher's predictions); in evaluation mode their mean. With a
     head other than "token" both classifiers read one pooled vector.
-
-    Raises:
-        InputError: if patches do not divide the image, heads do not divide the width, or there
-            is no such head.
 
     Source: Touvron et al. (2021), Training data-efficient image transformers & distillation
     through attention, sec. 4 and table 1; without tokens: Graham et al. (2021), LeViT: a vision

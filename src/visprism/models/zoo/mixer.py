@@ -26,7 +26,7 @@ class Mixer(KeepsMLP, MlpMixer):
     def forward_head(
         self,
         x: Float[Tensor, "b n d"],
-        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        pre_logits: bool = False,
     ) -> Float[Tensor, "b ..."]:
         """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
         if self.attn_pool is None or not self.global_pool:
@@ -62,9 +62,6 @@ def mixer(
             "attention_pool" (attention of one learned query).
         drop_path_rate: of every block (stochastic depth).
         mc_dropout: dropout rate after both linear maps of each MLP.
-
-    Raises:
-        InputError: if patches do not divide the image, or there is no such head.
 
     Source: Tolstikhin et al. (2021), MLP-Mixer: an all-MLP architecture for vision, table 1;
     the smallest is Park and Kim's.

@@ -38,7 +38,7 @@ class MobileNetV2(PooledNet, torchvision.models.MobileNetV2):
     def forward_head(
         self,
         x: Float[Tensor, "b d i j"],
-        pre_logits: bool = False,  # noqa: FBT001, FBT002 (timm's contract)
+        pre_logits: bool = False,
     ) -> Float[Tensor, "b ..."]:
         """Logits from the last map, or with `pre_logits` its pooled vector."""
         x = self.global_pool(x)
@@ -71,9 +71,6 @@ def mobilenetv2(
             and rectified map, since a narrow one would lose what is below zero.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0, and blocks
             without a shortcut have none.
-
-    Raises:
-        InputError: if there is no such head.
 
     Source: Sandler et al. (2018), MobileNetV2: inverted residuals and linear bottlenecks.
     """

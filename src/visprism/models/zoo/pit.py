@@ -56,10 +56,6 @@ def pit(
         drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
         mc_dropout: dropout rate after the position embeddings and each linear map of a block.
 
-    Raises:
-        InputError: if patches do not cover the image, heads do not divide the widths, the head
-            is unknown, or `no_embed_class` is set without a class token.
-
     Source: Heo et al. (2021), Rethinking spatial dimensions of vision transformers, table 1.
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.

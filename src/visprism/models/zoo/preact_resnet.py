@@ -121,9 +121,6 @@ def preact_resnet(
         smoothing: spatial smoothing at the end of each stage but the last.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
 
-    Raises:
-        InputError: if there is no such head, or no blocks.
-
     Source: He et al. (2016), Identity mappings in deep residual networks.
     """
 

@@ -55,9 +55,6 @@ def resnet(
         smoothing: spatial smoothing at the end of each stage.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
 
-    Raises:
-        InputError: if there is no such head.
-
     Source: He et al. (2016), Deep residual learning for image recognition; Xie et al. (2017),
     Aggregated residual transformations; Zagoruyko and Komodakis (2016), Wide residual networks;
     Hu et al. (2018), Squeeze-and-excitation networks; Woo et al. (2018), CBAM.

@@ -39,9 +39,6 @@ def sasa_resnet(
         smoothing: spatial smoothing at the end of each stage.
         drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
 
-    Raises:
-        InputError: if there is no such head, or kernel or heads do not fit.
-
     Source: Ramachandran et al. (2019), Stand-alone self-attention in vision models.
     """
     model = resnet(

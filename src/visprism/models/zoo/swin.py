@@ -68,10 +68,6 @@ def swin(
         mc_dropout: dropout rate after the last linear map of an attention and both maps of an
             MLP.
 
-    Raises:
-        InputError: if patches do not divide the image, heads do not divide the widths, the head
-            is unknown, or `num_heads` does not have one number per stage.
-
     Source: Liu et al. (2021), Swin Transformer: hierarchical vision transformer using shifted
     windows, sec. 3. The code of "How do vision transformers work?" shares one bias among the
     heads of a block, has no `qkv_bias`, and embeds and merges patches by convolutions with

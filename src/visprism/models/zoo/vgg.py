@@ -39,9 +39,6 @@ def vgg(
         mc_dropout: dropout rate after each convolution.
         smoothing: spatial smoothing before each max-pool.
 
-    Raises:
-        InputError: if there is no such head.
-
     Source: Simonyan and Zisserman (2015), Very deep convolutional networks; Ioffe and Szegedy
     (2015), Batch normalization; He et al. (2016), Identity mappings, for the order.
     """

@@ -16,9 +16,6 @@ SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
 def vit(width: int, heads: int, options: ViTOptions) -> ViT:
     """Patch embedding, then blocks of global self-attention and an MLP of 4x width.
 
-    Raises:
-        InputError: if patches do not divide the image, or heads do not divide the width.
-
     Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
     (2021), Training data-efficient image transformers, table 1.
     """
@@ -58,9 +55,6 @@ def small_vit(width: int, heads: int, options: SmallViTOptions) -> ViT:
 
     It has no class token, its position embeddings start as sines and cosines, and LayerScale
     starts at 0.2: with timm's usual initialization it learns less in a minute of training.
-
-    Raises:
-        InputError: as `vit`.
 
     Source: Beyer et al. (2022), Better plain ViT baselines for ImageNet-1k, for the mean of the
     tokens and the sines and cosines.

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.measure.features import receptive_field
+from visprism import dissect, receptive_field
 
 
 class Head(nn.Sequential):

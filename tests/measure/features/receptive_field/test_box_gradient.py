@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from visprism.anatomy import dissect, pixels, watch
+from visprism import dissect, watch
+from visprism.anatomy import pixels
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features import receptive_map

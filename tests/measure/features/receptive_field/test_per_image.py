@@ -5,11 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.measure.features import receptive_field
+from visprism import dissect, examine, receptive_field
 from visprism.measure.features.receptive_extent import Fields, in_turn
 from visprism.results import paired_differences
-from visprism.study import examine
 
 IMAGES = 14
 

@@ -10,14 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.anatomy import dissect
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.core.run import Run
-from visprism.measure.features import receptive_field
-from visprism.results.base import Result
-from visprism.testing import assert_results_equal
+from visprism import (
+    Compute,
+    InputError,
+    Provenance,
+    Result,
+    Run,
+    assert_results_equal,
+    dissect,
+    receptive_field,
+)
 
 
 def box(kernel=3, **options):

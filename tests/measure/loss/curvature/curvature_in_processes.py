@@ -6,9 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.core.processes import processes
-from visprism.measure.loss import Objective
-from visprism.measure.loss.curvature import hessian_spectrum, spectral_density, top_eigenvalues
+from visprism import Objective, hessian_spectrum, processes, spectral_density, top_eigenvalues
 
 
 def curvature():

@@ -12,9 +12,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torchvision.models import VisionTransformer
 
+from visprism import Objective, hessian_spectrum
 from visprism.core.rng import stream
-from visprism.measure.loss import Objective, Products
-from visprism.measure.loss.curvature import hessian_spectrum
+from visprism.measure.loss import Products
 from visprism.models.layers.preactivation import PreActBasic
 from visprism.models.zoo.alter_resnet import alter_resnet
 

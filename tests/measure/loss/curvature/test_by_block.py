@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.anatomy import dissect
-from visprism.core.errors import InputError
-from visprism.measure.loss import Objective, Products, hvp
-from visprism.measure.loss.curvature import hessian_by_block, top_eigenvalues
+from visprism import InputError, Objective, dissect, hessian_by_block, top_eigenvalues
+from visprism.measure.loss import Products, hvp
 
 
 def dense(model, batches, names):

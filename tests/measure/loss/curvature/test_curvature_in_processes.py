@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visprism.results.base import Result
+from visprism import Result
 
 SCRIPT = Path(__file__).with_name("curvature_in_processes.py")
 

@@ -9,19 +9,21 @@ import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch.nn import functional
 
-from visprism.core.errors import InputError
-from visprism.core.rng import stream
-from visprism.core.run import Run, TimeBudgetError
-from visprism.core.statistics import t_interval
-from visprism.measure.loss import Objective, Products
-from visprism.measure.loss.curvature import (
-    seconds_per_product,
+from visprism import (
+    InputError,
+    Objective,
+    Run,
+    TimeBudgetError,
+    load_model,
     spectral_density,
     top_eigenpairs,
     top_eigenvalues,
     trace,
 )
-from visprism.models import load_model
+from visprism.core.rng import stream
+from visprism.core.statistics import t_interval
+from visprism.measure.loss import Products
+from visprism.measure.loss.curvature import seconds_per_product
 
 
 @pytest.fixture

@@ -9,10 +9,16 @@ import torch
 from spectra import spectrum_of
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run, TimeBudgetError
-from visprism.measure.loss import Objective, Products
-from visprism.measure.loss.curvature import hessian_spectrum, product_cost, top_eigenvalues
+from visprism import (
+    InputError,
+    Objective,
+    Run,
+    TimeBudgetError,
+    hessian_spectrum,
+    product_cost,
+    top_eigenvalues,
+)
+from visprism.measure.loss import Products
 from visprism.results.hessian import HessianSpectrum
 from visprism.results.hessian_statistics import (
     average_positive,

@@ -7,10 +7,9 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
-from visprism.core.errors import InputError
+from visprism import CurvatureMonitor, InputError, Objective
 from visprism.core.rng import stream
-from visprism.measure.loss import Objective, Products
-from visprism.measure.loss.curvature import CurvatureMonitor
+from visprism.measure.loss import Products
 from visprism.measure.loss.curvature.stability import sam_threshold, update_rule
 from visprism.results.training_curvature import TrainingCurvature
 

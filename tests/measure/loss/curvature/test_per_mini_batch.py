@@ -9,10 +9,10 @@ from scipy import stats
 from spectra import spectrum_of
 from torch import nn
 
+from visprism import examine
 from visprism.core.heavy_tails import heavy_tailed_difference
 from visprism.results.hessian_differences import hessian_differences
 from visprism.results.hessian_statistics import negative_proportion_difference
-from visprism.study import examine
 
 NAMES = {
     "negative leading Hessian eigenvalues (NEP)": "nep",

@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism.core.processes import processes
-from visprism.measure.loss.landscape import landscape, random_planes
+from visprism import landscape, processes, random_planes
 
 
 def surface(folder):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
+from visprism import InputError
 from visprism.measure.loss.landscape.directions import gaussian
 
 

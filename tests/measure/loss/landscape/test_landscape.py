@@ -13,11 +13,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy as mean_cross_entropy
 from torch.optim.swa_utils import update_bn
 
-from visprism.core.devices import Compute
-from visprism.core.errors import InputError
-from visprism.core.run import Run
-from visprism.measure.loss import Objective
-from visprism.measure.loss.landscape import (
+from visprism import (
+    Compute,
+    InputError,
+    Objective,
+    Run,
     curvature_at_origin,
     landscape,
     plane_through,

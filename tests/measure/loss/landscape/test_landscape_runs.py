@@ -7,15 +7,8 @@ from landscape_cases import lines, random_images, squares
 from torch import nn
 from torch.nn.functional import cross_entropy as mean_cross_entropy
 
-from visprism.core.errors import InputError
-from visprism.core.run import Run, TimeBudgetError
-from visprism.measure.loss.landscape import (
-    discard_partial,
-    landscape,
-    plane_along,
-    random_planes,
-    seconds_per_point,
-)
+from visprism import InputError, Run, TimeBudgetError, landscape, plane_along, random_planes
+from visprism.measure.loss.landscape import discard_partial, seconds_per_point
 
 
 class Drawing(nn.Module):

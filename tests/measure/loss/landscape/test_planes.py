@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.measure.loss.landscape import plane_along, plane_through, random_planes
+from visprism import InputError, plane_along, plane_through, random_planes
 
 
 @pytest.fixture

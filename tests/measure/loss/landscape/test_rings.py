@@ -7,10 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.core.provenance import Provenance
-from visprism.core.run import Run
-from visprism.measure.loss.landscape import landscape, random_planes, rings
+from visprism import InputError, Provenance, Run, landscape, random_planes, rings
 from visprism.results.landscape import Rings
 
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.measure.loss.landscape import plane_along, principal_plane, project, trajectory
+from visprism import InputError, plane_along, principal_plane, project, trajectory
 
 
 class Point(nn.Module):

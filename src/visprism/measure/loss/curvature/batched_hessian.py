@@ -19,12 +19,7 @@ from visprism.measure.loss.objective import Objective
 
 @dataclass
 class BatchedHessian:
-    """V -> A V, where row b is multiplied by the Hessian of the mean NLL of mini-batch b.
-
-    Raises:
-        InputError: on construction, if the model cannot run for several copies of its
-            parameters at once, or a loss is not finite.
-    """
+    """V -> A V, where row b is multiplied by the Hessian of the mean NLL of mini-batch b."""
 
     objective: Objective
     batches: Sequence[tuple[Tensor, Tensor]]  # of one shape

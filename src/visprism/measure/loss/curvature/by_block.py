@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from visprism import linalg
 from visprism.anatomy import Anatomy, Block
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.linalg import Request, TraceEstimates
@@ -24,7 +23,6 @@ from visprism.results.text import images_text
 Parts = dict[str, list[Block]]
 
 
-@check_arguments
 def hessian_by_block(
     anatomy: Anatomy,
     batches: Iterable,

@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism import linalg
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.linalg import Request, Which
@@ -16,13 +15,11 @@ from visprism.measure.loss.products import Matrix, Products, random_normal, resu
 from visprism.results.loss import Eigenvalues
 
 
-@check_arguments
-def top_eigenvalues(objective: Objective, **options: Any) -> Eigenvalues:  # noqa: ANN401
+def top_eigenvalues(objective: Objective, **options: Any) -> Eigenvalues:
     """The k leading eigenvalues of an objective's Hessian; options as `top_eigenpairs`."""
     return top_eigenpairs(objective, **options)[0]
 
 
-@check_arguments
 def top_eigenpairs(
     objective: Objective,
     *,

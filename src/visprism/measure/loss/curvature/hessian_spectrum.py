@@ -12,7 +12,6 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy import batch_size
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError
@@ -32,7 +31,6 @@ from visprism.results.hessian import HessianSpectrum
 _ENDS = (Request(1, "LA", required=False), Request(1, "SA", required=False))
 
 
-@check_arguments
 def hessian_spectrum(
     model: nn.Module,
     batches: Iterable[Batch] | Mapping[str, Iterable[Batch]],

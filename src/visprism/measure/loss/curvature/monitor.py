@@ -14,7 +14,6 @@ from torch.optim import Optimizer
 
 from visprism import linalg
 from visprism.anatomy import batch_size
-from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
@@ -72,11 +71,6 @@ class CurvatureMonitor:
         loss: (logits, targets) -> (B,).
         run: device, seed, deadline and provenance.
 
-    Raises:
-        InputError: if `every` or `k` is below 1, the radius is negative or the optimizer
-            updates no parameter of the model; on a measurement, as `Objective` and
-            `update_rule`.
-
     Sources: Cohen et al. (2021), Gradient descent on neural networks typically occurs at the
     edge of stability; Cohen et al. (2022), Adaptive gradient methods at the edge of stability;
     Long & Bartlett (2024), Sharpness-aware minimization and the edge of stability; Gur-Ari,
@@ -101,7 +95,6 @@ class CurvatureMonitor:
     _image_shape: tuple[int, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_fields(self)
         for name in ("every", "k"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")

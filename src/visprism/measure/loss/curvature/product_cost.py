@@ -4,7 +4,6 @@ import time
 from collections.abc import Sized
 from dataclasses import dataclass
 
-from visprism.core.arguments import check_arguments
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Matrix, Products, random_normal
 
@@ -22,7 +21,6 @@ class ProductCost:
         return self.first + self.per_product * max(0, products - 1)
 
 
-@check_arguments
 def product_cost(objective: Objective, *, matrix: Matrix = "hessian") -> ProductCost:
     """Time and memory of a product with an objective's Hessian.
 
@@ -34,9 +32,6 @@ def product_cost(objective: Objective, *, matrix: Matrix = "hessian") -> Product
     Args:
         objective: the function that is differentiated.
         matrix: "hessian" or "gauss-newton".
-
-    Raises:
-        InputError: if the loss has no second derivatives or is not finite.
 
     Example:
         >>> import torch
@@ -62,9 +57,6 @@ def seconds_per_product(objective: Objective) -> float:
     Measured on the first batch, and scaled to the number of batches where that is known.
 
     Cost: two products over one batch.
-
-    Raises:
-        InputError: as `product_cost`.
     """
     first = next(iter(objective.batches))
     one = objective.with_batches([first], shared=False)

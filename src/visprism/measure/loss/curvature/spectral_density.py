@@ -6,7 +6,6 @@ from typing import Literal
 import numpy as np
 
 from visprism import linalg
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.measure.loss.objective import Objective
@@ -14,7 +13,6 @@ from visprism.measure.loss.products import Matrix, Products, random_signs, resul
 from visprism.results.loss import SpectralDensity, Trace
 
 
-@check_arguments
 def spectral_density(
     objective: Objective,
     *,
@@ -63,7 +61,6 @@ def spectral_density(
     )
 
 
-@check_arguments
 def trace(
     objective: Objective,
     *,

@@ -49,9 +49,6 @@ def update_rule(
     Args:
         optimizers: each updates some of the parameters.
         parameters: the parameters that are updated, by name.
-
-    Raises:
-        InputError: if Adam has not made an update yet, or an optimizer maximizes.
     """
     states = {
         id(p): (optimizer, group)

@@ -36,9 +36,6 @@ def read_partial(path: Path, prints: Mapping[str, str]) -> Rows:
     Args:
         path: the `resume` of those runs.
         prints: fingerprints that must be equal.
-
-    Raises:
-        InputError: if a file is of another landscape or damaged.
     """
     rows: Rows = {}
     for file in sorted(path.parent.glob(f"{_escaped(path.name)}.[0-9]*")):

@@ -56,9 +56,6 @@ def gaussian(
             relative positions, each entry normalized separately.
         seed: of the random numbers.
 
-    Raises:
-        InputError: if the normalization is unknown, or no parameter can move.
-
     Source: Li et al. (2018), sec. 4; "paper": the code of Park and Kim (2022).
     """
     if normalization not in NORMALIZATIONS:
@@ -94,7 +91,7 @@ def named_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, nn.M
             yield name, parameter, modules[name.rpartition(".")[0]]
 
 
-def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tensor:  # noqa: FBT001, FBT002
+def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tensor:
     """The norm of each output filter, in a shape that broadcasts to the parameter's.
 
     A transposed convolution has its output channels on the second axis, per group; any other
@@ -110,20 +107,20 @@ def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tens
     return vector_norm(weight, dim=tuple(range(1, weight.ndim)), keepdim=True)
 
 
-def _by_filter(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:  # noqa: FBT001
+def _by_filter(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
     norms = filter_norms(weight, module, table)
     return noise * norms / filter_norms(noise, module, table)
 
 
-def _by_layer(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:  # noqa: ARG001, FBT001
+def _by_layer(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
     return noise * (weight.norm() / noise.norm())
 
 
-def _unnormalized(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:  # noqa: ARG001, FBT001
+def _unnormalized(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
     return noise
 
 
-def _by_first_axis(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:  # noqa: ARG001, FBT001
+def _by_first_axis(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
     return noise * weight.norm(dim=0) / (noise.norm(dim=0) + _PAPER_FLOOR)
 
 
@@ -148,7 +145,7 @@ def _moves(name: str, parameter: Tensor, module: nn.Module, *, perturb_positions
 def _moves_in_paper(
     name: str,
     parameter: Tensor,
-    module: nn.Module,  # noqa: ARG001
+    module: nn.Module,
     *,
     perturb_positions: bool,
 ) -> bool:

@@ -48,11 +48,7 @@ class Evaluation:
         return point_losses(self.model, self.samples, self.loss, self.run.compute, tick)
 
     def origin(self, tick: Tick) -> PointLosses:
-        """The losses at the model's weights.
-
-        Raises:
-            InputError: if one is not finite.
-        """
+        """The losses at the model's weights."""
         losses = self.losses(tick)
         if not np.isfinite(losses.nll).all():
             raise InputError(

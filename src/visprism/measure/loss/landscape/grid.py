@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from visprism.anatomy import dissect
 from visprism.anatomy.trace.operations import tensors_in
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.files import check_named
 from visprism.core.processes import gather, share
@@ -42,7 +41,6 @@ from visprism.measure.loss.parameter_selection import Selection, selected
 from visprism.results.landscape import Landscape
 
 
-@check_arguments
 def landscape(
     model: nn.Module,
     batches: Iterable,
@@ -143,9 +141,6 @@ def seconds_per_point(
     """Seconds of one point of a landscape on these batches.
 
     Cost: the losses of two points; the first is not timed.
-
-    Raises:
-        InputError: as `landscape`.
     """
     check_evaluation_mode(model)
     check_batch_norm(batch_norm, Evaluation.supported, "landscapes")

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.planes import Plane
 from visprism.measure.loss.objective import Objective
@@ -19,7 +18,6 @@ _STENCILS = {
 }
 
 
-@check_arguments
 def curvature_at_origin(
     landscape: Landscape,
     planes: Sequence[Plane] = (),
@@ -38,9 +36,6 @@ def curvature_at_origin(
         landscape: the measured surfaces.
         planes: their planes, for the exact values.
         objective: of the same model and data, over all parameters and without weight decay.
-
-    Raises:
-        InputError: if the objective has weight decay, or the planes do not fit the landscape.
 
     Source: Abramowitz and Stegun (1972), Handbook of mathematical functions, 25.3.24.
     """

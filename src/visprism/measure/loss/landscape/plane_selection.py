@@ -50,9 +50,6 @@ def planes_around(
         normalization: of random directions; see `gaussian`.
         perturb_positions: whether random directions also change position embeddings.
         run: seed, device, progress and deadline.
-
-    Raises:
-        InputError: if checkpoints do not fit the model, or the grid is invalid.
     """
     if checkpoints:
         return _through(model, checkpoints, points, run)

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments, check_fields
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.directions import Direction, gaussian, named_parameters
 from visprism.measure.loss.landscape.vectors import fitting, inner, norm
@@ -31,7 +30,6 @@ class Plane:
     normalization: str = "none"
 
     def __post_init__(self) -> None:
-        check_fields(self)
         for values in (self.a, self.b):
             if len(values) == 0 or not np.isfinite(values).all():
                 raise InputError(f"grid must consist of finite numbers, got {values.tolist()}")
@@ -46,7 +44,6 @@ class Plane:
         return [(float(a), float(b)) for b in self.b for a in self.a]
 
 
-@check_arguments
 def random_planes(
     model: nn.Module,
     *,
@@ -69,10 +66,6 @@ def random_planes(
         normalization: of the directions; see `directions.gaussian`.
         perturb_positions: whether random directions also change position embeddings.
         seed: of the directions.
-
-    Raises:
-        InputError: if the grid is invalid, the number of pairs is below 1, or as
-            `directions.gaussian`.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets.
     """
@@ -103,7 +96,6 @@ def random_planes(
     ]
 
 
-@check_arguments
 def plane_along(
     model: nn.Module,
     first: Mapping[str, Tensor],
@@ -122,9 +114,6 @@ def plane_along(
         second: likewise; None for a line.
         points: of the grid along each axis; odd.
         reach: the grid covers [-reach, reach] in both directions.
-
-    Raises:
-        InputError: if an entry is of no parameter or of another shape, or as `random_planes`.
     """
     parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
     d1, d2 = (fitting(d, parameters, "direction") for d in (first, second or {}))

@@ -6,14 +6,12 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.measure.loss.landscape.directions import Direction, named_parameters
 from visprism.measure.loss.landscape.planes import PARALLEL, Plane, axis
 from visprism.measure.loss.landscape.vectors import difference, inner, norm
 
 
-@check_arguments
 def plane_through(
     model: nn.Module,
     checkpoints: Sequence[Mapping[str, Tensor]],
@@ -32,9 +30,6 @@ def plane_through(
         checkpoints: one or two state dicts of the same architecture.
         points: of the grid along each axis; odd.
         margin: extension of the grid beyond the checkpoints, as a fraction of their extent.
-
-    Raises:
-        InputError: if checkpoints do not fit the model, equal it, or are collinear with it.
 
     Source: Garipov et al. (2018), Loss surfaces, mode connectivity, and fast ensembling of
     DNNs.

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -28,7 +27,6 @@ from visprism.results.per_image import PerImage
 RADII = (0.1, 0.5, 1.0)  # in units of filter-normalized directions
 
 
-@check_arguments
 def rings(
     model: nn.Module,
     batches: Iterable,

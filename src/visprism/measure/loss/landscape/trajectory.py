@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.arguments import check_arguments
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.loss.landscape.directions import Direction, named_parameters
@@ -26,7 +25,6 @@ State = Mapping[str, Tensor]  # such as a state dict
 _MIN_SNAPSHOTS = 3  # two are always on a line
 
 
-@check_arguments
 def trajectory(
     model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
 ) -> Trajectory:
@@ -42,10 +40,6 @@ def trajectory(
         model: defines the parameters; its weights are not used.
         snapshots: state dicts of this architecture, in the order of training.
         run: provenance.
-
-    Raises:
-        InputError: if there are fewer than 3, they do not fit the model, or the first and the
-            last are the same.
     """
     gram = _gram(model, snapshots)
     squares = gram.diagonal()  # squared distances from the last
@@ -76,7 +70,6 @@ def trajectory(
     )
 
 
-@check_arguments
 def project(
     model: nn.Module,
     plane: Plane,
@@ -89,9 +82,6 @@ def project(
     The projection uses the parameters that the plane moves. `share` is the fraction of the
     squared distance from the model's weights, over all parameters, within the plane: near 0 the
     snapshot is far from the plane, and the loss at its projection is not its loss.
-
-    Raises:
-        InputError: if a snapshot does not fit the model.
     """
     if not snapshots:
         raise InputError("snapshots must have at least one state dictionary, got none")
@@ -110,7 +100,6 @@ def project(
     return Projection(snapshot=snapshot, a=a, b=b, share=shares, provenance=run.provenance)
 
 
-@check_arguments
 def principal_plane(
     model: nn.Module, snapshots: Sequence[State], *, points: int = 21, margin: float = 0.25
 ) -> Plane:
@@ -118,9 +107,6 @@ def principal_plane(
 
     They are the principal components of the differences of the snapshots from the model's
     weights, the end of the path, scaled so that the path lies within [-1, 1].
-
-    Raises:
-        InputError: as `trajectory`, or if the path is a straight line.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 7.2.
     """

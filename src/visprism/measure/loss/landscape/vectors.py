@@ -34,9 +34,6 @@ def difference(
         state: such as a state dict.
         parameters: by name.
         what: name of `state` in errors.
-
-    Raises:
-        InputError: if an entry is missing or has another shape.
     """
     missing = [name for name in parameters if name not in state]
     if missing:
@@ -59,11 +56,7 @@ def difference(
 def fitting(
     vector: Mapping[str, Tensor], parameters: Mapping[str, Tensor], what: str
 ) -> dict[str, Tensor]:
-    """The entries of `vector` for parameters of the model, in their type.
-
-    Raises:
-        InputError: if an entry has another shape than the parameter, or none is of a parameter.
-    """
+    """The entries of `vector` for parameters of the model, in their type."""
     shared = {name: vector[name] for name in parameters if name in vector}
     if vector and not shared:
         raise InputError(
