@@ -37,7 +37,7 @@ from torchvision import transforms
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
-from visprism.data import STRONG, MemoryFeed, feed
+from visprism.images import STRONG, MemoryFeed, feed
 
 RESULTS = Path(__file__).parent / "results" / "augmentation.json"
 WAY = Preprocessing((32, 32), mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616))

@@ -37,8 +37,8 @@ from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
-from visprism.data import in_memory, load_data
-from visprism.data.corruptions import COMMON, EXTRA, corrupt
+from visprism.images import in_memory, load_data
+from visprism.images.corruptions import COMMON, EXTRA, corrupt
 
 RESULTS = Path(__file__).parent / "results" / "corruptions.json"
 Peer = Callable[..., np.ndarray]

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
-from visprism.data import in_memory, load_data
-from visprism.data.corruptions import COMMON, EXTRA, corrupt
+from visprism.images import in_memory, load_data
+from visprism.images.corruptions import COMMON, EXTRA, corrupt
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "corruptions.png"
 SEVERITIES, PUBLISHED = (1, 3, 5), 3

@@ -40,9 +40,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from visprism.core.devices import Compute
 from visprism.core.revision import revision
 from visprism.core.run import Run
-from visprism.data import default_preprocessing, load_data
-from visprism.data.batches import batches
-from visprism.data.fixed_augmentation import fixed_augmentation
+from visprism.images import default_preprocessing, load_data
+from visprism.images.batches import batches
+from visprism.images.images import fixed_augmentation
 from visprism.measure.loss.landscape import Plane, landscape, random_planes
 from visprism.models import load_model
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from torch import nn
 
 from visprism.core.run import Run
-from visprism.data import batches, default_preprocessing, load_data, memory_feed
+from visprism.images import batches, default_preprocessing, load_data, memory_feed
 from visprism.models import load_model
 from visprism.training import RECIPES, Recipe, fit
 

@@ -41,7 +41,7 @@ import torch
 from visprism.cli import main as visprism
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import wilson
-from visprism.data import batches, load_data
+from visprism.images import batches, load_data
 from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import PretrainedCard

@@ -87,20 +87,20 @@ from visprism.models import save_checkpoint as save_checkpoint
 from visprism.models.attention_as_convolution import attention_from_convolution as attention_from_convolution  # noqa: E501  # fmt: skip
 
 # Images.
-from visprism.data import DATA as DATA
-from visprism.data import Augmentation as Augmentation
-from visprism.data import Batches as Batches
-from visprism.data import Feed as Feed
-from visprism.data import ImageSet as ImageSet
-from visprism.data import batches as batches
-from visprism.data import load_data as load_data
-from visprism.data import loader_feed as loader_feed
-from visprism.data import memory_feed as memory_feed
-from visprism.data import statistics as statistics
-from visprism.data import stratified as stratified
-from visprism.data.corruptions import CORRUPTIONS as CORRUPTIONS
-from visprism.data.corruptions import corrupt as corrupt
-from visprism.data.fixed_augmentation import fixed_augmentation as fixed_augmentation
+from visprism.images import DATA as DATA
+from visprism.images import Augmentation as Augmentation
+from visprism.images import Batches as Batches
+from visprism.images import Feed as Feed
+from visprism.images import ImageSet as ImageSet
+from visprism.images import batches as batches
+from visprism.images import load_data as load_data
+from visprism.images import loader_feed as loader_feed
+from visprism.images import memory_feed as memory_feed
+from visprism.images import statistics as statistics
+from visprism.images import stratified as stratified
+from visprism.images.corruptions import CORRUPTIONS as CORRUPTIONS
+from visprism.images.corruptions import corrupt as corrupt
+from visprism.images import fixed_augmentation as fixed_augmentation
 
 # Blocks of a model.
 from visprism.anatomy import Anatomy as Anatomy

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data import ImageSet, batches, load_data, memory_feed
+from visprism.images import ImageSet, batches, load_data, memory_feed
 from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.training import RECIPES, Recipe, fit

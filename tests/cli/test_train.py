@@ -20,7 +20,7 @@ TINY = [
 
 @pytest.fixture(autouse=True)
 def few_test_images(monkeypatch):
-    from visprism.data import load_data
+    from visprism.images import load_data
 
     def fewer(spec, *, split=None, limit=None, **options):
         return load_data(spec, split=split, limit=limit or 20, **options)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from visprism import Result
 from visprism.cli import main
-from visprism.data.feed import shuffled_batches
+from visprism.images.training_batches import shuffled_batches
 from visprism.models.state_dicts import read_state_dict
 from visprism.training.checkpoint_files import read_checkpoint, valid_checkpoint
 

@@ -24,7 +24,7 @@ def test_photographs_through_a_network_of_timm(real_images):
 @pytest.mark.slow
 @pytest.mark.parametrize(("split", "images"), [("test", 10_000), ("train", 50_000)])
 def test_cifar_10_from_parquet(real_images, split, images):
-    from visprism.data import load_data
+    from visprism.images import load_data
 
     data = load_data(f"parquet:{real_images}/cifar10", split=split)
     assert (len(data), data.num_classes) == (images, 10)

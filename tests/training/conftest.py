@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from visprism import Augmentation, Preprocessing, Recipe
-from visprism.data import MemoryFeed
+from visprism.images import Feed
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
@@ -22,7 +22,7 @@ def _images(count=44):
 def _feed(recipe, images=None, targets=None, classes=2):
     if images is None:
         images, targets = _images()
-    return MemoryFeed(
+    return Feed(
         images,
         targets,
         num_classes=classes,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from visprism import Augmentation, Preprocessing, Recipe, fit
-from visprism.data import MemoryFeed
+from visprism.images import Feed
 
 RECIPE = Recipe(
     epochs=2,
@@ -24,7 +24,7 @@ def trained(folder=None):
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
     plain = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = MemoryFeed(
+    feed = Feed(
         images,
         torch.arange(30) % 2,
         num_classes=2,

@@ -9,7 +9,7 @@ from torch import nn
 
 from visprism import InputError, Preprocessing, Recipe, fit, processes
 from visprism.core.processes import gather, rank, world_size
-from visprism.data import MemoryFeed
+from visprism.images import Feed
 from visprism.training.checkpoint_files import write_checkpoint
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
@@ -34,7 +34,7 @@ def trained(folder=None, *, sharded=False, spare=True):
     )
     images = torch.rand(30, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     pixels = (255 * images).byte()
-    feed = MemoryFeed(
+    feed = Feed(
         pixels,
         torch.arange(30) % 2,
         num_classes=2,

@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 from visprism import Augmentation, Preprocessing, Recipe, fit, processes
 from visprism.core.devices import CPU
 from visprism.core.processes import rank
-from visprism.data import MemoryFeed
+from visprism.images import Feed
 from visprism.training.engine import Engine
 
 WITHOUT_SNAPSHOTS = Recipe(
@@ -46,7 +46,7 @@ class StopError(Exception):
     """As good as a kill, without a process."""
 
 
-class StoppingFeed(MemoryFeed):
+class StoppingFeed(Feed):
     """Raises in every process instead of the batch of a step of the first epoch."""
 
     at = -1

@@ -27,7 +27,7 @@ from visprism import (
     load_recipe,
     loader_feed,
 )
-from visprism.data import MemoryFeed
+from visprism.images import Feed
 from visprism.models.state_dicts import read_state_dict
 from visprism.training.checkpoint_files import (
     read_checkpoint,
@@ -415,7 +415,7 @@ def test_a_run_of_version_0_1_is_resumed_as_if_it_had_not_stopped(tmp_path, make
     recipe = load_recipe(str(old / "recipe.yaml"))
     images, targets = make_images()
     way = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = MemoryFeed(
+    feed = Feed(
         images,
         targets,
         num_classes=2,

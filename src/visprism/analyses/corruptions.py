@@ -8,7 +8,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.data.corruptions import COMMON, change_of
+from visprism.images.corruptions import COMMON, change_of
 from visprism.measure.outputs import robustness
 from visprism.results.base import Result
 from visprism.results.robustness import CLEAN, CorruptionErrors, Robustness

@@ -8,8 +8,8 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.data.open_data import load_data
-from visprism.data.study_images import ordered
+from visprism.images.images import ordered
+from visprism.images.open_data import load_data
 from visprism.measure.features.out_of_distribution import out_of_distribution
 from visprism.measure.features.pooled import halves, pooled_features
 from visprism.results.base import Result

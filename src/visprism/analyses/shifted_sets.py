@@ -5,9 +5,9 @@ from itertools import chain
 
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
-from visprism.data.open_data import load_data
-from visprism.data.stored import condition_of, stored_conditions
-from visprism.data.study_images import ordered
+from visprism.images.images import ordered
+from visprism.images.open_data import load_data
+from visprism.images.stored import condition_of, stored_conditions
 from visprism.measure.outputs.distribution_shift import ShiftedImages
 
 

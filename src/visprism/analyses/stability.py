@@ -8,7 +8,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.data.corruptions import PERTURBATIONS, SequenceBatches
+from visprism.images.corruptions import PERTURBATIONS, SequenceBatches
 from visprism.measure.outputs import stability
 from visprism.results.base import Result
 from visprism.results.stability import RelativeFlipRates, relative_flip_rates

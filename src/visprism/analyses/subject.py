@@ -15,8 +15,8 @@ from visprism.core.errors import InputError
 from visprism.core.memory import WeightFile, return_free_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data.study_images import PictureImages, PixelChange, StudyImages
-from visprism.data.tensor_images import tensor_images
+from visprism.images.batches import Change
+from visprism.images.images import Images, tensor_images
 from visprism.measure.outputs import Predictions
 from visprism.results.base import Result
 
@@ -29,8 +29,8 @@ class Subject:
 
     name: str  # as the user names the model
     anatomy: Anatomy
-    images: StudyImages  # the evaluation images
-    training_images: StudyImages  # the same where the data has one part only
+    images: Images  # the evaluation images
+    training_images: Images  # the same where the data has one part only
     preprocessing: Preprocessing | None = None  # None: unknown, pixels cannot be changed
     spec: str = ""  # how to load the model again; "" for a module from Python
     trained: bool = True  # False: the weights are random
@@ -82,9 +82,7 @@ class Subject:
         number = min(len(self.training_images), self.limit or len(self.training_images))
         return self.limited(number - number % size or number)
 
-    def batches(
-        self, batch_size: int | None = None, change: PixelChange | None = None
-    ) -> Sequence:
+    def batches(self, batch_size: int | None = None, change: Change | None = None) -> Sequence:
         """The evaluation images as the model needs them, the same in every pass."""
         return self.images.batches(
             self.preprocessing,
@@ -97,7 +95,7 @@ class Subject:
         """The run with the inference settings of the model; see `select_inference`."""
         return replace(run, inference=self.passes.select(self, run))
 
-    def output_batches(self, run: Run, change: PixelChange | None = None) -> Sequence:
+    def output_batches(self, run: Run, change: Change | None = None) -> Sequence:
         """The evaluation images in batches as the settings of a run `for_outputs` have them."""
         size = None if run.inference is None else run.inference.batch_size
         return self.batches(size, change)
@@ -114,7 +112,7 @@ class Subject:
 
     def augmented_batches(self, seed: int, batch_size: int | None = None) -> Sequence:
         """Training images augmented as by the strong recipe, with soft targets."""
-        if not isinstance(self.training_images, PictureImages) or self.preprocessing is None:
+        if self.training_images.image_set is None or self.preprocessing is None:
             raise InputError(
                 "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
             )
@@ -270,7 +268,7 @@ def subject_of(
         model, preprocessing = model.model, preprocessing or stated
     if isinstance(model, nn.Module):
         model = without_replicas(model)
-    images = data if isinstance(data, StudyImages) else tensor_images(data)
+    images = data if isinstance(data, Images) else tensor_images(data)
     way = images.preprocessing(preprocessing)
     anatomy = model if isinstance(model, Anatomy) else dissected(model, images, way, run)
     title = name or type(anatomy.model).__name__
@@ -288,7 +286,7 @@ def without_replicas(model: nn.Module) -> nn.Module:
 
 def dissected(
     model: nn.Module,
-    images: StudyImages,
+    images: Images,
     preprocessing: Preprocessing | None,
     run: Run = DEFAULT_RUN,
     name: str = "",

@@ -7,7 +7,7 @@ from visprism.analyses import ANALYSES, Needs
 from visprism.app.settings import Settings
 from visprism.app.study_request import form_options
 from visprism.core.options import Option
-from visprism.data.corruptions import CORRUPTIONS
+from visprism.images.corruptions import CORRUPTIONS
 from visprism.measure.outputs.bands import BAND_CENTERS
 
 

@@ -24,7 +24,7 @@ from visprism.core.files import write_text
 from visprism.core.provenance import Provenance
 from visprism.core.registry import suggestion
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data import load_data
+from visprism.images import load_data
 
 RAW = "claims.json"
 _DATA = "data.txt"  # in the folder of a scale: the data of all of its networks

@@ -6,7 +6,7 @@ from typing import Any
 
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
-from visprism.data.augmentation import STRONG, WEAK, Augmentation
+from visprism.images.augmentation import STRONG, WEAK, Augmentation
 from visprism.training import RECIPES, Recipe
 
 

@@ -202,7 +202,7 @@ def _print_costs(names: Sequence[str], batch_size: int) -> None:
 
 def data(arguments: Namespace) -> None:
     """List the registered data sets, those of plug-ins too, and how they are named."""
-    from visprism.data import DATA as REGISTERED
+    from visprism.images import DATA as REGISTERED
 
     header, rows = ["data", "description"], described(REGISTERED)
     if arguments.json:

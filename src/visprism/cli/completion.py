@@ -63,7 +63,7 @@ def completions() -> dict[str, Completions]:
 def _names() -> dict[str, tuple[str, ...]]:
     """Words by the form of a value that an argument's help states."""
     from visprism.cli.catalog import read_catalog
-    from visprism.data import DATA
+    from visprism.images import DATA
     from visprism.models.pretrained import pretrained_cards
     from visprism.training import RECIPES
 

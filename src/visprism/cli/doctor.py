@@ -87,7 +87,7 @@ def _folders() -> dict[str, str]:
     from huggingface_hub.constants import HF_HUB_CACHE
     from torch import hub
 
-    from visprism.data.cifar import home
+    from visprism.images.stored import home
 
     places = {
         "data sets": home() / "data",

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data import batches, held_out
 from visprism.harmonize.convert import MSAConfig
 from visprism.harmonize.search import search_replacements
+from visprism.images import batches, held_out
 from visprism.models import LoadedModel
 from visprism.results.harmonize import ReplacementSearch
 from visprism.training import Job, Recipe, as_yaml, fit

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
-from visprism.data.image_set import DATA
+from visprism.images.image_set import DATA
 from visprism.report import Chapter, Content, Omission, chapters_of
 from visprism.report.content import label_of
 from visprism.study.report_table import ReportTable

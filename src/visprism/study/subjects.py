@@ -15,10 +15,9 @@ from visprism.core.files import slug
 from visprism.core.memory import WeightFile, map_weights
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
-from visprism.data import ImageSet, load_data
-from visprism.data.dataset import image_set_of, in_order, normalization_of
-from visprism.data.study_images import StudyImages, ordered
-from visprism.data.tensor_images import TensorImages, tensor_images
+from visprism.images import ImageSet, load_data
+from visprism.images.dataset import image_set_of, in_order, normalization_of
+from visprism.images.images import Images, ordered, tensor_images
 
 _TRAIN = "train"
 
@@ -137,9 +136,9 @@ def images_of(
     side: int | None = None,
     seed: int = 0,
     preprocessing: Preprocessing | None = None,
-) -> StudyImages:
+) -> Images:
     """The images of a study from whatever a user passes."""
-    if isinstance(data, StudyImages):
+    if isinstance(data, Images):
         return data
     if isinstance(data, str):
         read = load_data(
@@ -157,7 +156,9 @@ def images_of(
         way, limit = preprocessing or normalization_of(data.dataset), options.limit
         loader, indices = in_order(data, limit, seed=seed)
         images = tensor_images(loader, limit=limit, preprocessing=way, seed=seed)
-        return images if indices is None else replace(images, order=indices[images.positions])
+        return (
+            images if indices is None else replace(images, positions=indices[images.positions])
+        )
     if isinstance(data, Dataset) and not _gives_batches(data):
         pictures = None if isinstance(data, IterableDataset) else image_set_of(data)
         if pictures is not None:
@@ -184,17 +185,17 @@ def _gives_batches(data: Dataset) -> bool:
 def _training_images(
     data: Any,
     train_data: Any,
-    images: StudyImages,
+    images: Images,
     options: DataOptions,
     side: int | None,
     seed: int,
     preprocessing: Preprocessing | None,
-) -> StudyImages:
+) -> Images:
     """The training images: those given, the training split of named data, or `images`."""
     if train_data is not None:
         split = replace(options, split=_TRAIN if isinstance(train_data, str) else None)
         read = images_of(train_data, split, side=side, seed=seed, preprocessing=preprocessing)
-        return replace(read, split=_TRAIN) if isinstance(read, TensorImages) else read
+        return replace(read, split=_TRAIN) if read.image_set is None else read
     if isinstance(data, str) and images.split not in ("", _TRAIN) and options.split is None:
         try:
             return images_of(data, replace(options, split=_TRAIN), side=side, seed=seed)
@@ -206,8 +207,8 @@ def _training_images(
 def _subject(
     name: str,
     model: Candidate,
-    images: StudyImages,
-    training: StudyImages,
+    images: Images,
+    training: Images,
     stated: Preprocessing | None,
     options: DataOptions,
     run: Run,
@@ -234,10 +235,10 @@ def _subject(
 
 
 def _resized(
-    way: Preprocessing | None, images: StudyImages, size: tuple[int, int]
+    way: Preprocessing | None, images: Images, size: tuple[int, int]
 ) -> Preprocessing | None:
     """The preprocessing with images of another size."""
-    if isinstance(images, TensorImages):
+    if images.image_set is None:
         shape = images.image_shape
         if shape[-2:] != tuple(size):
             raise InputError(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from visprism.core.run import Run
-from visprism.data import Feed
+from visprism.images import Feed
 from visprism.measure.loss.curvature import CurvatureMonitor
 from visprism.training.engine import Batch, Engine
 

@@ -15,7 +15,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import processes, rank
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data import (
+from visprism.images import (
     Feed,
     ImageSet,
     batches,
@@ -25,7 +25,7 @@ from visprism.data import (
     statistics,
     stratified,
 )
-from visprism.data.image_set import NoSplitsError
+from visprism.images.image_set import NoSplitsError
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.pretrained import names_weights
 from visprism.results.training import History

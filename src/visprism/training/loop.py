@@ -13,7 +13,7 @@ from visprism.core.memory import reused_memory
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.data import Feed
+from visprism.images import Feed
 from visprism.models import save_checkpoint
 from visprism.results.training import History
 from visprism.training.checkpointer import Checkpointer, Save

@@ -10,8 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
-from visprism.data.augmentation import Augmentation
-from visprism.data.augmentation.settings import unused_fields as unused_augmentation_fields
+from visprism.images.augmentation import Augmentation
+from visprism.images.augmentation import unused_fields as unused_augmentation_fields
 
 RECIPES = Registry("recipe")
 OPTIMIZERS = ("adamw", "sgd", "muon")  # without timm

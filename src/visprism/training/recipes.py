@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from visprism.data.augmentation import STRONG, STRONG_LARGE, WEAK, WEAK_LARGE, Augmentation
+from visprism.images.augmentation import STRONG, STRONG_LARGE, WEAK, WEAK_LARGE, Augmentation
 from visprism.training.recipe import RECIPES, Recipe
 
 

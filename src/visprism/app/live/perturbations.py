@@ -15,7 +15,7 @@ from visprism.app.live.panels import (
 )
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
-from visprism.data.corruptions import CORRUPTIONS, corrupt
+from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.measure.outputs.bands import band, filtered, with_rms
 from visprism.measure.outputs.frequency_noise import white_noise
 

@@ -1,0 +1,170 @@
+"""Sequences: an image that is perturbed from frame to frame, as in ImageNet-P."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from visprism.core.errors import InputError
+from visprism.images.corruptions.corrupt import Randomness, check_images, eight_bit
+from visprism.images.corruptions.digital import brightened
+from visprism.images.corruptions.filters import (
+    motion_blurred,
+    rotated,
+    scaled,
+    tilted,
+    translated,
+)
+from visprism.images.corruptions.severities import SIZES, table_for
+from visprism.images.corruptions.weather import flakes_of, snowed
+
+Images = Float[Tensor, "b 3 h w"]
+Frames = list[Float[Tensor, "b 3 h w"]]
+
+# For images of the size of CIFAR, Tiny ImageNet and ImageNet.
+_SETTINGS = {
+    "gaussian_noise": (0.02, 0.025, 0.03),  # standard deviation
+    "shot_noise": (700, 500, 300),  # photons of a white pixel
+    "motion_blur": ((6, 1.8, 21, 9), (14, 3, 31, 5), (10, 3, 31, 4)),  # ..., frames, degrees
+    "zoom_blur": (0.004, 0.004, 0.004),  # step
+    # mean, deviation, zoom, threshold, and the blur's radius and sigma
+    "snow": (
+        (0.05, 0.3, 2, 0.5, 10, 2), (0.05, 0.28, 2, 0.5, 10, 2.5), (0.05, 0.3, 3, 0.5, 14, 4),
+    ),
+    "brightness": (0.015, 0.02, 0.02),  # step
+    "translate": ((16, 7), (31, 15), (41, 20)),  # frames, and pixels of the first
+    "rotate": (1.0, 1.0, 1.0),  # degrees of a step
+    "tilt": (0.75, 1.0, 1.0),  # the same
+    "scale": ((0.7, 0.02), (0.4, 0.025), (0.4, 0.025)),  # of the first frame, and a step
+}  # fmt: skip
+PERTURBATIONS = tuple(_SETTINGS)
+
+
+def sequence(
+    images: UInt8[Tensor, "b 3 h w"],
+    perturbation: str,
+    *,
+    crop: tuple[int, int] | None = None,
+    seed: int = 0,
+    numbers: Sequence[int] | None = None,
+) -> UInt8[Tensor, "b frames 3 _ _"]:
+    """Each image as a sequence of frames, as in CIFAR-10-P and ImageNet-P.
+
+    31 frames, but for motion_blur and translate of small images (21 and 16) and translate of
+    large ones (41). Noise is drawn for each frame separately, and the first frame is clean; all
+    else changes step by step. Pixels from beyond the border are black.
+
+    Args:
+        images: RGB of eight bits.
+        perturbation: one of `PERTURBATIONS`.
+        crop: (height, width) of the middle that is kept, which moves the border out of sight:
+            ImageNet-P keeps 224x224 of images whose shorter side is 256.
+        seed: of the randomness.
+        numbers: of the images in their data set, as for `corrupt`.
+
+    Source: Hendrycks and Dietterich (2019), sec. 3.2, and the code that they published.
+    """
+    if perturbation not in PERTURBATIONS:
+        raise InputError(
+            f"perturbation must be one of {', '.join(PERTURBATIONS)}, got {perturbation!r}"
+        )
+    check_images(images)
+    numbers = range(len(images)) if numbers is None else numbers
+    randomness = Randomness(seed, f"sequence {perturbation}", numbers, images.device)
+    height, width = crop or (images.shape[2], images.shape[3])
+    size = SIZES.index(table_for(height, width))
+    setting = _SETTINGS[perturbation][size]
+    frames = _MAKERS[perturbation](images.float().div_(255), setting, randomness)
+    top, left = (images.shape[2] - height) // 2, (images.shape[3] - width) // 2
+    cut = [f[..., top : top + height, left : left + width] for f in frames]
+    return torch.stack([eight_bit(frame) for frame in cut], dim=1)
+
+
+@dataclass(frozen=True)
+class SequenceBatches:
+    """Batches of normalized sequences (images, frames, 3, H, W); the same in every pass."""
+
+    pixels: Callable[[], Iterable[tuple[Sequence[int], Tensor]]]  # indices, and eight-bit RGB
+    perturbation: str
+    mean: Sequence[float]
+    std: Sequence[float]
+    seed: int = 0
+
+    def __iter__(self) -> Iterator[Float[Tensor, "b frames 3 h w"]]:
+        for indices, images in self.pixels():
+            frames = sequence(images, self.perturbation, seed=self.seed, numbers=indices)
+            mean, std = (torch.tensor(v)[:, None, None] for v in (self.mean, self.std))
+            yield (frames.float() / 255 - mean) / std
+
+
+def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Frames:
+    noise = (scale * randomness.normal(*images.shape[1:]) for _ in range(30))
+    return [images, *(images + frame_noise for frame_noise in noise)]
+
+
+def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:
+    return [images, *(randomness.poisson(images * photons) / photons for _ in range(30))]
+
+
+def _motion_blur(
+    images: Images,
+    setting: tuple[int, float | int, int, int],
+    randomness: Randomness,
+) -> Frames:
+    radius, sigma, frames, step = setting
+    angles = [(i - frames + 1) * step for i in range(frames)]
+    flat = images.flatten(0, 1)  # all images move by the same amount
+    return [motion_blurred(flat, radius, sigma, a).view_as(images) for a in angles]
+
+
+def _zoom_blur(images: Images, step: float | int, randomness: Randomness) -> Frames:
+    total, frames = images.clone(), [images]
+    for i in range(1, 31):
+        total += scaled(images, 1 + step * i)
+        frames.append(total / (i + 1))
+    return frames
+
+
+def _snow(images: Images, setting: tuple[float | int, ...], randomness: Randomness) -> Frames:
+    *looks, radius, sigma = setting
+    flakes = flakes_of(images.shape[2:], looks, randomness)
+    fallen = (motion_blurred(flakes, int(radius), sigma, 4 * i - 150) for i in range(31))
+    return [snowed(images, layer, 0.85) for layer in fallen]
+
+
+def _brightness(images: Images, step: float | int, randomness: Randomness) -> Frames:
+    return [brightened(images, step * (i - 15)) for i in range(31)]
+
+
+def _translate(images: Images, setting: tuple[int, int], randomness: Randomness) -> Frames:
+    frames, first = setting
+    return [translated(images, i - first) for i in range(frames)]
+
+
+def _rotate(images: Images, step: float | int, randomness: Randomness) -> Frames:
+    return [rotated(images, step * (i - 15)) for i in range(31)]
+
+
+def _tilt(images: Images, step: float | int, randomness: Randomness) -> Frames:
+    return [tilted(images, step * (i - 15)) for i in range(31)]
+
+
+def _scale(images: Images, setting: tuple[float, float], randomness: Randomness) -> Frames:
+    first, step = setting
+    return [scaled(images, first + step * i) for i in range(31)]
+
+
+_MAKERS: dict[str, Callable[..., Frames]] = {
+    "gaussian_noise": _gaussian_noise,
+    "shot_noise": _shot_noise,
+    "motion_blur": _motion_blur,
+    "zoom_blur": _zoom_blur,
+    "snow": _snow,
+    "brightness": _brightness,
+    "translate": _translate,
+    "rotate": _rotate,
+    "tilt": _tilt,
+    "scale": _scale,
+}

@@ -1,0 +1,196 @@
+"""Image folders: a folder per class, ImageNet and its variants, and cue conflicts."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+
+from visprism.core.errors import InputError
+from visprism.images.image_set import DATA, NO_CLASS, SPLITS, ImageSet, chosen_split
+from visprism.images.pixels import decode, fault
+from visprism.images.tables import parquet
+
+_EXTENSIONS = {
+    ".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
+}  # fmt: skip
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _images_below(path: Path) -> list[Path]:
+    """Image files below `path`, without hidden ones."""
+    return sorted(
+        p
+        for p in path.rglob("*")
+        if p.suffix.lower() in _EXTENSIONS and not p.name.startswith(".") and p.is_file()
+    )
+
+
+def _split_folders(path: Path) -> dict[str, Path]:
+    """Folders of a split: named as one, and with class folders instead of images in it."""
+    return {
+        p.name: p
+        for p in _folders(path)
+        if p.name.lower() in SPLITS
+        and _folders(p)
+        and not any(q.suffix.lower() in _EXTENSIONS for q in p.iterdir())
+    }
+
+
+def _root(name: str, path: str) -> Path:
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        raise InputError(f"{name} must be an existing folder, got {root}")
+    return root
+
+
+def _file_set(
+    name: str,
+    split: str,
+    class_names: tuple[str, ...],
+    root: Path,
+    files: list[Path],
+    targets: Int64[np.ndarray, " n"],
+) -> ImageSet:
+    def file_fault(i: int) -> str | None:
+        reason = fault(files[i])
+        return reason and f"{files[i].relative_to(root)} ({reason})"
+
+    return ImageSet(
+        source=name,
+        split=split,
+        class_names=class_names,
+        targets=targets,
+        read=lambda indices: [decode(files[i]) for i in indices],
+        fault=file_fault,
+    )
+
+
+@DATA.register
+def folder(path: str, *, split: str | None = None) -> ImageSet:
+    """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/, with classes in the order of their names.
+
+    Images without class folders have the target `NO_CLASS`.
+    """
+    name = f"folder:{path}"
+    root = _root(name, path)
+    splits = _split_folders(root)
+    if splits or split is not None:
+        split = chosen_split(list(splits), split, name)
+        root = splits[split]
+    classes = _folders(root)
+    files = [(file, target) for target, c in enumerate(classes) for file in _images_below(c)]
+    if not files:
+        classes, files = [], [(file, NO_CLASS) for file in _images_below(root)]
+    if not files:
+        raise InputError(f"{name} must hold {root}/CLASS/IMAGE or {root}/IMAGE, got no image")
+    names = tuple(c.name for c in classes)
+    targets = np.array([target for _, target in files])
+    return _file_set(name, split or "", names, root, [file for file, _ in files], targets)
+
+
+@DATA.register
+def imagenet(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-1k in DIR/SPLIT/WORDNET-ID/IMAGE, or in the Parquet files of its hub page.
+
+    Classes are in the order of WordNet identifiers, as in published models, and named in words.
+    On the Hugging Face hub it is ``hf:ILSVRC/imagenet-1k``.
+    """
+    name, root = f"imagenet:{path}", Path(path).expanduser()
+    tables = root.is_dir() and any(root.rglob("*.parquet"))
+    images = (parquet if tables else folder)(path, split=split)
+    identifiers, names = _imagenet_classes()
+    if tables:
+        fits = images.num_classes == len(identifiers)
+    else:
+        fits = list(images.class_names) == identifiers
+    if not fits:
+        raise InputError(
+            f"{name} must have the {len(identifiers)} classes {', '.join(identifiers[:2])}, "
+            f"..., got {images.num_classes} ({', '.join(images.class_names[:2])}, ...). Read "
+            f"other images with folder:{path}."
+        )
+    return replace(images, source=name, class_names=names)
+
+
+def _imagenet_classes() -> tuple[list[str], tuple[str, ...]]:
+    """WordNet identifiers of the classes of ImageNet-1k, and their names in words."""
+    from timm.data import ImageNetInfo  # takes seconds to import
+
+    info = ImageNetInfo()
+    identifiers = info.label_names()
+    return identifiers, tuple(info.index_to_description(i) for i in range(len(identifiers)))
+
+
+@DATA.register
+def imagenet_r(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-R, renditions of 200 classes, from DIR/WORDNET-ID/IMAGE."""
+    return _variant("imagenet_r", path, split)
+
+
+@DATA.register
+def imagenet_a(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-A, natural adversarial examples of 200 classes, from DIR/WORDNET-ID/IMAGE."""
+    return _variant("imagenet_a", path, split)
+
+
+@DATA.register
+def imagenet_sketch(path: str, *, split: str | None = None) -> ImageSet:
+    """ImageNet-Sketch, drawings of all classes, from DIR/WORDNET-ID/IMAGE."""
+    return _variant("imagenet_sketch", path, split)
+
+
+def _variant(name: str, path: str, split: str | None) -> ImageSet:
+    """Images of some classes of ImageNet, with the indices that these have in ImageNet-1k."""
+    images = folder(path, split=split)
+    identifiers, names = _imagenet_classes()
+    others = [identifier for identifier in images.class_names if identifier not in identifiers]
+    if others or not images.class_names:
+        raise InputError(
+            f"{name}:{path} must have folders named by WordNet identifiers of ImageNet-1k, "
+            f"such as n01443537, got {', '.join(others[:2]) or 'images without folders'}"
+        )
+    classes = np.array([identifiers.index(identifier) for identifier in images.class_names])
+    return replace(
+        images,
+        source=f"{name}:{path}",
+        class_names=names,
+        targets=classes[images.targets],
+        class_subset=tuple(classes.tolist()) if len(classes) < len(identifiers) else (),
+    )
+
+
+# cat1-elephant2.png: the first cat's shape, the second elephant's texture
+_CUES = re.compile(r"(?P<shape>[A-Za-z_ ]+?)\d*-(?P<texture>[A-Za-z_ ]+?)\d*")
+
+
+@DATA.register
+def cue_conflict(path: str, *, split: str | None = None) -> ImageSet:
+    """Images named SHAPE-TEXTURE, such as cat1-car2.png, below DIR; the class is the shape.
+
+    Source: Geirhos et al. (2019), ImageNet-trained CNNs are biased towards texture; increasing
+    shape bias improves accuracy and robustness, whose files are named so.
+    """
+    name = f"cue_conflict:{path}"
+    root = _root(name, path)
+    if split is not None:
+        chosen_split((), split, name)
+    files = _images_below(root)
+    if not files:
+        raise InputError(f"{name} must hold images such as cat/cat1-car2.png, got none")
+    named = [_CUES.fullmatch(file.stem) for file in files]
+    others = [file.name for file, parts in zip(files, named, strict=True) if parts is None]
+    if others:
+        raise InputError(
+            f"images of {name} must be named SHAPE-TEXTURE, such as cat1-car2.png, got "
+            f"{others[0]} and {len(others) - 1} more of {len(files)}"
+        )
+    cues = [(parts["shape"], parts["texture"]) for parts in named if parts is not None]
+    categories = sorted({category for pair in cues for category in pair})
+    shapes, textures = np.array([[categories.index(c) for c in pair] for pair in cues]).T
+    images = _file_set(name, "", tuple(categories), root, files, shapes)
+    return replace(images, textures=textures)

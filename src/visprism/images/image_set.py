@@ -1,0 +1,211 @@
+"""Image sets: labeled images that are decoded when they are read, and parts of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int, Int64
+from PIL import Image
+
+from visprism.core.errors import InputError
+from visprism.core.registry import Registry
+from visprism.core.rng import stream
+from visprism.core.run import Progress
+
+DATA = Registry("data")
+
+# In the order of preference where none is named: measurements use images that a model has not
+# been trained on.
+SPLITS = ("test", "val", "validation", "valid", "dev", "train")
+
+NO_CLASS = -1  # the target of an image that has no label
+
+_READ = 256  # images at a time
+
+
+def no_fault(position: int) -> None:
+    """No fault, for images in memory."""
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images and their classes; ``image_set[i]`` is an RGB image and its class index."""
+
+    source: str  # as the user named it
+    split: str  # empty where the data has none
+    class_names: tuple[str, ...]  # empty where images have no labels
+    targets: Int64[np.ndarray, " n"] = field(repr=False)  # class indices, or all NO_CLASS
+    # RGB images by index; many at once, because some sources are faster that way.
+    read: Callable[[Sequence[int]], list[Image.Image]] = field(repr=False)
+    # Why the file of an image cannot be read, without decoding all of it; None if it can.
+    fault: Callable[[int], str | None] = field(default=no_fault, repr=False)
+    skipped: tuple[str, ...] = field(default=(), repr=False)  # faults of omitted images
+    # The class of the texture, of images whose shape is of another class.
+    textures: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
+    framed: bool = False  # cropped already, so that no center crop follows
+    # The classes that the data has images of, where these are defined to be a part; empty: all.
+    class_subset: tuple[int, ...] = ()
+    # The index of each image in the data that this is a subset of; None: these are all of it.
+    positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, position: int) -> tuple[Image.Image, int]:
+        """An RGB image and its class index."""
+        target = int(self.targets[position])  # first, as it raises an IndexError
+        (image,) = self.read([range(len(self))[position]])
+        return image, target
+
+    @property
+    def name(self) -> str:
+        """Source, split and number of unreadable images, for the provenance."""
+        split = f" ({self.split})" if self.split else ""
+        skipped = f", {len(self.skipped)} unreadable left out" if self.skipped else ""
+        return f"{self.source}{split}{skipped}"
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, with those that have no image."""
+        return len(self.class_names)
+
+    def subset(self, positions: Int[np.ndarray, " m"]) -> "ImageSet":
+        """The image set with only the images at `positions`, in that order."""
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(self):
+            raise InputError(
+                f"positions must be between 0 and {len(self) - 1}, got {positions.min()} to "
+                f"{positions.max()}"
+            )
+        chosen = positions.tolist()
+        before = np.arange(len(self)) if self.positions is None else self.positions
+        return replace(
+            self,
+            positions=before[positions],
+            targets=self.targets[positions],
+            read=lambda indices: self.read([chosen[i] for i in indices]),
+            fault=lambda i: self.fault(chosen[i]),
+            textures=None if self.textures is None else self.textures[positions],
+        )
+
+
+def _turns(
+    targets: Int64[np.ndarray, " n"], order: Int64[np.ndarray, " n"]
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"], Int64[np.ndarray, " k"]]:
+    """`order` sorted by class; the place of each image in its class; images of each class."""
+    order = order[np.argsort(targets[order], kind="stable")]
+    _, first, count = np.unique(targets[order], return_index=True, return_counts=True)
+    return order, np.arange(len(order)) - np.repeat(first, count), count
+
+
+def balanced(
+    targets: Int64[np.ndarray, " n"], limit: int, *, seed: int = 0
+) -> Int64[np.ndarray, " m"]:
+    """Indices of at most `limit` images, balanced over the classes, in ascending order.
+
+    Images are selected at random from each class. With one seed, a smaller limit selects a
+    subset of what a larger limit selects.
+    """
+    generator = stream(seed, "balanced")
+    order, turn, count = _turns(
+        targets, torch.randperm(len(targets), generator=generator).numpy()
+    )
+    # Where the limit is no multiple of the classes, those with one image more are random too.
+    precedence = torch.randperm(len(count), generator=generator).numpy()
+    return np.sort(order[np.lexsort((np.repeat(precedence, count), turn))[:limit]])
+
+
+def nested_order(targets: Int64[np.ndarray, " n"], *, seed: int = 0) -> Int64[np.ndarray, " n"]:
+    """Indices in a random order whose every prefix is balanced over classes.
+
+    Data is often sorted by class; analyses that compare the images of a batch need several
+    classes in it, and a smaller number of images must be a part of a larger one.
+    """
+    generator = stream(seed, "order of images")
+    order, turn, _ = _turns(targets, torch.randperm(len(targets), generator=generator).numpy())
+    shuffle = torch.rand(len(order), generator=generator).numpy()
+    return order[np.lexsort((shuffle, turn))]
+
+
+def stratified(image_set: ImageSet, fraction: float, *, seed: int = 0) -> ImageSet:
+    """The same fraction of the images of every class, selected at random, in their order.
+
+    Of a class with n images, `fraction` n are selected, rounded, and at least one. With one
+    seed, a smaller fraction is a subset of a larger one.
+    """
+    return image_set.subset(_fraction(image_set, fraction, seed))
+
+
+def held_out(
+    image_set: ImageSet, fraction: float, *, seed: int = 0
+) -> tuple[ImageSet, ImageSet]:
+    """The training images, and a fraction of every class for validation."""
+    chosen = _fraction(image_set, fraction, seed)
+    training = np.setdiff1d(np.arange(len(image_set)), chosen)
+    targets = image_set.targets
+    empty = np.setdiff1d(targets, targets[training])
+    if len(empty):
+        raise InputError(
+            "fraction must leave a training image in every class, got "
+            f"{fraction}, which leaves none in {len(empty)} of {len(np.unique(targets))} "
+            "classes. Use a smaller fraction or more images."
+        )
+    return image_set.subset(training), image_set.subset(chosen)
+
+
+def _fraction(image_set: ImageSet, fraction: float, seed: int) -> Int[np.ndarray, " m"]:
+    if not 0 < fraction <= 1:
+        raise InputError(f"fraction must be in (0, 1], got {fraction}")
+    targets = image_set.targets
+    selected = [np.arange(0)]
+    for target in np.unique(targets):
+        positions = np.flatnonzero(targets == target)
+        generator = stream(seed, "stratified", int(target))
+        order = torch.randperm(len(positions), generator=generator).numpy()
+        selected.append(positions[order[: max(1, round(fraction * len(positions)))]])
+    return np.sort(np.concatenate(selected))
+
+
+def statistics(
+    image_set: ImageSet, *, progress: Progress | None = None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel over all pixels of all images, in [0, 1].
+
+    Computed from sums of integers, so that the result is exact in any order of the images.
+    Every pixel has the same weight, so that a large image weighs more than a small one. Costs
+    one pass over the images, and the memory of 256 of them.
+    """
+    if not len(image_set):
+        raise InputError(f"{image_set.name} must have at least one image, got none")
+    counts = np.zeros((3, 256), np.int64)
+    starts = range(0, len(image_set), _READ)
+    for start in progress(starts, "channel statistics") if progress else starts:
+        for picture in image_set.read(range(start, min(start + _READ, len(image_set)))):
+            pixels = np.asarray(picture).reshape(-1, 3)
+            for channel in range(3):
+                counts[channel] += np.bincount(pixels[:, channel], minlength=256)
+    values = np.arange(256)
+    number = int(counts[0].sum())
+    total, squares = ([int(s) for s in counts @ powers] for powers in (values, values**2))
+    # n sum x² - (sum x)² is an integer, so that small values lose no digits.
+    spread = (number * q - s * s for s, q in zip(total, squares, strict=True))
+    mean = tuple(s / (255 * number) for s in total)
+    return mean, tuple(value**0.5 / (255 * number) for value in spread)
+
+
+class NoSplitsError(InputError):
+    """A split was named of data without splits."""
+
+
+def chosen_split(available: Sequence[str], wanted: str | None, name: str) -> str:
+    """The split `wanted`, or the first of `SPLITS` that is available."""
+    names = ", ".join(available)
+    if wanted is None:
+        wanted = next((split for split in SPLITS if split in available), None)
+        if wanted is None:
+            raise InputError(f"{name} has the splits {names}. Select one.")
+    elif wanted not in available:
+        if not available:
+            raise NoSplitsError(f"split must be None for {name}, got {wanted!r}")
+        raise InputError(f"split of {name} must be one of {names}, got {wanted!r}")
+    return wanted

@@ -1,0 +1,399 @@
+"""Images of a study: one ordered set of images for all models.
+
+Whatever the user has (an image set, a data set, a loader, an iterable of batches) becomes
+`Images`: the same images in the same order in every pass, and every limit selects a part of
+what a larger limit selects.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import Preprocessing
+from visprism.images.batches import Batches, Change, batches, fixed_augmentation, in_batches
+from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
+from visprism.images.pixels import crops_of, framing, normalized
+
+_LABELS = ("labels", "label", "targets", "target")  # keys of a mapping
+_MOST_BYTES = 4 * 2**30  # of tensors in memory
+_CROP_BYTES = 2**29  # of decoded crops in memory, for all sizes together
+_LARGE, _SMALL = 224, 96  # side of images without a stated size; up to 96 they keep their own
+_SAMPLED = 64  # images whose size stands for all
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """The images of a study, in one order: decoded on demand, or tensors in memory.
+
+    Up to 512 MiB of decoded crops stay in memory, so that all analyses and models share them.
+    """
+
+    name: str  # as the user named it
+    split: str  # "train", "test", ... or ""
+    targets: Int64[np.ndarray, " n"] | None  # class of each image; None without labels
+    positions: Int64[np.ndarray, " n"]  # index of each image in the data that the user passed
+    num_classes: int | None = None  # where the data declares it
+    class_names: tuple[str, ...] = ()
+    # The class of each image's texture where it differs from that of its shape.
+    textures: Int64[np.ndarray, " n"] | None = None
+    skipped: tuple[str, ...] = ()  # images that could not be read, with the reason
+    without_labels: str = ""  # why there are no targets; empty where the data has none
+    image_set: ImageSet | None = field(default=None, repr=False)  # decoded on demand, or
+    # a tensor (n, c, h, w), or a mapping of tensors for models with several inputs.
+    tensors: Any = field(default=None, repr=False)
+    normalization: Preprocessing | None = None  # of the tensors, where it is known
+    _crops: dict[Preprocessing, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+    _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Shape of one image of tensors, (C, H, W) unless the model takes something else."""
+        return tuple(_first(self.tensors).shape[1:])
+
+    def preprocessing(self, stated: Preprocessing | None) -> Preprocessing | None:
+        """The preprocessing for a model that states `stated`, or none.
+
+        Without a statement, pixels are in [0, 1], and images are cropped to 224 pixels or, if
+        all have one size of at most 96, keep it. Tensors keep the normalization that they have,
+        in their own size; None if it is unknown.
+        """
+        if self.image_set is not None:
+            if stated is not None:
+                return stated
+            return Preprocessing(_common_size(self.image_set), mean=(0.0,) * 3, std=(1.0,) * 3)
+        shape, known = self.image_shape, self.normalization or stated
+        if known is None or len(shape) != 3 or len(known.mean) != shape[0]:
+            return None
+        return replace(known, size=(shape[1], shape[2]), crop=1.0)
+
+    def batches(
+        self,
+        preprocessing: Preprocessing | None,
+        *,
+        batch_size: int,
+        limit: int | None = None,
+        change: Change | None = None,
+    ) -> Batches:
+        """Batches of (images, targets), or of images without labels; the same in every pass."""
+        if self.image_set is not None:
+            way = required(preprocessing)
+            return batches(
+                self._first_images(limit),
+                way,
+                batch_size,
+                change=change,
+                crops=lambda rows: self._crops_of(way, rows),
+            )
+        way = None if change is None else required(preprocessing)
+
+        def prepare(rows: range) -> Any:
+            images = _rows(self.tensors, rows)
+            if way is not None and change is not None:
+                changed = change(to_pixels(images, way), rows)
+                images = normalized(changed, way).to(images.dtype)
+            return images if labels is None else (images, labels[rows.start : rows.stop])
+
+        labels = None if self.targets is None else torch.from_numpy(self.targets)
+        return in_batches(prepare, min(len(self), limit or len(self)), batch_size)
+
+    def fixed_augmentation(
+        self,
+        preprocessing: Preprocessing,
+        *,
+        batch_size: int,
+        num_classes: int,
+        seed: int,
+        limit: int | None = None,
+    ) -> Batches:
+        """Augmented batches with soft targets; see `fixed_augmentation`."""
+        images = self._first_images(limit)
+        return fixed_augmentation(images, preprocessing, batch_size, num_classes, seed=seed)
+
+    def pixels(
+        self, preprocessing: Preprocessing | None, start: int, stop: int
+    ) -> UInt8[Tensor, "b c h w"]:
+        """Pixels of some of the images in eight bits, cropped but not normalized."""
+        way, rows = required(preprocessing), range(start, min(stop, len(self)))
+        if self.image_set is not None:
+            return self._crops_of(way, rows)
+        return to_pixels(_rows(self.tensors, rows), way)
+
+    def fingerprint(self) -> str:
+        """A digest of names, order and targets; of tensors, of pixels and targets."""
+        if self.image_set is not None:
+            head = f"{self.name}|{self.split}|{len(self)}|".encode()
+            return blake2b(head + self.image_set.targets.tobytes(), digest_size=16).hexdigest()
+        digest = blake2b(digest_size=16)
+        labels = [] if self.targets is None else [torch.from_numpy(self.targets)]
+        for tensor in (*_tensors(self.tensors), *labels):
+            digest.update(str((tuple(tensor.shape), tensor.dtype)).encode())
+            digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def _first_images(self, limit: int | None) -> ImageSet:
+        images = self.image_set
+        if images is None:
+            raise InputError("data must be images, got tensors. Pass an ImageSet or a name.")
+        return images if limit is None else images.subset(np.arange(min(limit, len(images))))
+
+    def _crops_of(self, preprocessing: Preprocessing, rows: range) -> UInt8[Tensor, "b 3 h w"]:
+        """The crops of consecutive images; a copy, which may be changed.
+
+        Those of the first images stay in memory, for each size, crop and interpolation.
+        """
+        images = self._first_images(None)
+        way = replace(framing(images, preprocessing), mean=(0.0,), std=(1.0,))
+        with self._one_at_a_time:
+            if way not in self._crops:
+                left = _CROP_BYTES - sum(crops.nbytes for crops, _ in self._crops.values())
+                number = min(len(images), left // (3 * way.size[0] * way.size[1]))
+                crops = torch.empty(number, 3, *way.size, dtype=torch.uint8)
+                self._crops[way] = crops, torch.zeros(number, dtype=torch.bool)
+        crops, is_read = self._crops[way]
+        if rows.stop <= len(crops) and is_read[rows.start : rows.stop].all():
+            return crops[rows.start : rows.stop].clone()
+        decoded = crops_of(images, way, rows)
+        fitting = min(rows.stop, len(crops)) - rows.start
+        if fitting > 0:
+            crops[rows.start : rows.start + fitting] = decoded[:fitting]
+            is_read[rows.start : rows.start + fitting] = True
+        return decoded
+
+
+def decoded_images(image_set: ImageSet) -> Images:
+    """The images of an image set, in its order."""
+    targets, positions = image_set.targets, image_set.positions
+    return Images(
+        name=image_set.source,
+        split=image_set.split,
+        targets=None if len(targets) and targets.min() == NO_CLASS else targets,
+        positions=np.arange(len(image_set)) if positions is None else positions,
+        num_classes=image_set.num_classes or None,
+        class_names=image_set.class_names,
+        textures=image_set.textures,
+        skipped=image_set.skipped,
+        image_set=image_set,
+    )
+
+
+def ordered(image_set: ImageSet, *, seed: int = 0, limit: int | None = None) -> Images:
+    """The image set in the order of `nested_order`, with at most `limit` images."""
+    order = nested_order(image_set.targets, seed=seed)
+    return decoded_images(image_set.subset(order[:limit]))
+
+
+def required(preprocessing: Preprocessing | None) -> Preprocessing:
+    """The preprocessing, for operations that change pixels."""
+    if preprocessing is None:
+        raise InputError(
+            "preprocessing must be given where pixels are changed: the mean and standard "
+            "deviation that the images were normalized with"
+        )
+    return preprocessing
+
+
+def _common_size(image_set: ImageSet) -> tuple[int, int]:
+    """Height and width of small images of one size; else 224x224."""
+    rows = np.linspace(0, len(image_set) - 1, min(_SAMPLED, len(image_set))).round()
+    sizes = set()
+    for row in rows.astype(int).tolist():
+        picture, _ = image_set[row]
+        sizes.add((picture.height, picture.width))
+        if len(sizes) > 1 or max(picture.size) > _SMALL:
+            return _LARGE, _LARGE
+    return sizes.pop()
+
+
+def tensor_images(
+    data: Iterable,
+    *,
+    name: str = "the given images",
+    split: str = "",
+    limit: int | None = None,
+    num_classes: int | None = None,
+    preprocessing: Preprocessing | None = None,
+    seed: int | None = None,
+) -> Images:
+    """The batches of a loader or another iterable, read once and kept in memory.
+
+    Reading once makes every pass see the same images, also where a loader shuffles.
+
+    Args:
+        data: batches of images (B, C, H, W), of mappings of tensors, or of (images, targets).
+            A mapping of one image tensor and labels, as of Hugging Face, is (images, targets).
+            Targets other than one class index per image, such as masks, are left out;
+            `Images.without_labels` says so.
+        name: for provenance.
+        split: "train", "test", ... where it is known.
+        limit: read at most this number of images.
+        num_classes: number of classes, where it is known.
+        preprocessing: the normalization that the images have, where it is known.
+        seed: of a random order whose every prefix is balanced over classes; see
+            `nested_order`. None: as read.
+    """
+    if isinstance(data, Tensor) or (
+        isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data)
+    ):
+        raise InputError(
+            "data must be an iterable of batches, got one batch of tensors. Pass it in a list."
+        )
+    images: list[Any] = []
+    targets: list[Tensor] = []
+    number = size = 0
+    reason = ""
+    for batch in _to_the_end(data):
+        pictures, given = _split_batch(batch)
+        labels, fault = _class_indices(given, len(_first(pictures)))
+        reason = reason or fault
+        taken = len(_first(pictures))
+        if limit is not None and number + taken > limit:
+            taken = limit - number
+            pictures = _rows(pictures, range(taken))
+            labels = None if labels is None else labels[:taken]
+        if images and _shapes_text(pictures) != _shapes_text(images[0]):
+            raise InputError(
+                f"all batches must hold images of one size, got {_shapes_text(pictures)} after "
+                f"{_shapes_text(images[0])}"
+            )
+        if images and not reason and (labels is None) != (not targets):
+            raise InputError("either all batches or none must have targets")
+        images.append(pictures)
+        targets += [] if labels is None else [labels]
+        number += taken
+        size += sum(t.numel() * t.element_size() for t in _tensors(pictures))
+        if size > _MOST_BYTES:
+            raise InputError(
+                f"data must fit into {_MOST_BYTES // 2**30} GiB of memory as tensors; the "
+                f"first {number} images need more. Pass a limit, an ImageSet or a Dataset of "
+                "images."
+            )
+        if limit is not None and number >= limit:
+            break
+    if not number:
+        raise InputError("data must give at least one image, got none")
+    classes = torch.cat(targets).numpy() if targets and not reason else None
+    order = np.arange(number)
+    if seed is not None:
+        known = np.full(number, NO_CLASS) if classes is None else classes
+        order = nested_order(known, seed=seed)
+    if isinstance(images[0], Mapping):
+        tensors = {key: _stacked([p[key] for p in images], order) for key in images[0]}
+    else:
+        tensors = _stacked(images, order)
+    return Images(
+        name=name,
+        split=split,
+        targets=None if classes is None else classes[order],
+        positions=order,
+        num_classes=num_classes,
+        without_labels=reason,
+        tensors=tensors,
+        normalization=preprocessing,
+    )
+
+
+def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"]) -> Tensor:
+    """The rows of all batches in an order, without a second copy of them."""
+    rows = torch.from_numpy(np.argsort(order)).split([len(batch) for batch in batches])
+    first = batches[0]
+    stacked = first.new_empty((len(order), *first.shape[1:]))
+    for batch, places in zip(batches, rows, strict=True):
+        stacked[places] = batch
+    return stacked
+
+
+def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:
+    """Pixels 0 ... 255 from normalized images; exact where they came from eight bits."""
+    mean, std = (
+        torch.tensor(v, device=images.device)[:, None, None]
+        for v in (preprocessing.mean, preprocessing.std)
+    )
+    return (images * std + mean).mul(255).round().clamp(0, 255).to(torch.uint8)
+
+
+def _to_the_end(data: Iterable) -> Iterator:
+    """The batches; an error of the user's loader says after how many it came."""
+    number = 0
+    try:
+        for batch in data:
+            yield batch
+            number += 1
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"data must be readable to its end, got {type(error).__name__} after {number} "
+            f"batches: {error}"
+        ) from error
+
+
+def _split_batch(batch: Any) -> tuple[Any, Any]:
+    """Images and targets; None where there are no targets."""
+    if isinstance(batch, tuple | list):
+        if len(batch) != 2:
+            raise InputError(
+                f"a batch must be images or (images, targets), got {len(batch)} items"
+            )
+        return batch[0], batch[1]
+    if isinstance(batch, Mapping):
+        inputs = {key: value for key, value in batch.items() if key not in _LABELS}
+        labels = [value for key, value in batch.items() if key in _LABELS]
+        if len(inputs) == len(labels) == 1:
+            return next(iter(inputs.values())), labels[0]
+    return batch, None
+
+
+def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
+    """The targets, or None and the reason why they are no classes."""
+    if targets is None:
+        return None, ""
+    try:
+        labels = torch.as_tensor(targets)
+    except (TypeError, ValueError, RuntimeError) as error:
+        return None, (
+            f"targets must be one class index per image, got {type(targets).__name__} ({error})"
+        )
+    if labels.shape == (images,) and not labels.is_floating_point():
+        return labels.long().cpu(), ""
+    kind = str(labels.dtype).removeprefix("torch.")
+    return None, (
+        f"targets must be one class index per image ({images}), got shape "
+        f"{tuple(labels.shape)} of type {kind}"
+    )
+
+
+def _tensors(images: Any) -> list[Any]:
+    return list(images.values()) if isinstance(images, Mapping) else [images]
+
+
+def _first(images: Any) -> Tensor:
+    tensors = _tensors(images)
+    if not tensors or not all(isinstance(t, Tensor) for t in tensors):
+        remedy = (
+            "Convert the images by torch.from_numpy."
+            if isinstance(images, np.ndarray)
+            else "A Dataset of PIL images is passed as it is, without a DataLoader."
+        )
+        raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
+    return tensors[0]
+
+
+def _rows(images: Any, rows: range) -> Any:
+    if isinstance(images, Mapping):
+        return {key: tensor[rows.start : rows.stop] for key, tensor in images.items()}
+    return images[rows.start : rows.stop]
+
+
+def _shapes_text(images: Any) -> str:
+    return ", ".join("x".join(map(str, t.shape[1:])) for t in _tensors(images))

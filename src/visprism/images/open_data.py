@@ -1,0 +1,139 @@
+"""Data by name: from text such as ``shapes?size=64`` or ``folder:photos`` to an image set."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from visprism.core.errors import InputError
+from visprism.core.files import exists
+from visprism.core.run import Progress
+from visprism.images.image_set import DATA, ImageSet, balanced, stratified
+
+_MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
+
+
+def load_data(
+    spec: str,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    skip_bad: bool = False,
+    side: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    accept: Callable[[ImageSet], None] | None = None,
+) -> ImageSet:
+    """The images with the name `spec`, ``NAME[:PATH][?OPTION=VALUE&...]``.
+
+    Every data set has the option ``subset=0.1``, a fraction of each class; see `stratified`.
+    Every file is read once, so that a damaged file is reported before a measurement starts.
+
+    Args:
+        spec: the data.
+        split: by default the first of test, val, ... train that exists.
+        limit: largest number of images, balanced over the classes and selected at random.
+        skip_bad: whether images that cannot be read are left out instead of raising.
+        side: side in pixels of generated images, if `spec` has none.
+        seed: of the random selection.
+        progress: shows how many files are checked.
+        accept: receives the images before their files are read, and may raise.
+    """
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be positive, got {limit}")
+    spec, fraction = _subset(spec)
+    images = _reader(spec, side)(split)
+    if fraction is not None:
+        joint = "&" if "?" in images.source else "?"
+        images = replace(
+            stratified(images, fraction, seed=seed),
+            source=f"{images.source}{joint}subset={fraction:g}",
+        )
+    if limit is not None:
+        images = images.subset(balanced(images.targets, limit, seed=seed))
+    if accept is not None:
+        accept(images)
+    return _readable(images, skip_bad=skip_bad, progress=progress)
+
+
+def _subset(spec: str) -> tuple[str, float | None]:
+    """The name without the option ``subset``, and the value of that option."""
+    body, _, query = spec.partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    values = [value for key, value in options if key == "subset"]
+    if not values:
+        return spec, None
+    if len(values) > 1:
+        raise InputError(f"data must name the option subset once, got {spec!r}")
+    try:
+        fraction = float(values[0])
+    except ValueError:
+        raise InputError(
+            f"subset must be a fraction such as 0.1, got {values[0]!r} in {spec!r}"
+        ) from None
+    rest = "&".join(part for part in query.split("&") if not part.startswith("subset="))
+    return f"{body}?{rest}" if rest else body, fraction
+
+
+def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
+    body, _, query = spec.partition("?")
+    name, colon, place = body.partition(":")
+    if name not in set(DATA) and exists(Path(body).expanduser()):
+        kind = "parquet" if body.endswith(".parquet") else "folder"
+        raise InputError(f"unknown data {spec!r}. To read that path, write {kind}:{body}.")
+    function = DATA[name]
+    parameters = inspect.signature(function).parameters.values()
+    takes_path = any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+    if takes_path and not place:
+        raise InputError(f"data {name} must have a path, got {spec!r}. Write {name}:PATH.")
+    if colon and not takes_path:
+        raise InputError(f"data {name} must have no path, got {spec!r}. Write {name}.")
+    kinds = {
+        p.name: p.annotation
+        for p in parameters
+        if p.kind is p.KEYWORD_ONLY and p.name != "split"
+    }
+    options: dict[str, int | str] = {}
+    if side is not None and "size" in kinds and "size" not in dict(parse_qsl(query)):
+        spec = f"{spec}{'&' if query else '?'}size={side}"
+        options["size"] = side
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key in options:
+            raise InputError(f"data must name the option {key} once, got {spec!r}")
+        if key not in kinds:
+            names = ", ".join([*kinds, "subset"])
+            raise InputError(
+                f"options of data {name} must be of {names}, got {key!r} in {spec!r}"
+            )
+        options[key] = _number(value, key, spec) if kinds[key] is int else value
+    return lambda split: replace(
+        function(*[place] * takes_path, split=split, **options), source=spec
+    )
+
+
+def _number(value: str, option: str, spec: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise InputError(f"{option} must be an integer, got {value!r} in {spec!r}") from None
+
+
+def _readable(images: ImageSet, *, skip_bad: bool, progress: Progress | None) -> ImageSet:
+    """The images whose files can be read: all of them, unless `skip_bad`."""
+    indices = range(len(images))
+    tracked = progress(indices, "checking images") if progress else indices
+    faults = [images.fault(i) for i in tracked]
+    bad = tuple(fault for fault in faults if fault is not None)
+    if not bad:
+        return images
+    named = ", ".join(bad[:_MAX_NAMES]) + (", ..." if len(bad) > _MAX_NAMES else "")
+    counted = f"{len(bad)} of {len(images)} images of {images.name} cannot be read: {named}"
+    if len(bad) == len(images):
+        raise InputError(counted)
+    if not skip_bad:
+        raise InputError(f"{counted}. Repair them, or set skip_bad=True to leave them out.")
+    readable = np.array([i for i, fault in enumerate(faults) if fault is None])
+    return replace(images.subset(readable), skipped=bad)

@@ -1,0 +1,121 @@
+"""Laws of perturbation sequences (src/visprism/images/corruptions/sequences.py, geometry.py)."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import ndimage
+
+from visprism import InputError
+from visprism.images.corruptions import PERTURBATIONS, sequence
+from visprism.images.corruptions.geometry import rotated, scaled, tilted, translated
+
+FRAMES = {"motion_blur": 21, "translate": 16}
+
+
+def test_there_are_the_10_of_the_paper():
+    assert len(PERTURBATIONS) == 10
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_sequences_of_small_images_have_the_published_number_of_frames(images, name):
+    given = images(2, 32)
+    frames = sequence(given, name)
+    assert frames.shape == (2, FRAMES.get(name, 31), 3, 32, 32)
+    assert (frames[:, 0] != frames[:, -1]).any()
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+def test_an_image_has_one_sequence_in_every_batch(images, name):
+    given = images(3, 32)
+    together = sequence(given, name, seed=2)
+    alone = sequence(given[2:], name, seed=2, numbers=[2])
+    assert (together[2:].int() - alone.int()).abs().max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [("gaussian_noise", 0), ("shot_noise", 0), ("zoom_blur", 0), ("brightness", 15),
+     ("translate", 7), ("rotate", 15), ("scale", 15)],
+)  # fmt: skip
+def test_one_frame_is_the_image_itself(images, name, frame):
+    given = images(2, 32)
+    assert (sequence(given, name)[:, frame].int() - given.int()).abs().max() <= 1
+
+
+def test_a_tilt_by_nothing_is_seen_from_one_pixel_farther(images):
+    # In the published code the image lies one pixel behind the point about which it is turned.
+    image = images(1, 32).float() / 255
+    far = (2 * 32**2) ** 0.5
+    row = torch.arange(32) - 16.0
+    assert tilted(image, 0).shape == image.shape
+    column = (tilted(image * 0 + (row + 16) / 32, 0)[0, 0, 16] * 32 - 16)[2:-2]
+    torch.testing.assert_close(column, row[2:-2] * (far + 1) / far, atol=1e-3, rtol=0)
+
+
+def test_noise_is_drawn_anew_for_each_frame(images):
+    frames = sequence(images(1, 32), "gaussian_noise")[0].float()
+    steps = frames[1:] - frames[:1]
+    inside = (frames[0] > 30) & (frames[0] < 225)
+    assert float(steps[:, inside].std()) / 255 == pytest.approx(0.02, rel=0.05)
+    assert (steps[0] != steps[1]).any()
+
+
+def test_translations_move_by_one_pixel_and_bring_black(images):
+    frames = sequence(images(1, 32), "translate")[0]
+    torch.testing.assert_close(frames[1:, ..., 7:], frames[:-1, ..., 6:-1])
+    assert (frames[-1, ..., :8] == 0).all()
+
+
+def test_a_crop_keeps_the_border_out_of_sight(images):
+    given = images(1, 64)
+    frames = sequence(given, "translate", crop=(32, 32))  # at most 8 pixels
+    assert frames.shape[2:] == (3, 32, 32)
+    torch.testing.assert_close(frames[0, 7], given[0, :, 16:48, 16:48])
+    torch.testing.assert_close(frames[0, 0], given[0, :, 16:48, 23:55])
+
+
+# Geometry.
+
+
+def test_a_quarter_turn_is_exact_and_clockwise(noise):
+    image = noise(1, 3, 20, 20).double()
+    turned = rotated(image, 90)
+    torch.testing.assert_close(turned, image.rot90(-1, (2, 3)), atol=1e-6, rtol=0)
+
+
+def test_a_translation_and_back_loses_only_the_border(noise):
+    image = noise(1, 3, 8, 8).float()
+    back = translated(translated(image, 3), -3)
+    torch.testing.assert_close(back[..., :5], image[..., :5])
+    assert (back[..., 5:] == 0).all()
+
+
+def test_a_scaled_image_is_scipys(noise):
+    image = noise(1, 1, 20, 20).double().expand(-1, 3, -1, -1)
+    middle = 9.5
+    exact = ndimage.affine_transform(
+        image[0, 0].numpy(), np.diag([1 / 1.25] * 2), [middle * (1 - 1 / 1.25)] * 2, order=1
+    )
+    np.testing.assert_allclose(scaled(image, 1.25)[0, 0], exact, atol=1e-6)
+
+
+def test_a_tilted_plane_keeps_straight_lines_and_its_middle():
+    image = torch.zeros(1, 3, 64, 64)
+    image[..., 32, :] = 1.0  # the row through the middle, at height / 2
+    frames = tilted(image, 10)[0, 0]
+    rows = (frames * torch.arange(64)[:, None]).sum(0)[8:56] / frames.sum(0)[8:56]
+    line = np.polyfit(np.arange(8, 56), rows, 1)
+    assert np.abs(np.polyval(line, np.arange(8, 56)) - rows.numpy()).max() < 0.1
+    assert np.polyval(line, 32) == pytest.approx(
+        32 - np.sin(np.deg2rad(10)), abs=0.05
+    )  # see above
+
+
+# What is refused.
+
+
+def test_an_unknown_perturbation_is_refused(images):
+    with pytest.raises(
+        InputError, match=r"perturbation must be one of gaussian_noise, .*, got 'shake'"
+    ):
+        sequence(images(1, 32), "shake")

@@ -1,0 +1,127 @@
+"""Laws of decoding (src/visprism/images/decode.py): every kind of file becomes the same RGB."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visprism.images.decode import decode, fault, to_rgb
+
+GRAY = np.array([[0, 51], [102, 255]], np.uint8)
+
+
+def encoded(image, kind="PNG", **options):
+    buffer = BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def pixels(content):
+    image = decode(content)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+def test_rgb_is_unchanged(photo):
+    assert decode(encoded(photo())).tobytes() == photo().tobytes()
+
+
+def test_a_path_and_its_bytes_are_the_same(photo, tmp_path):
+    photo().save(tmp_path / "a.png")
+    path = tmp_path / "a.png"
+    assert decode(path).tobytes() == decode(path.read_bytes()).tobytes()
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_gray_is_equal_in_all_channels_however_many_bits_it_has(bits):
+    values = GRAY if bits == 8 else GRAY.astype(np.uint16) * 257
+    assert (pixels(encoded(Image.fromarray(values))) == GRAY[..., None]).all()
+
+
+def test_black_and_white_reach_both_ends():
+    bilevel = Image.fromarray(GRAY > 100)
+    assert pixels(encoded(bilevel))[..., 0].tolist() == [[0, 0], [255, 255]]
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_what_is_transparent_shows_white(mode):
+    image = Image.new(mode, (2, 1), 0)
+    solid = (10, 255) if mode == "LA" else (10, 10, 10, 255)
+    image.putpixel((0, 0), solid)
+    assert pixels(encoded(image)).tolist() == [[[10] * 3, [255] * 3]]
+
+
+def test_a_palette_is_looked_up_and_its_transparent_color_is_white():
+    image = Image.new("P", (3, 1))
+    image.putpalette([200, 0, 0, 0, 200, 0, 0, 0, 200])
+    image.putdata([0, 1, 2])
+    expected = [[[200, 0, 0], [0, 200, 0], [0, 0, 200]]]
+    assert pixels(encoded(image)).tolist() == expected
+    with_key = pixels(encoded(image, transparency=1)).tolist()
+    assert with_key == [[[200, 0, 0], [255] * 3, [0, 0, 200]]]
+    by_alpha = pixels(encoded(image, transparency=bytes([255, 0, 255]))).tolist()
+    assert by_alpha == with_key
+
+
+def test_the_transparent_color_of_an_rgb_file_is_white():
+    image = Image.new("RGB", (2, 1), (1, 2, 3))
+    image.putpixel((0, 0), (9, 9, 9))
+    content = encoded(image, transparency=(1, 2, 3))
+    assert pixels(content).tolist() == [[[9] * 3, [255] * 3]]
+
+
+def test_cmyk_ink_takes_light_away():
+    inks = [(0, 0, 0, 0), (255, 0, 0, 0), (0, 0, 0, 255)]  # paper, cyan, black
+    image = Image.new("CMYK", (24, 8))
+    for i, ink in enumerate(inks):
+        image.paste(ink, (8 * i, 0, 8 * i + 8, 8))
+    seen = pixels(encoded(image, "JPEG", quality=95))[4, [4, 12, 20]].astype(int)
+    # Within what JPEG loses.
+    assert np.abs(seen - [[255] * 3, [0, 255, 255], [0] * 3]).max() < 8
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_turned_photograph_is_put_upright(orientation, photo):
+    upright = photo(6, 4)
+    stored = {  # how a camera held this way stores the scene (EXIF 2.3, sec. 4.6.4)
+        1: None,
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }[orientation]
+    turned = upright if stored is None else upright.transpose(stored)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    assert decode(encoded(turned, exif=exif)).tobytes() == upright.tobytes()
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "TIFF"])
+def test_a_truncated_file_is_found_out_and_a_whole_one_is_not(kind, photo):
+    content = encoded(photo(64, 64), kind)
+    assert fault(content) is None
+    assert fault(content[: len(content) * 3 // 4])
+
+
+@pytest.mark.parametrize("content", [b"", b"not an image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"])
+def test_what_is_no_image_cannot_be_read(content):
+    assert fault(content)
+    with pytest.raises(ValueError, match="an image cannot be read: "):
+        decode(content)
+
+
+def test_floating_point_pixels_have_no_white():
+    with pytest.raises(ValueError, match="must be integers, got floating-point"):
+        to_rgb(Image.fromarray(np.ones((2, 2), np.float32)))
+
+
+def test_more_than_sixteen_bits_have_no_white():
+    with pytest.raises(ValueError, match="at most 65535, got 70000"):
+        to_rgb(Image.fromarray(np.array([[0, 70000]], np.int32)))
