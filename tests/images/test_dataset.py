@@ -1,11 +1,11 @@
-"""Laws of image sets of torch data sets and folders (src/visprism/images/dataset.py)."""
+"""Laws of image sets of torch data sets."""
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset, TensorDataset
-from torchvision import datasets, transforms
+from torchvision import transforms
 
 from visprism import InputError
 from visprism.images import image_set
@@ -27,15 +27,6 @@ class Pictures(Dataset):
         picture = Image.new("L", (4, 5), i)
         picture = self.transform(picture) if self.transform else picture
         return (picture, i % 3) if self.labels else picture
-
-
-@pytest.fixture
-def folder(tmp_path):
-    for target in "ab":
-        (tmp_path / target).mkdir()
-        for i in range(4):
-            Image.new("RGB", (4, 4), (i, 0, 0)).save(tmp_path / target / f"{i}.png")
-    return tmp_path
 
 
 def levels(images):
@@ -74,30 +65,15 @@ def test_a_limit_is_balanced_and_a_part_of_a_larger_one():
     assert set(levels(smaller)) < set(levels(larger))
 
 
-def test_a_folder_is_read_as_torchvision_reads_it(folder):
-    images, peer = image_set(folder, name="mine"), datasets.ImageFolder(str(folder))
-    assert images.targets.tolist() == peer.targets
-    assert list(images.class_names) == peer.classes
-    assert levels(images) == [picture.getpixel((0, 0))[0] for picture, _ in peer]
-    assert images.name == "mine"
-    assert image_set(str(folder), limit=2).targets.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
         (TensorDataset(torch.zeros(3, 3, 4, 4)), "must be PIL images, .* got a Tensor"),
         (Pictures(transform=transforms.ToTensor()), r"got a Tensor\. Remove the transform"),
         (Subset(Pictures(), []), "at least one image, got an empty Subset"),
-        ("nowhere", "folder:nowhere must be an existing folder"),
     ],
-    ids=["tensors", "transform", "empty", "folder"],
+    ids=["tensors", "transform", "empty"],
 )
 def test_other_data_are_refused(data, message):
     with pytest.raises(InputError, match=message):
         image_set(data)
-
-
-def test_a_limit_is_positive():
-    with pytest.raises(InputError, match="limit must be positive, got 0"):
-        image_set(Pictures(), limit=0)

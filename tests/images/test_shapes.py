@@ -1,12 +1,11 @@
-"""Laws of the shapes data set (src/visprism/images/shapes.py, silhouettes.py, textures.py)."""
+"""Laws of the shapes data set."""
 
 import numpy as np
 import pytest
 import torch
 
-from visprism import load_data
-from visprism.images import default_preprocessing, in_memory
-from visprism.images.shapes import uniform_numbers
+from visprism import Preprocessing, load_data
+from visprism.images import in_memory
 from visprism.images.silhouettes import SILHOUETTES
 from visprism.images.textures import TEXTURES
 
@@ -100,32 +99,13 @@ def test_a_texture_has_two_tones_and_repeats_itself_exactly(name):
     np.testing.assert_array_equal(pattern, TEXTURES[name](u, v, pixel, keys))
 
 
-@pytest.mark.parametrize("name", ["cells", "clouds", "grain"])
-def test_a_random_texture_differs_from_key_to_key(name):
-    at = np.arange(48, dtype=np.float32) / 12
-    u, v = np.broadcast_arrays(at[None, None, :], at[None, :, None])
-    pixel = np.full((1, 1, 1), 1 / 12, np.float32)
-    one, other = (
-        TEXTURES[name](u, v, pixel, np.full((1, 1, 1), key, np.uint32)) for key in (1, 2)
-    )
-    assert np.abs(one - other).mean() > 0.1
-
-
-def test_uniform_numbers_are_uniform_and_unrelated():
-    values = uniform_numbers(3, np.arange(4000), 5)
-    # Deviations of a mean of 4000 draws, and of a correlation of so many pairs.
-    assert np.abs(values.mean(axis=1) - 0.5).max() < 4 * np.sqrt(1 / 12 / 4000)
-    related = np.corrcoef(np.concatenate([values[:, 1:], values[:, :-1]]))
-    assert np.abs(related - np.eye(10)).max() < 4 / np.sqrt(4000)
-
-
 # How hard it is.
 
 
 def test_a_linear_classifier_cannot_tell_the_shapes():
     # At 16x16 it has few weights for the images it sees, and does better than at 32x32.
     images = load_data("shapes?size=16", split="train", limit=4000)
-    preprocessing = default_preprocessing(images, (16, 16))
+    preprocessing = Preprocessing((16, 16))
     train, targets = in_memory(images, preprocessing)
     test, truth = in_memory(load_data("shapes?size=16", limit=1000), preprocessing)
     x, y = (part.flatten(1).float() / 255 - 0.5 for part in (train, test))
@@ -139,14 +119,3 @@ def test_a_linear_classifier_cannot_tell_the_shapes():
 
 
 # Contracts and errors.
-
-
-def test_an_unknown_target_is_refused():
-    with pytest.raises(ValueError, match="target must be shape or texture, got 'color'"):
-        load_data("shapes?target=color")
-
-
-@pytest.mark.parametrize("size", [7, 5000])
-def test_a_size_out_of_range_is_refused(size):
-    with pytest.raises(ValueError, match=f"size must be 8 to 4096 pixels, got {size}"):
-        load_data(f"shapes?size={size}")

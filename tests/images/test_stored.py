@@ -1,8 +1,13 @@
-"""Laws of the stored corrupted sets (src/visprism/images/stored.py)."""
+"""Laws of CIFAR and of stored sets of corrupted images."""
+
+import hashlib
+import pickle
+from urllib.error import URLError
 
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision.datasets import CIFAR10, cifar
 
 from visprism import InputError, Preprocessing, batches, load_data
 from visprism.images.image_set import NO_CLASS
@@ -86,19 +91,61 @@ def test_files_of_another_kind_are_refused(cifar_c):
         InputError, match=r"must hold images .*, got uint8 of shape \(20, 32, 32\)"
     ):
         load_data(f"cifar10_c:{path}?corruption=snow")
+    np.save(path / "rain.npy", np.zeros((20, 32, 32, 3)))
+    with pytest.raises(InputError, match=r"must hold images .* of uint8, got float64"):
+        load_data(f"cifar10_c:{path}?corruption=rain")
     np.save(path / "fog.npy", pixels[:-1])
     with pytest.raises(InputError, match=r"got 19 images in .*npy and 20 labels"):
         load_data(f"cifar10_c:{path}?corruption=fog")
 
 
-@pytest.mark.parametrize("name", ["cifar10_c", "cifar100_c", "imagenet_c"])
-def test_a_severity_that_is_none_is_refused(tmp_path, name):
-    with pytest.raises(InputError, match="severity must be 1 to 5, got 6"):
-        load_data(f"{name}:{tmp_path}?severity=6")
+# CIFAR, through torchvision.
 
 
-def test_there_are_no_splits_but_test(cifar_c):
-    path, _ = cifar_c
-    assert len(load_data(f"cifar10_c:{path}?corruption=fog", split="test")) == IMAGES
-    with pytest.raises(InputError, match="must be one of test, got 'train'"):
-        load_data(f"cifar10_c:{path}?corruption=fog", split="train")
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """Two files like those of CIFAR-10, of 6 and 3 images, where torchvision looks for them."""
+    folder = tmp_path / "data" / CIFAR10.base_folder
+    folder.mkdir(parents=True)
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 3, 32, 32), np.uint8)
+
+    def store(name, content):
+        (folder / name).write_bytes(pickle.dumps(content))
+        return name, hashlib.md5((folder / name).read_bytes()).hexdigest()
+
+    train = store("train", {"data": pixels[:6].reshape(6, -1), "labels": [0, 1, 2, 0, 1, 2]})
+    test = store("test", {"data": pixels[6:].reshape(3, -1), "labels": [2, 1, 0]})
+    name, digest = store("meta", {"label_names": ["plane", "car", "bird"]})
+    monkeypatch.setattr(CIFAR10, "train_list", [train])
+    monkeypatch.setattr(CIFAR10, "test_list", [test])
+    monkeypatch.setattr(
+        CIFAR10, "meta", {"filename": name, "key": "label_names", "md5": digest}
+    )
+    monkeypatch.setenv("VISPRISM_HOME", str(tmp_path))
+    return pixels
+
+
+@pytest.mark.parametrize(
+    ("split", "rows", "targets"),
+    [("train", slice(0, 6), [0, 1, 2, 0, 1, 2]), (None, slice(6, 9), [2, 1, 0])],
+)
+def test_reads_what_torchvision_stores(stored, split, rows, targets):
+    images = load_data("cifar10", split=split)
+    assert images.class_names == ("plane", "car", "bird")
+    assert images.name == f"cifar10 ({split or 'test'})"
+    assert images.targets.tolist() == targets
+    read = np.stack([np.asarray(image) for image, _ in images])
+    np.testing.assert_array_equal(read, stored[rows].transpose(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_without_a_network_the_user_is_told_where_to_put_it(name, tmp_path, monkeypatch):
+    def offline(*_args, **_options):
+        raise URLError("no network")
+
+    monkeypatch.setattr(cifar, "download_and_extract_archive", offline)
+    monkeypatch.setenv("VISPRISM_HOME", str(tmp_path))
+    with pytest.raises(
+        ValueError, match=rf"{name} is not in .*no network.*Put its folder cifar-10.* there"
+    ):
+        load_data(name)

@@ -6,8 +6,7 @@ then restored. So a batch depends on the seed and its place in the run alone.
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +23,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.rng import stream
 from visprism.images.augmentation import Augmentation
 from visprism.images.image_set import ImageSet
-from visprism.images.mixing import BatchShare, Mix, batch_share, draw_mix, mixed, soft
+from visprism.images.mixing import Mix, batch_share, draw_mix, mixed, soft
 from visprism.images.pixels import center_crop, normalized, stacked
 
 SoftBatch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
@@ -42,27 +41,26 @@ class AugmentationPlan:
     flip: Bool[Tensor, " m"]
     seeds: Int64[Tensor, " m"]  # of everything else that is done to one image
     mix: Mix
-    share: BatchShare
+    assigned: Int64[Tensor, " n"]  # indices into `numbers` of the images of this process
+    partner: Int64[Tensor, " n"]  # the same of those that they are mixed with
 
 
+@dataclass(frozen=True)
 class Augmenter:
     """Random views of images, and batches of them."""
 
-    def __init__(
-        self,
-        augmentation: Augmentation,
-        preprocessing: Preprocessing,
-        num_classes: int,
-        seed: int,
-    ) -> None:
-        height, width = preprocessing.size
-        if augmentation.padding >= min(height, width):
+    augmentation: Augmentation
+    preprocessing: Preprocessing
+    num_classes: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        height, width = self.preprocessing.size
+        if self.augmentation.padding >= min(height, width):
             raise InputError(
                 f"padding must be less than the side of the images ({height}x{width} pixels), "
-                f"got {augmentation.padding}"
+                f"got {self.augmentation.padding}"
             )
-        self.augmentation, self.preprocessing = augmentation, preprocessing
-        self.num_classes, self.seed = num_classes, seed
 
     def plan(
         self, numbers: Int64[Tensor, " b"], *use: object, part: tuple[int, int] = (0, 1)
@@ -78,9 +76,8 @@ class Augmenter:
         flip = uniform[2] < augmentation.flip
         seeds = torch.randint(2**62, (count,), generator=generator)
         mix = draw_mix(augmentation, self.preprocessing.size, generator)
-        share = batch_share(count, part, mixes=augmentation.mixes)
-        m = share.places
-        return AugmentationPlan(numbers[m], corner[:, m], flip[m], seeds[m], mix, share)
+        m, *share = batch_share(count, part, mixes=augmentation.mixes)
+        return AugmentationPlan(numbers[m], corner[:, m], flip[m], seeds[m], mix, *share)
 
     def views(
         self, images: Sequence[Image.Image] | UInt8[Tensor, "m c h w"], plan: AugmentationPlan
@@ -91,18 +88,16 @@ class Augmenter:
         resized crops; Cubuk et al. (2020), RandAugment; both as in timm.
         """
         augmentation = self.augmentation
+        if not len(images):  # of a share without an image
+            return torch.empty(0, 3, *self.preprocessing.size, dtype=torch.uint8)
         if augmentation.area < 1:
-            cut = _each(self._crop, _pictures(images), plan.seeds, _CROP)
-            pixels = stacked(cut)
-        elif isinstance(images, Tensor):
-            pixels = images
-        else:
-            pixels = stacked(center_crop(image, self.preprocessing) for image in images)
-        pixels = shifted(pixels, plan.corner, plan.flip, augmentation.padding)
-        if augmentation.rand_augment and len(pixels):
-            operated = _each(self._operate, _pictures(pixels), plan.seeds, _OPERATIONS)
-            pixels = stacked(operated)
-        return pixels
+            images = stacked(_each(self._crop, _pictures(images), plan.seeds, _CROP))
+        elif not isinstance(images, Tensor):
+            images = stacked(center_crop(image, self.preprocessing) for image in images)
+        images = shifted(images, plan.corner, plan.flip, augmentation.padding)
+        if not augmentation.rand_augment:
+            return images
+        return stacked(_each(self._operate, _pictures(images), plan.seeds, _OPERATIONS))
 
     def batch(
         self,
@@ -115,9 +110,7 @@ class Augmenter:
         if self.augmentation.erasing:
             self._erase(images, plan.seeds)
         rows = soft(targets, self.num_classes, self.augmentation.smoothing)
-        assigned, partner = (
-            x.to(pixels.device) for x in (plan.share.assigned, plan.share.partner)
-        )
+        assigned, partner = (x.to(pixels.device) for x in (plan.assigned, plan.partner))
         inputs, probabilities = images[assigned], rows[assigned]
         if plan.mix.weight == 1:
             return inputs, probabilities
@@ -198,24 +191,18 @@ def _each(
     transform: Callable, images: Sequence, seeds: Int64[Tensor, " m"], use: int
 ) -> list[Any]:
     """Timm's transform of each image, by its seed."""
-    with _restored_generators():
-        transformed = []
-        for image, seed in zip(images, seeds.tolist(), strict=True):
-            random.seed(4 * seed + use)
-            np.random.seed([use, seed % 2**32, seed >> 32])  # noqa: NPY002
-            transformed.append(transform(image))
-        return transformed
-
-
-@contextmanager
-def _restored_generators() -> Iterator[None]:
     with _GLOBAL:
         states = random.getstate(), np.random.get_state()  # noqa: NPY002
+        transformed = []
         try:
-            yield
+            for image, seed in zip(images, seeds.tolist(), strict=True):
+                random.seed(4 * seed + use)
+                np.random.seed([use, seed % 2**32, seed >> 32])  # noqa: NPY002
+                transformed.append(transform(image))
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])  # noqa: NPY002
+    return transformed
 
 
 def checked_labels(image_set: ImageSet, num_classes: int | None) -> int:

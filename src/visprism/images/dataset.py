@@ -1,8 +1,7 @@
-"""Data sets of torch and torchvision: as an image set, and the normalization they apply."""
+"""Data sets and loaders of torch: as an image set, in order, and their normalization."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,18 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.images.image_set import NO_CLASS, ImageSet, balanced
-from visprism.images.open_data import load_data
 
 
 def image_set(
-    data: Dataset | Path | str, *, name: str = "", limit: int | None = None, seed: int = 0
+    data: Dataset, *, name: str = "", limit: int | None = None, seed: int = 0
 ) -> ImageSet:
-    """An image set from a data set of PIL images or from an image folder.
+    """An image set from a data set of PIL images, or of (PIL image, class).
 
-    Costs one pass over the images of a data set without `targets`, to read their classes, and
-    one over the files of a folder, to check them.
+    Costs one pass over the images of a data set without `targets`, to read their classes.
 
     Args:
-        data: a map-style data set of PIL images or of (PIL image, class), such as torchvision's
-            without a transform, or the path of a folder with CLASS/IMAGE or IMAGE.
-        name: for provenance and figures; by default the type of the data set, or the path.
+        data: a map-style data set, such as torchvision's without a transform.
+        name: for provenance and figures; by default the type of the data set.
         limit: largest number of images, balanced over the classes and selected at random.
         seed: of the selection.
 
@@ -37,51 +33,42 @@ def image_set(
         >>> len(pictures), pictures[0][0].mode
         (8, 'RGB')
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
-    if isinstance(data, Path | str):
-        images = load_data(f"folder:{data}", limit=limit, seed=seed)
-        return replace(images, source=name) if name else images
-    pictures = image_set_of(data, name=name)
+    pictures = image_set_of(data)
     if pictures is None:
         raise InputError(
             f"items of data must be PIL images, or pairs of a PIL image and a class, got a "
             f"{type(_parted(data[0])[0]).__name__}. Remove the transform to tensors."
         )
-    if limit is None:
-        return pictures
-    return pictures.subset(balanced(pictures.targets, limit, seed=seed))
+    if limit is not None:
+        pictures = pictures.subset(balanced(pictures.targets, limit, seed=seed))
+    return replace(pictures, source=name or pictures.source)
 
 
-def image_set_of(dataset: Dataset, *, name: str = "") -> ImageSet | None:
-    """A data set of PIL images, or of (PIL image, class), as an image set.
-
-    Returns:
-        None if its items are something else, such as tensors.
-    """
+def image_set_of(dataset: Dataset) -> ImageSet | None:
+    """A data set of PIL images as an image set; None if its items are something else."""
     number = _length(dataset)
     picture, label = _parted(dataset[0])
     if not isinstance(picture, Image.Image):
         return None
-    if label is None:
-        targets = np.full(number, NO_CLASS, dtype=np.int64)
-    else:
+    labels = [NO_CLASS] * number
+    if label is not None:
         stated = _targets(dataset)
-        labels = (
-            stated if stated is not None else [_parted(dataset[i])[1] for i in range(number)]
-        )
-        try:
-            targets = np.array([int(label) for label in labels], dtype=np.int64)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"targets must be one class index per image, got {labels[0]!r} of the first"
-            ) from error
-    classes = _classes(dataset) or [str(i) for i in range(int(targets.max(initial=-1)) + 1)]
+        labels = [_parted(dataset[i])[1] for i in range(number)] if stated is None else stated
+    try:
+        targets = np.array([int(label) for label in labels], dtype=np.int64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"targets must be one class index per image, got {labels[0]!r} of the first"
+        ) from error
+    owner: Any = dataset
+    while isinstance(owner, Subset):
+        owner = owner.dataset
+    classes = getattr(owner, "classes", None) or map(str, range(targets.max(initial=-1) + 1))
 
     def read(positions: Sequence[int]) -> list[Image.Image]:
         return [_parted(dataset[i])[0].convert("RGB") for i in positions]
 
-    return ImageSet(name or type(dataset).__name__, "", tuple(classes), targets, read)
+    return ImageSet(type(dataset).__name__, "", tuple(classes), targets, read)
 
 
 def in_order(
@@ -105,7 +92,13 @@ def in_order(
         return loader, None
     chosen = np.arange(number)
     if limit is not None and limit < number:
-        chosen = balanced(_stated_classes(dataset, number), limit, seed=seed)
+        try:
+            classes = np.array([int(label) for label in _targets(dataset)], dtype=np.int64)
+        except (TypeError, ValueError):  # the data set states none, or no classes
+            classes = np.arange(0)
+        if len(classes) != number:
+            classes = np.full(number, NO_CLASS)
+        chosen = balanced(classes, limit, seed=seed)
     unshuffled = DataLoader(
         Subset(dataset, chosen.tolist()),
         batch_size=loader.batch_size,
@@ -117,15 +110,6 @@ def in_order(
     return unshuffled, chosen
 
 
-def _stated_classes(dataset: Any, number: int) -> Int64[np.ndarray, " n"]:
-    """The classes that a data set states without its images; `NO_CLASS` where it does not."""
-    try:
-        classes = np.array([int(label) for label in _targets(dataset)], dtype=np.int64)
-    except (TypeError, ValueError):
-        return np.full(number, NO_CLASS)
-    return classes if len(classes) == number else np.full(number, NO_CLASS)
-
-
 def normalization_of(dataset: Any) -> Preprocessing | None:
     """Mean and deviation of the last ``Normalize`` in a torchvision pipeline; None without one.
 
@@ -134,8 +118,7 @@ def normalization_of(dataset: Any) -> Preprocessing | None:
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     transform = getattr(dataset, "transform", None)
-    steps = getattr(transform, "transforms", None) or ([transform] if transform else [])
-    last = steps[-1] if steps else None
+    last = [None, *(getattr(transform, "transforms", None) or [transform])][-1]
     if type(last).__name__ != "Normalize":
         return None
     mean, std = (tuple(map(float, getattr(last, key))) for key in ("mean", "std"))
@@ -148,13 +131,6 @@ def _targets(dataset: Any) -> Any:
         targets = _targets(dataset.dataset)
         return None if targets is None else [targets[i] for i in dataset.indices]
     return getattr(dataset, "targets", None)
-
-
-def _classes(dataset: Any) -> Sequence[str]:
-    """The names of the classes that a data set states, also through `Subset`."""
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
-    return getattr(dataset, "classes", None) or ()
 
 
 def _length(dataset: Any) -> int:
@@ -173,6 +149,7 @@ def _length(dataset: Any) -> int:
 
 
 def _parted(item: Any) -> tuple[Any, Any]:
+    """An image and its class; None without one."""
     if not isinstance(item, tuple | list) or not item:
         return item, None
     return item[0], item[1] if len(item) > 1 else None

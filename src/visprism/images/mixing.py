@@ -7,7 +7,6 @@ processes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -40,11 +39,8 @@ def draw_mix(augmentation: Augmentation, size: Sequence[int], generator: Generat
     both = augmentation.mixup > 0 and augmentation.cutmix > 0
     switched = random.random() < augmentation.switch_probability
     if switched if both else augmentation.cutmix > 0:
-        return cut(
-            random.beta(augmentation.cutmix, augmentation.cutmix),
-            (random.random(), random.random()),
-            size,
-        )
+        weight = random.beta(augmentation.cutmix, augmentation.cutmix)
+        return cut(weight, (random.random(), random.random()), size)
     return Mix(random.beta(augmentation.mixup, augmentation.mixup))
 
 
@@ -63,8 +59,6 @@ def mixed(
     images: Float[Tensor, "b c h w"], partners: Float[Tensor, "b c h w"], mix: Mix
 ) -> Float[Tensor, "b c h w"]:
     """Each image mixed with its partner; changes both in place."""
-    if mix.weight == 1:
-        return images
     if mix.box is None:
         return images.mul_(mix.weight).add_(partners.mul_(1 - mix.weight))
     top, bottom, left, right = mix.box
@@ -81,28 +75,23 @@ def soft(
     return rows.scatter_(1, targets[:, None], 1 - smoothing + spread)
 
 
-@dataclass(frozen=True)
-class BatchShare:
-    """A part of a batch; the partner of an image is the one at the mirrored index."""
-
-    places: Int64[Tensor, " m"]  # indices into the batch of all images that are prepared
-    assigned: Int64[Tensor, " n"]  # indices into `places` of the images that are yielded
-    partner: Int64[Tensor, " n"]  # indices into `places` of their partners
-
-
-@lru_cache(maxsize=8)  # all batches of a run but the last of an epoch have the same
-def batch_share(count: int, part: tuple[int, int], *, mixes: bool) -> BatchShare:
+def batch_share(
+    count: int, part: tuple[int, int], *, mixes: bool
+) -> tuple[Int64[Tensor, " m"], Int64[Tensor, " n"], Int64[Tensor, " n"]]:
     """The share of process `part`, (rank, world), of a batch of `count` images.
 
-    Shares differ by at most one image. An image and its partner are in the same share, but for
-    one pair at most, so that few images are prepared twice.
+    The partner of an image is the one at the mirrored index. Shares differ by at most one
+    image. An image and its partner are in the same share, but for one pair at most, so that few
+    images are prepared twice.
+
+    Returns:
+        Indices into the batch of all images that are prepared; indices into these of the
+        images of the share; the same of their partners.
     """
     rank, world = part
     half = torch.arange((count + 1) // 2)
     pairs = torch.stack([half, count - 1 - half], 1).ravel()[:count]
-    ends = [count * r // world for r in (rank, rank + 1)]
-    assigned = pairs[ends[0] : ends[1]].sort().values
-    partner = count - 1 - assigned
-    places = torch.cat([assigned, partner]).unique() if mixes else assigned
-    partner = partner if mixes else assigned
-    return BatchShare(places, *(torch.searchsorted(places, x) for x in (assigned, partner)))
+    assigned = pairs[count * rank // world : count * (rank + 1) // world].sort().values
+    partner = count - 1 - assigned if mixes else assigned
+    places = torch.cat([assigned, partner]).unique()
+    return places, torch.searchsorted(places, assigned), torch.searchsorted(places, partner)

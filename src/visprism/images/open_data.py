@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -44,14 +45,9 @@ def load_data(
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be positive, got {limit}")
-    spec, fraction = _subset(spec)
-    images = _reader(spec, side)(split)
+    images, fraction = _opened(spec, split, side)
     if fraction is not None:
-        joint = "&" if "?" in images.source else "?"
-        images = replace(
-            stratified(images, fraction, seed=seed),
-            source=f"{images.source}{joint}subset={fraction:g}",
-        )
+        images = stratified(images, fraction, seed=seed)
     if limit is not None:
         images = images.subset(balanced(images.targets, limit, seed=seed))
     if accept is not None:
@@ -59,26 +55,8 @@ def load_data(
     return _readable(images, skip_bad=skip_bad, progress=progress)
 
 
-def _subset(spec: str) -> tuple[str, float | None]:
-    """The name without the option ``subset``, and the value of that option."""
-    body, _, query = spec.partition("?")
-    options = parse_qsl(query, keep_blank_values=True)
-    values = [value for key, value in options if key == "subset"]
-    if not values:
-        return spec, None
-    if len(values) > 1:
-        raise InputError(f"data must name the option subset once, got {spec!r}")
-    try:
-        fraction = float(values[0])
-    except ValueError:
-        raise InputError(
-            f"subset must be a fraction such as 0.1, got {values[0]!r} in {spec!r}"
-        ) from None
-    rest = "&".join(part for part in query.split("&") if not part.startswith("subset="))
-    return f"{body}?{rest}" if rest else body, fraction
-
-
-def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
+def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, float | None]:
+    """The image set, and the value of the option ``subset``."""
     body, _, query = spec.partition("?")
     name, colon, place = body.partition(":")
     if name not in set(DATA) and exists(Path(body).expanduser()):
@@ -91,34 +69,29 @@ def _reader(spec: str, side: int | None) -> Callable[[str | None], ImageSet]:
         raise InputError(f"data {name} must have a path, got {spec!r}. Write {name}:PATH.")
     if colon and not takes_path:
         raise InputError(f"data {name} must have no path, got {spec!r}. Write {name}.")
-    kinds = {
-        p.name: p.annotation
-        for p in parameters
-        if p.kind is p.KEYWORD_ONLY and p.name != "split"
-    }
-    options: dict[str, int | str] = {}
-    if side is not None and "size" in kinds and "size" not in dict(parse_qsl(query)):
-        spec = f"{spec}{'&' if query else '?'}size={side}"
-        options["size"] = side
+    kinds = {p.name: p.annotation for p in parameters if p.kind is p.KEYWORD_ONLY}
+    kinds = {key: kind for key, kind in kinds.items() if key != "split"} | {"subset": float}
+    options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key in options:
             raise InputError(f"data must name the option {key} once, got {spec!r}")
         if key not in kinds:
-            names = ", ".join([*kinds, "subset"])
             raise InputError(
-                f"options of data {name} must be of {names}, got {key!r} in {spec!r}"
+                f"options of data {name} must be of {', '.join(kinds)}, got {key!r} in {spec!r}"
             )
-        options[key] = _number(value, key, spec) if kinds[key] is int else value
-    return lambda split: replace(
-        function(*[place] * takes_path, split=split, **options), source=spec
-    )
-
-
-def _number(value: str, option: str, spec: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise InputError(f"{option} must be an integer, got {value!r} in {spec!r}") from None
+        try:
+            options[key] = kinds[key](value) if kinds[key] in (int, float) else value
+        except ValueError:
+            what = "an integer" if kinds[key] is int else "a fraction such as 0.1"
+            raise InputError(f"{key} must be {what}, got {value!r} in {spec!r}") from None
+    fraction = options.pop("subset", None)
+    source = [part for part in query.split("&") if part and not part.startswith("subset=")]
+    if side is not None and "size" in kinds and "size" not in options:
+        options["size"] = side
+        source.append(f"size={side}")
+    source += [] if fraction is None else [f"subset={fraction:g}"]
+    images = function(*[place] * takes_path, split=split, **options)
+    return replace(images, source="?".join(filter(None, [body, "&".join(source)]))), fraction
 
 
 def _readable(images: ImageSet, *, skip_bad: bool, progress: Progress | None) -> ImageSet:

@@ -23,7 +23,7 @@ from visprism.images.image_set import DATA, NO_CLASS, ImageSet, chosen_split
 _CIFAR10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-_SEVERITIES = 5
+_SEVERITIES, _NOISE = 5, "gaussian_noise"
 
 
 def home() -> Path:
@@ -63,36 +63,23 @@ def _cifar(name: str, split: str | None) -> ImageSet:
 
 @DATA.register
 def cifar10_c(
-    path: str,
-    *,
-    split: str | None = None,
-    corruption: str = "gaussian_noise",
-    severity: int = 3,
+    path: str, *, split: str | None = None, corruption: str = _NOISE, severity: int = 3
 ) -> ImageSet:
     """CIFAR-10-C, from DIR with CORRUPTION.npy and labels.npy; severity 1 to 5."""
-    return _cifar_c("cifar10_c", path, split, corruption, severity, _CIFAR10)
+    return _cifar_c("cifar10_c", path, split, corruption, severity, 10)
 
 
 @DATA.register
 def cifar100_c(
-    path: str,
-    *,
-    split: str | None = None,
-    corruption: str = "gaussian_noise",
-    severity: int = 3,
+    path: str, *, split: str | None = None, corruption: str = _NOISE, severity: int = 3
 ) -> ImageSet:
     """CIFAR-100-C, from DIR with CORRUPTION.npy and labels.npy; severity 1 to 5."""
-    names = tuple(map(str, range(100)))
-    return _cifar_c("cifar100_c", path, split, corruption, severity, names)
+    return _cifar_c("cifar100_c", path, split, corruption, severity, 100)
 
 
 @DATA.register
 def imagenet_c(
-    path: str,
-    *,
-    split: str | None = None,
-    corruption: str = "gaussian_noise",
-    severity: int = 3,
+    path: str, *, split: str | None = None, corruption: str = _NOISE, severity: int = 3
 ) -> ImageSet:
     """ImageNet-C, from DIR with CORRUPTION/SEVERITY/CLASS/IMAGE; severity 1 to 5."""
     _check_severity(severity)
@@ -108,11 +95,7 @@ def imagenet_c(
 
 @DATA.register
 def cifar10_p(
-    path: str,
-    *,
-    split: str | None = None,
-    perturbation: str = "gaussian_noise",
-    frame: int = 0,
+    path: str, *, split: str | None = None, perturbation: str = _NOISE, frame: int = 0
 ) -> ImageSet:
     """CIFAR-10-P, from DIR with PERTURBATION.npy; one frame of each sequence, from 0 on.
 
@@ -169,12 +152,7 @@ _CORRUPTED = {"cifar10_c": cifar10_c, "cifar100_c": cifar100_c, "imagenet_c": im
 
 
 def _cifar_c(
-    name: str,
-    path: str,
-    split: str | None,
-    corruption: str,
-    severity: int,
-    class_names: tuple[str, ...],
+    name: str, path: str, split: str | None, corruption: str, severity: int, classes: int
 ) -> ImageSet:
     _check_severity(severity)
     chosen_split(("test",), split, name)
@@ -189,7 +167,8 @@ def _cifar_c(
         )
     first = (severity - 1) * number
     targets = labels[first : first + number].astype(np.int64)
-    return _array_set(f"{name}:{path}", class_names, targets, lambda i: images[first + i])
+    names = _CIFAR10 if classes == 10 else tuple(map(str, range(classes)))
+    return _array_set(f"{name}:{path}", names, targets, lambda i: images[first + i])
 
 
 def _array_set(
@@ -221,14 +200,12 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
             f"{file} of {name} is damaged or incomplete ({error}). Download it again."
         ) from error
     right_type = stored.dtype == np.uint8 if axes > 1 else stored.dtype.kind in "iu"
-    if stored.ndim != axes or (axes > 1 and stored.shape[-1] != 3) or not right_type:
+    right_shape = stored.ndim == axes and len(stored) and (axes == 1 or stored.shape[-1] == 3)
+    if not (right_type and right_shape):
+        kind = "labels (n,)" if axes == 1 else "images (..., height, width, 3) of uint8"
         raise InputError(
-            f"{file} of {name} must hold "
-            + ("labels (n,)" if axes == 1 else "images (..., height, width, 3) of uint8")
-            + f", got {stored.dtype} of shape {stored.shape}"
+            f"{file} of {name} must hold {kind}, got {stored.dtype} of shape {stored.shape}"
         )
-    if not len(stored):
-        raise InputError(f"{file} of {name} must hold at least one image, got none")
     return stored
 
 

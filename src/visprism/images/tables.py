@@ -62,7 +62,7 @@ def parquet(
     """Images in Parquet files as Hugging Face stores them; `image` and `label` name columns."""
     name = f"parquet:{path}"
     try:
-        from pyarrow import ArrowException, ArrowInvalid, types
+        from pyarrow import ArrowException, types
         from pyarrow.parquet import ParquetFile
     except ModuleNotFoundError as error:
         raise InputError(
@@ -72,9 +72,10 @@ def parquet(
     paths, split = _files(Path(path).expanduser(), split, name)
     try:
         files = [ParquetFile(file, memory_map=True) for file in paths]
-    except (ArrowInvalid, OSError) as error:
+        schema = files[0].schema_arrow
+    except (ArrowException, ValueError, OSError) as error:
         raise InputError(f"{name} is not a Parquet file: {error}") from error
-    schema, features = files[0].schema_arrow, _features(files[0].schema_arrow)
+    features = _features(schema)
 
     def is_image(kind: "DataType") -> bool:
         if types.is_struct(kind):

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -124,8 +125,6 @@ class _EpochViews(Dataset):
         if isinstance(source, Tensor):
             return self._feed.augmenter.views(source[plan.numbers], plan)
         numbers = plan.numbers.tolist()
-        if not numbers:
-            return torch.empty(0, 3, *self._feed.preprocessing.size, dtype=torch.uint8)
         try:
             pictures = source.read(numbers)
         except InputError as error:
@@ -148,38 +147,13 @@ def shuffled_batches(
 
 
 def memory_feed(
-    image_set: ImageSet,
-    preprocessing: Preprocessing,
-    batch_size: int,
-    *,
-    augmentation: Augmentation = PLAIN,
-    num_classes: int | None = None,
-    seed: int = 0,
-    workers: int = 0,
-    compute: Compute = CPU,
+    image_set: ImageSet, preprocessing: Preprocessing, batch_size: int, **options: Any
 ) -> Feed:
     """A feed of images that are decoded once and cached in memory, three bytes per pixel.
 
-    Args:
-        image_set: labeled images.
-        preprocessing: size, mean and standard deviation of the model.
-        batch_size: images of an update, over all processes.
-        augmentation: by default none.
-        num_classes: classes of the model; by default those of the image set.
-        seed: of the order and the augmentation.
-        workers: processes that augment images, worth it for RandAugment; 0: this process.
-        compute: device of the batches.
+    Arguments are those of `loader_feed`; workers are worth it for RandAugment only.
     """
-    feed = loader_feed(
-        image_set,
-        preprocessing,
-        batch_size,
-        augmentation=augmentation,
-        num_classes=num_classes,
-        seed=seed,
-        workers=workers,
-        compute=compute,
-    )
+    feed = loader_feed(image_set, preprocessing, batch_size, **options)
     return replace(feed, source=in_memory(image_set, preprocessing)[0])
 
 
@@ -197,7 +171,17 @@ def loader_feed(
     """A feed of images that are read in each epoch, for data larger than the memory.
 
     Worker processes read, crop, flip and apply timm's RandAugment; erasing and mixing are done
-    in batches. Arguments are those of `memory_feed`.
+    in batches.
+
+    Args:
+        image_set: labeled images.
+        preprocessing: size, mean and standard deviation of the model.
+        batch_size: images of an update, over all processes.
+        augmentation: by default none.
+        num_classes: classes of the model; by default those of the image set.
+        seed: of the order and the augmentation.
+        workers: processes that read and augment; 0: this process.
+        compute: device of the batches.
     """
     name = image_set.name
     if not len(image_set):

@@ -1,19 +1,14 @@
-"""Laws of perturbation sequences (src/visprism/images/corruptions/sequences.py, geometry.py)."""
+"""Laws of perturbation sequences."""
 
 import numpy as np
 import pytest
 import torch
 from scipy import ndimage
 
-from visprism import InputError
 from visprism.images.corruptions import PERTURBATIONS, sequence
-from visprism.images.corruptions.geometry import rotated, scaled, tilted, translated
+from visprism.images.corruptions.filters import rotated, scaled, tilted
 
 FRAMES = {"motion_blur": 21, "translate": 16}
-
-
-def test_there_are_the_10_of_the_paper():
-    assert len(PERTURBATIONS) == 10
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
@@ -40,16 +35,6 @@ def test_an_image_has_one_sequence_in_every_batch(images, name):
 def test_one_frame_is_the_image_itself(images, name, frame):
     given = images(2, 32)
     assert (sequence(given, name)[:, frame].int() - given.int()).abs().max() <= 1
-
-
-def test_a_tilt_by_nothing_is_seen_from_one_pixel_farther(images):
-    # In the published code the image lies one pixel behind the point about which it is turned.
-    image = images(1, 32).float() / 255
-    far = (2 * 32**2) ** 0.5
-    row = torch.arange(32) - 16.0
-    assert tilted(image, 0).shape == image.shape
-    column = (tilted(image * 0 + (row + 16) / 32, 0)[0, 0, 16] * 32 - 16)[2:-2]
-    torch.testing.assert_close(column, row[2:-2] * (far + 1) / far, atol=1e-3, rtol=0)
 
 
 def test_noise_is_drawn_anew_for_each_frame(images):
@@ -83,13 +68,6 @@ def test_a_quarter_turn_is_exact_and_clockwise(noise):
     torch.testing.assert_close(turned, image.rot90(-1, (2, 3)), atol=1e-6, rtol=0)
 
 
-def test_a_translation_and_back_loses_only_the_border(noise):
-    image = noise(1, 3, 8, 8).float()
-    back = translated(translated(image, 3), -3)
-    torch.testing.assert_close(back[..., :5], image[..., :5])
-    assert (back[..., 5:] == 0).all()
-
-
 def test_a_scaled_image_is_scipys(noise):
     image = noise(1, 1, 20, 20).double().expand(-1, 3, -1, -1)
     middle = 9.5
@@ -112,10 +90,3 @@ def test_a_tilted_plane_keeps_straight_lines_and_its_middle():
 
 
 # What is refused.
-
-
-def test_an_unknown_perturbation_is_refused(images):
-    with pytest.raises(
-        InputError, match=r"perturbation must be one of gaussian_noise, .*, got 'shake'"
-    ):
-        sequence(images(1, 32), "shake")

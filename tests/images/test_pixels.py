@@ -1,12 +1,15 @@
-"""Laws of decoding (src/visprism/images/decode.py): every kind of file becomes the same RGB."""
+"""Laws of decoding: every kind of file becomes the same RGB, or is reported."""
 
+import resource
+import struct
+import zlib
 from io import BytesIO
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from visprism.images.decode import decode, fault, to_rgb
+from visprism.images.pixels import decode, fault, to_rgb
 
 GRAY = np.array([[0, 51], [102, 255]], np.uint8)
 
@@ -103,11 +106,14 @@ def test_a_turned_photograph_is_put_upright(orientation, photo):
 # Contracts and errors.
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "TIFF"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "TIFF", "WEBP", "GIF"])
 def test_a_truncated_file_is_found_out_and_a_whole_one_is_not(kind, photo):
     content = encoded(photo(64, 64), kind)
     assert fault(content) is None
-    assert fault(content[: len(content) * 3 // 4])
+    for part in (content[: len(content) // 2], content[:20]):
+        assert fault(part)
+        with pytest.raises(ValueError, match="an image cannot be read"):
+            decode(part)
 
 
 @pytest.mark.parametrize("content", [b"", b"not an image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"])
@@ -125,3 +131,25 @@ def test_floating_point_pixels_have_no_white():
 def test_more_than_sixteen_bits_have_no_white():
     with pytest.raises(ValueError, match="at most 65535, got 70000"):
         to_rgb(Image.fromarray(np.array([[0, 70000]], np.int32)))
+
+
+def png(width, height):
+    """A PNG of one color, some thousand times smaller than its pixels."""
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    data = zlib.compress(bytes(1000))
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    )
+
+
+def test_a_decompression_bomb_is_refused_before_it_is_decoded():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="exceeds limit"):
+        decode(png(30_000, 30_000))
+    assert "exceeds limit" in fault(png(30_000, 30_000))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # kB

@@ -1,0 +1,195 @@
+"""Laws of image sets, of loading them by name, and of their parts and statistics."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from visprism import ImageSet, InputError, load_data, statistics, stratified
+from visprism.images import held_out
+from visprism.images.image_set import SPLITS, balanced, chosen_split
+
+# What a limit selects.
+
+
+@pytest.mark.parametrize("limit", [1, 3, 10, 11, 25, 30])
+def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
+    targets = np.repeat(np.arange(10), 3)  # sorted by class, as a folder is
+    chosen = balanced(targets, limit)
+    counts = np.bincount(targets[chosen], minlength=10)
+    assert len(chosen) == len(set(chosen.tolist())) == limit
+    assert counts.max() - counts.min() <= 1
+
+
+def test_a_class_that_is_used_up_leaves_its_share_to_the_others():
+    targets = np.array([0] * 2 + [1] * 50 + [2] * 50)
+    assert np.bincount(targets[balanced(targets, 30)]).tolist() == [2, 14, 14]
+
+
+def test_a_smaller_limit_selects_a_part_of_a_larger_one():
+    targets = np.arange(100) % 7
+    assert set(balanced(targets, 20)) < set(balanced(targets, 50))
+
+
+def test_a_limit_draws_from_the_whole_class_by_seed():
+    targets = np.repeat(np.arange(2), 1000)
+    first, again, other = (balanced(targets, 40, seed=seed) for seed in (0, 0, 1))
+    assert first.tolist() == again.tolist() != other.tolist()
+    assert first.tolist() == sorted(first.tolist())  # files are read in their own order
+    # Twenty uniform draws of 0 ... 999 have a mean of 500 with a deviation of 65.
+    assert abs(first[:20].mean() - 500) < 3 * 65
+
+
+def test_a_subset_keeps_each_image_with_its_target(folder):
+    images = load_data(f"folder:{folder}")
+    part = images.subset(np.array([6, 1])).subset(np.array([1, 0]))
+    assert [target for _, target in part] == [0, 1]
+    assert part[0][0].tobytes() == images[1][0].tobytes()
+    assert part[1][0].tobytes() == images[6][0].tobytes()
+
+
+# Unreadable images.
+
+
+def test_unreadable_images_are_named_and_counted_before_any_work(folder):
+    (folder / "cats" / "0.PNG").write_bytes(b"")
+    cut = folder / "dogs" / "2.PNG"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    with pytest.raises(
+        ValueError,
+        match=r"2 of 8 images of folder:.*cats/0\.PNG \(.*dogs/2\.PNG.*skip_bad=True",
+    ):
+        load_data(f"folder:{folder}")
+
+
+def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
+    (folder / "cats" / "1.PNG").write_bytes(b"no image")
+    images = load_data(f"folder:{folder}", skip_bad=True)
+    assert images.targets.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert len(images.skipped) == 1
+    assert images.skipped[0].startswith("cats/1.PNG")
+    assert images.name == f"folder:{folder}, 1 unreadable left out"
+    assert [target for _, target in images] == images.targets.tolist()
+
+
+# Names and options.
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("shapes?target=color", "target must be shape or texture, got 'color'"),
+        ("shapes?size=7", "size must be 8 to 4096 pixels, got 7"),
+        ("cifar10_c:x?severity=6", "severity must be 1 to 5, got 6"),
+        ("pyproject.toml", "write folder:pyproject.toml"),
+        ("shape", r"unknown data 'shape'\. Did you mean shapes\?"),
+        ("folder", "data folder must have a path, got 'folder'. Write folder:PATH"),
+        ("shapes:here", "data shapes must have no path, got 'shapes:here'"),
+        (
+            "shapes?sise=64",
+            "options of data shapes must be of size, target, cues, seed, subset, got 'sise'",
+        ),
+        ("cifar10?size=64", "options of data cifar10 must be of subset, got 'size'"),
+        ("shapes?size=32&size=64", "must name the option size once"),
+        ("shapes?size=big", "size must be an integer, got 'big'"),
+        ("shapes?subset=2", r"fraction must be in \(0, 1\], got 2\.0"),
+        ("shapes?subset=much", "subset must be a fraction such as 0.1, got 'much'"),
+        ("shapes?subset=0.1&subset=0.2", "must name the option subset once"),
+    ],
+)
+def test_a_wrong_name_or_option_is_explained(spec, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        load_data(spec)
+
+
+def test_without_a_wish_images_are_taken_that_no_model_was_trained_on():
+    assert chosen_split(["train", "test"], None, "data") == "test"
+    assert chosen_split(["train", "validation"], None, "data") == "validation"
+    assert SPLITS[-1] == "train"
+
+
+# Parts and statistics.
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """100, 37, 2 images of three classes, shuffled; an image's color is its number."""
+    targets = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [100, 37, 2]))
+    return ImageSet(
+        source="uneven",
+        split="train",
+        class_names=("a", "b", "c"),
+        targets=targets,
+        read=lambda indices: [Image.new("RGB", (2, 2), (i, 0, 0)) for i in indices],
+    )
+
+
+def numbers(images):
+    return [image.getpixel((0, 0))[0] for image, _ in images]
+
+
+# Parts.
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.25, 0.5, 1.0])
+def test_every_class_keeps_the_same_fraction(uneven, fraction):
+    part = stratified(uneven, fraction)
+    counts = np.bincount(part.targets, minlength=3).tolist()
+    assert counts == [max(1, round(fraction * n)) for n in (100, 37, 2)]
+    indices = numbers(part)
+    assert indices == sorted(set(indices))
+    assert part.targets.tolist() == uneven.targets[indices].tolist()
+
+
+def test_a_smaller_fraction_is_a_part_of_a_larger_one(uneven):
+    parts = [set(numbers(stratified(uneven, f))) for f in (0.05, 0.1, 0.4, 0.41, 1.0)]
+    assert all(small <= large for small, large in pairwise(parts))
+    assert len(parts[-1]) == 139
+
+
+def test_the_seed_draws_others(uneven):
+    first, again, other = (numbers(stratified(uneven, 0.2, seed=s)) for s in (3, 3, 4))
+    assert first == again != other
+
+
+def test_every_data_set_takes_a_fraction_as_an_option(folder):
+    part = load_data(f"folder:{folder}?subset=0.6")
+    assert part.targets.tolist() == [0, 0, 0, 1, 1]
+    assert part.source == f"folder:{folder}?subset=0.6"
+    shapes = load_data("shapes?size=16&subset=0.001&target=texture", split="train")
+    assert np.bincount(shapes.targets).tolist() == [5] * 10
+    assert shapes.source == "shapes?size=16&target=texture&subset=0.001"
+    assert shapes[0][0].size == (16, 16)
+
+
+# Statistics.
+
+
+def test_statistics_are_those_of_all_pixels(folder, photo):
+    photo(width=31, height=17, seed=99).save(folder / "cats" / "9.PNG")  # of another size
+    images = load_data(f"folder:{folder}")
+    pixels = np.concatenate([np.asarray(image).reshape(-1, 3) for image, _ in images]) / 255
+    mean, std = statistics(images)
+    np.testing.assert_allclose(mean, pixels.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(std, pixels.std(0), rtol=1e-12)
+
+
+def test_no_order_of_the_images_changes_the_statistics(folder):
+    images = load_data(f"folder:{folder}")
+    assert statistics(images) == statistics(images.subset(np.arange(8)[::-1].copy()))
+
+
+def test_what_is_held_out_and_the_rest_are_all_images_once(uneven):
+    train, validation = held_out(uneven, 0.2, seed=3)
+    assert numbers(validation) == numbers(stratified(uneven, 0.2, seed=3))
+    assert sorted([*numbers(train), *numbers(validation)]) == sorted(numbers(uneven))
+
+
+def test_wrong_parts_are_explained(uneven):
+    with pytest.raises(InputError, match="must leave a training image in every class"):
+        held_out(uneven, 1.0)
+    with pytest.raises(InputError, match=r"uneven \(train\) must have at least one image"):
+        statistics(uneven.subset(np.arange(0)))
+    with pytest.raises(InputError, match="limit must be positive, got 0"):
+        load_data("shapes", limit=0)

@@ -1,0 +1,290 @@
+"""Laws of the images of a study, and of their batches."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from visprism import ImageSet, InputError, Preprocessing, batches, load_data
+from visprism.images import images as study
+from visprism.images.images import decoded_images, ordered, tensor_images, to_pixels
+from visprism.images.pixels import center_crop, normalized
+
+WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
+PLAIN = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
+
+
+class CountedReads:
+    """Pictures, and how often each was read."""
+
+    def __init__(self, pictures):
+        self.pictures, self.reads = pictures, np.zeros(len(pictures), dtype=int)
+
+    def image_set(self, targets=None):
+        def read(indices):
+            np.add.at(self.reads, list(indices), 1)
+            return [self.pictures[i] for i in indices]
+
+        targets = np.arange(len(self.reads)) % 2 if targets is None else targets
+        return ImageSet("x", "", ("a", "b", "c"), targets, read)
+
+
+@pytest.fixture
+def source(photo):
+    return lambda number, side=12: CountedReads([photo(side, side, i) for i in range(number)])
+
+
+@pytest.fixture
+def tensors():
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randint(256, (11, 3, 4, 4), generator=generator, dtype=torch.uint8)
+    targets = torch.arange(11) % 3
+    return tensor_images([(normalized(pixels, WAY), targets)], preprocessing=WAY), pixels
+
+
+# What a model gets.
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("crop", [0.875, 1.0])
+@pytest.mark.parametrize("shape", [(50, 37), (31, 64), (32, 32), (20, 23)])
+def test_batches_agree_with_timm(photo, shape, crop, interpolation):
+    from timm.data import create_transform
+
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
+    transform = create_transform(
+        (3, 32, 32), interpolation=interpolation, crop_pct=crop, mean=mean, std=std
+    )
+    pictures = [photo(*shape, seed=i) for i in range(2)]
+    way = Preprocessing((32, 32), mean, std, interpolation, crop)
+    ((ours, _),) = batches(CountedReads(pictures).image_set(), way, 2)
+    theirs = torch.stack([transform(picture) for picture in pictures])
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(16, 40), (40, 16)])
+@pytest.mark.parametrize("shape", [(64, 64), (30, 90), (90, 30)])
+def test_a_crop_that_is_not_square_is_the_middle_of_the_image(size, shape):
+    ramp = np.linspace(0, 255, shape[0])[None, :, None] * np.ones((shape[1], 1, 3))
+    image = Image.fromarray(ramp.astype(np.uint8))
+    pixels = np.asarray(center_crop(image, Preprocessing(size, interpolation="bilinear")))
+    assert pixels.shape == (*size, 3)
+    assert pixels.mean() == pytest.approx(127.5, abs=3)  # the ramp's middle
+    assert pixels[0, 0, 0] < pixels[0, -1, 0]
+
+
+@pytest.mark.parametrize("side", [32, 96])
+def test_without_a_statement_small_images_keep_size_and_pixels(source, side):
+    images = decoded_images(source(3, side).image_set())
+    way = images.preprocessing(None)
+    assert (way.size, way.mean, way.std) == ((side, side), (0.0,) * 3, (1.0,) * 3)
+    ((x, _),) = images.batches(way, batch_size=3)
+    assert torch.equal((255 * x).round().byte(), images.pixels(way, 0, 3))
+    assert images.preprocessing(WAY) == WAY
+
+
+@pytest.mark.parametrize("shapes", [[(32, 32), (32, 31)], [(235, 479)], [(97, 97)]])
+def test_without_a_statement_other_images_are_cropped_to_224(photo, shapes):
+    images = CountedReads([photo(*shape) for shape in shapes]).image_set()
+    assert decoded_images(images).preprocessing(None).size == (224, 224)
+
+
+# Order.
+
+
+@pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])
+def test_every_first_part_of_ordered_images_is_balanced(counts, source):
+    targets = np.repeat(np.arange(3), counts)
+    images = ordered(source(sum(counts)).image_set(targets), seed=4)
+    for number in range(1, len(images) + 1):
+        seen = np.bincount(images.targets[:number], minlength=3)
+        unfinished = [seen[c] for c in range(3) if seen[c] < counts[c]]
+        assert max(unfinished, default=0) - min(unfinished, default=0) <= 1
+    assert sorted(images.targets) == sorted(targets)
+
+
+def test_the_order_depends_on_the_seed_alone(source):
+    orders = [ordered(source(18).image_set(), seed=s).positions.tolist() for s in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert orders[0][:7] == ordered(source(18).image_set(), seed=1, limit=7).positions.tolist()
+
+
+def test_tensors_and_pictures_have_one_order(source):
+    pictures = source(9).image_set(np.arange(9) % 3)
+    given = [(torch.zeros(9, 3, 4, 4), torch.arange(9) % 3)]
+    tensors = tensor_images(given, seed=2)
+    assert tensors.positions.tolist() == ordered(pictures, seed=2).positions.tolist()
+
+
+# The same images in every pass.
+
+
+def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(source):
+    counted = source(20)
+    images = decoded_images(counted.image_set())
+    passes = [
+        (Preprocessing((8, 8)), 4, 20),
+        (Preprocessing((8, 8), **PLAIN), 7, 13),
+        (Preprocessing((8, 8)), 20, None),
+    ]
+    for way, size, limit in passes:
+        seen = torch.cat([x for x, _ in images.batches(way, batch_size=size, limit=limit)])
+        assert torch.equal(seen, batches(source(20).image_set(), way, 20)[0][0][:limit])
+    images.pixels(Preprocessing((8, 8)), 3, 9)
+    assert counted.reads.tolist() == [1] * 20
+    list(images.batches(Preprocessing((6, 6)), batch_size=4))
+    assert counted.reads.tolist() == [2] * 20
+
+
+def test_crops_beyond_the_memory_are_decoded_again(source, monkeypatch):
+    monkeypatch.setattr(study, "_CROP_BYTES", 6 * 3 * 12 * 12)
+    counted, way = source(10), Preprocessing((12, 12))
+    images = decoded_images(counted.image_set())
+    first, again = (torch.cat([images.pixels(way, i, i + 4) for i in (0, 4)]) for _ in range(2))
+    assert torch.equal(first, again)
+    assert counted.reads.tolist() == [1] * 4 + [2] * 4 + [0] * 2
+    images.pixels(Preprocessing((4, 4)), 0, 3)
+    images.pixels(Preprocessing((4, 4)), 0, 3)  # no memory is left for another size
+    assert counted.reads.tolist() == [3] * 3 + [1] + [2] * 4 + [0] * 2
+
+
+def test_pixels_come_back_exactly_from_normalized_tensors(tensors):
+    images, pixels = tensors
+    assert torch.equal(images.pixels(WAY, 2, 20), pixels[2:])
+
+
+def test_the_batch_size_does_not_change_what_is_seen(tensors):
+    images, _ = tensors
+    for size in (1, 4, 11, 20):
+        parts = images.batches(None, batch_size=size)
+        assert torch.equal(torch.cat([x for x, _ in parts]), images.tensors)
+        assert torch.cat([t for _, t in parts]).tolist() == images.targets.tolist()
+
+
+def test_a_slice_of_batches_reads_only_its_own_images(source):
+    counted = source(7)
+    parts = batches(counted.image_set(np.arange(7)), Preprocessing((8, 8)), 2)
+    assert (len(parts), len(parts[1::2])) == (4, 2)
+    assert [targets.tolist() for _, targets in parts[1::2]] == [[2, 3], [6]]
+    assert counted.reads.tolist() == [0, 0, 1, 1, 0, 0, 1]
+    assert parts[-1][1].tolist() == parts[1::2][1][1].tolist() == [6]
+
+
+def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(tensors):
+    changed = threading.Event()
+
+    def change(pixels, indices):
+        if 4 in indices:
+            changed.set()
+        return pixels
+
+    before = threading.active_count()
+    iterator = iter(tensors[0].batches(WAY, batch_size=4, change=change))
+    next(iterator)
+    assert changed.wait(timeout=10)
+    iterator.close()
+    assert threading.active_count() == before
+
+
+def test_an_error_in_the_thread_reaches_the_user(folder):
+    images = load_data(f"folder:{folder}")
+    (folder / "dogs" / "0.PNG").write_bytes(b"overwritten since")
+    with pytest.raises(InputError, match="an image cannot be read"):
+        list(batches(images, Preprocessing((8, 8)), 2))
+
+
+# Changes of pixels.
+
+
+@pytest.mark.parametrize("kind", ["tensors", "pictures"])
+def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
+    kind, tensors, source
+):
+    images = tensors[0] if kind == "tensors" else decoded_images(source(9).image_set())
+    pixels, seen = images.pixels(WAY, 0, 6), []
+
+    def invert(crops, indices):
+        seen.append((crops.dtype, list(indices)))
+        return crops.neg_().sub_(1)
+
+    parts = images.batches(WAY, batch_size=4, limit=6, change=invert)
+    changed = torch.cat([x for x, _ in parts])
+    assert torch.equal(to_pixels(changed, WAY), 255 - pixels)
+    assert seen == [(torch.uint8, [0, 1, 2, 3]), (torch.uint8, [4, 5])]
+    assert torch.equal(images.pixels(WAY, 0, 6), pixels)
+
+
+def test_pixels_are_not_changed_without_a_preprocessing(tensors):
+    with pytest.raises(InputError, match="preprocessing must be given where pixels are ch"):
+        tensors[0].batches(None, batch_size=4, change=lambda x, _: x)
+
+
+# What users pass.
+
+
+def test_other_pixels_or_targets_have_another_fingerprint(tensors):
+    images, pixels = tensors
+    labels = torch.arange(11) % 3
+    data = [
+        (normalized(pixels, WAY), labels),
+        (normalized(255 - pixels, WAY), labels),
+        (normalized(pixels, WAY), labels % 2),
+        normalized(pixels, WAY),
+    ]
+    same, *others = (tensor_images([part]).fingerprint() for part in data)
+    assert same == images.fingerprint()
+    assert len({same, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("targets", "reason"),
+    [
+        (torch.zeros(3, dtype=torch.long), "(2), got shape (3,) of type int64"),
+        (torch.zeros(2), "(2), got shape (2,) of type float32"),
+        (torch.zeros(2, 4, 4, dtype=torch.long), "(2), got shape (2, 4, 4) of type int64"),
+        (["cat", "dog"], "got list (too many dimensions 'str')"),
+    ],
+)
+def test_other_targets_than_class_indices_are_left_out_with_the_reason(targets, reason):
+    data = tensor_images([(torch.zeros(2, 3, 4, 4), targets)])
+    assert data.targets is None
+    assert data.without_labels.endswith(reason)
+
+
+def test_a_mapping_of_images_and_labels_is_images_and_targets():
+    pixels, labels = torch.rand(3, 3, 4, 4), torch.tensor([2, 0, 1])
+    data = tensor_images([{"pixel_values": pixels, "labels": labels}])
+    assert torch.equal(data.tensors, pixels)
+    assert data.targets.tolist() == [2, 0, 1]
+    two = tensor_images([{"image": pixels, "mask": pixels[:, :1]}])
+    assert set(two.tensors) == {"image", "mask"}
+
+
+X = torch.zeros(2, 3, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (X, "must be an iterable of batches, got one batch"),
+        ([], "at least one image"),
+        ([(X, X, X)], "got 3 items"),
+        ([X, X[..., :2]], "one size, got 3x4x2 after 3x4x4"),
+        ([(X, torch.zeros(2).long()), X], "either all batches or none"),
+        ([np.zeros((2, 3, 4, 4))], r"must be tensors, got ndarray\. Convert"),
+        ((1 / 0 for _ in range(1)), "readable to its end, got ZeroDivisionError after 0"),
+    ],
+)
+def test_what_is_no_iterable_of_batches_is_explained(data, message):
+    with pytest.raises(InputError, match=message):
+        tensor_images(data)
+
+
+def test_wrong_settings_of_batches_are_explained(source):
+    images = source(3).image_set()
+    with pytest.raises(InputError, match="batch_size must be positive, got 0"):
+        batches(images, WAY, 0)
+    with pytest.raises(InputError, match=r"interpolation must be nearest, .* got 'cubic'"):
+        batches(images, Preprocessing((8, 8), interpolation="cubic"), 4)

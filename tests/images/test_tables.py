@@ -1,0 +1,329 @@
+"""Laws of Parquet files as Hugging Face lays them out, and of data sets of its hub.
+
+The library `datasets` reads the hub; here a stand-in takes its place that has as much of its
+interface as we use, so that nothing is fetched.
+"""
+
+import json
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from io import BytesIO
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from visprism import InputError, load_data
+
+
+@pytest.fixture
+def encoded(photo):
+    def encode(seed):
+        buffer = BytesIO()
+        photo(seed=seed).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    return encode
+
+
+@pytest.fixture
+def write(tmp_path, encoded):
+    """Write a file of images of the given labels; returns its path."""
+
+    def write(
+        name="pets.parquet",
+        labels=(0, 1, 1, 0, 1),
+        *,
+        names=("cat", "dog"),
+        notes=None,
+        cells=None,
+        **more,
+    ):
+        cells = cells or [{"bytes": encoded(i), "path": None} for i in range(len(labels))]
+        table = pa.table({"img": cells, "label": pa.array(labels), **more})
+        if names:
+            features = {
+                "img": {"_type": "Image"},
+                "label": {"_type": "ClassLabel", "names": list(names)},
+            }
+            notes = notes or json.dumps({"info": {"features": features}})
+            table = table.replace_schema_metadata({"huggingface": notes})
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(table, path, row_group_size=2)
+        return path
+
+    return write
+
+
+def seeds(images, photo):
+    """Which random photographs these are."""
+    seed_of = {photo(seed=seed).tobytes(): seed for seed in range(20)}
+    return [seed_of[image.tobytes()] for image, _ in images]
+
+
+# What is read.
+
+
+def test_images_classes_and_names_come_out_as_they_went_in(write, photo):
+    images = load_data(f"parquet:{write()}")
+    assert images.class_names == ("cat", "dog")
+    assert [target for _, target in images] == [0, 1, 1, 0, 1]
+    assert seeds(images, photo) == [0, 1, 2, 3, 4]
+
+
+def test_rows_come_in_any_order_across_row_groups_and_files(write, photo, encoded, tmp_path):
+    for part in range(2):
+        cells = [{"bytes": encoded(5 * part + i), "path": None} for i in range(5)]
+        write(f"set/data/train-0000{part}-of-00002.parquet", cells=cells)
+    images = load_data(f"parquet:{tmp_path / 'set'}")
+    assert images.split == "train"
+    wanted = [9, 0, 5, 4, 2, 7, 1]
+    assert [seeds([(image, 0)], photo)[0] for image in images.read(wanted)] == wanted
+
+
+@pytest.mark.parametrize("layout", ["{}-00000-of-00001.parquet", "{}.parquet", "{}/0.parquet"])
+def test_the_split_stands_in_the_name_of_the_file_or_its_folder(write, tmp_path, layout):
+    write("set/" + layout.format("train"))
+    write("set/" + layout.format("test"), labels=(0, 1))
+    spec = f"parquet:{tmp_path / 'set'}"
+    assert (len(load_data(spec)), len(load_data(spec, split="train"))) == (2, 5)
+    assert load_data(spec).name == f"{spec} (test)"
+    with pytest.raises(ValueError, match="must be one of test, train, got 'val'"):
+        load_data(spec, split="val")
+
+
+def test_without_notes_columns_are_known_by_type_and_classes_by_number(write, encoded):
+    plain = write(names=(), labels=(0, 2), cells=[encoded(0), encoded(1)])
+    images = load_data(f"parquet:{plain}")
+    assert images.class_names == ("0", "1", "2")
+    assert images.targets.tolist() == [0, 2]
+
+
+def test_the_columns_can_be_chosen(write):
+    path = write(names=(), fine=pa.array([7, 8, 9, 7, 8]))
+    with pytest.raises(
+        ValueError, match=r"class columns \(label, fine\)\. Select one, such as \?label=label"
+    ):
+        load_data(f"parquet:{path}")
+    assert load_data(f"parquet:{path}?label=fine").targets.tolist() == [7, 8, 9, 7, 8]
+
+
+def test_reads_real_images(real_images):
+    images = load_data(f"parquet:{real_images}/cifar10", limit=50)
+    assert images.class_names[:3] == ("airplane", "automobile", "bird")
+    assert (images.split, len(images)) == ("test", 50)
+    assert images[3][0].size == (32, 32)
+
+
+# Contracts and errors.
+
+
+def test_an_unreadable_row_is_named(write, encoded):
+    cells = [encoded(0), b"", None, encoded(1)[:-60]]
+    path = write(names=(), labels=(0, 0, 0, 0), cells=cells)
+    with pytest.raises(ValueError, match=r"3 of 4 images .*row 1 \(.*row 2 \(.*row 3 \("):
+        load_data(f"parquet:{path}")
+    assert len(load_data(f"parquet:{path}", skip_bad=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        ((0, -1, 1, 0, -1), "must be in 0 .*, got -1 and 1 more"),
+        ((0, 1, 5, 0, 1), r"must be in 0 \.\.\. 1, got 5 and 0 more"),
+    ],
+)
+def test_labels_that_are_no_class_are_counted(write, labels, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        load_data(f"parquet:{write(labels=labels)}")
+
+
+def test_row_groups_are_read_once_in_any_order(write, monkeypatch):
+    groups = []
+    read = parquet.ParquetFile.read_row_group
+
+    def counted(file, group, **options):
+        groups.append(group)
+        return read(file, group, **options)
+
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", counted)
+    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
+    for order in (range(20), range(19, -1, -1), [0, 19] * 5):
+        images.read(order)
+    assert sorted(groups) == list(range(10))
+
+
+def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
+    # pyarrow's reader crashes the process then, as when two models go through one image set.
+    at_once = []
+    inside = threading.Semaphore(1)
+    read = parquet.ParquetFile.read_row_group
+
+    def watched(file, group, **options):
+        at_once.append(not inside.acquire(blocking=False))
+        time.sleep(0.002)
+        inside.release()
+        return read(file, group, **options)
+
+    monkeypatch.setattr("visprism.images.tables._MOST_BYTES", 0)  # groups are read repeatedly
+    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", watched)
+    threads = [threading.Thread(target=images.read, args=[range(20)]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(at_once) >= 10
+    assert not any(at_once)
+
+
+# Untrusted files.
+
+
+NOTHING = [
+    "{", "[]", "[" * 100_000, '{"info": 3}', '{"info": {"features": 3}}',
+    '{"info": {"features": {"img": 3}}}', '{"info": {"features": {"x": {"_type": "Image"}}}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("notes", NOTHING)
+def test_notes_that_say_nothing_are_passed_over(write, notes):
+    assert len(load_data(f"parquet:{write(notes=notes)}")) == 5
+
+
+@pytest.mark.parametrize(
+    ("feature", "labels", "reason"),
+    [
+        ({"_type": "ClassLabel", "names": 3}, (0, 1), "must be a list of text, got 3"),
+        ({"_type": "ClassLabel", "names": [1, 2]}, (0, 1), "must be a list of text"),
+        ({"_type": "ClassLabel", "names": ["a"]}, ("x", "y"), "classes in .* cannot be read"),
+        ({}, (0, 10**15), "must be less than 1000000, got 1000000000000000"),
+    ],
+)
+def test_classes_are_checked(write, feature, labels, reason):
+    notes = json.dumps({"info": {"features": {"label": feature}}})
+    with pytest.raises(InputError, match=reason):
+        load_data(f"parquet:{write(labels=labels, notes=notes)}")
+
+
+def test_a_file_damaged_anywhere_ends_in_a_sentence(write, tmp_path):
+    content = write(labels=(0, 1)).read_bytes()
+    path = tmp_path / "b.parquet"
+    ends = []
+    for at in range(4, len(content), 11):
+        path.write_bytes(content[:at] + b"\xff" * 3 + content[at + 3 :])
+        try:
+            ends.append(len(load_data(f"parquet:{path}")))
+        except InputError as error:
+            ends.append(str(error))
+    assert set(map(type, ends)) == {int, str}  # some damage is seen, some is in padding
+
+
+# The hub.
+
+
+@dataclass
+class Picture:
+    decode: bool = True
+
+
+@dataclass
+class Label:
+    names: tuple[str, ...]
+
+
+class Table:
+    """Columns of equal length, as a ``datasets.Dataset``."""
+
+    def __init__(self, columns, features):
+        self.columns, self.features = columns, features
+
+    def __getitem__(self, key):
+        if isinstance(key, str):
+            return self.columns[key]
+        assert not self.features["photo"].decode, "a row would be decoded by the library"
+        return {name: column[key] for name, column in self.columns.items()}
+
+    def select_columns(self, names):
+        return Table({n: self.columns[n] for n in names}, {n: self.features[n] for n in names})
+
+    def cast_column(self, name, feature):
+        return Table(self.columns, self.features | {name: feature})
+
+
+@pytest.fixture
+def hub(photo, monkeypatch):
+    """A hub that holds ``pets``, with three images to test on."""
+    cells = []
+    for seed in range(3):
+        buffer = BytesIO()
+        photo(seed=seed).save(buffer, "PNG")
+        cells.append({"bytes": buffer.getvalue(), "path": None})
+    features = {"photo": Picture(), "animal": Label(("cat", "dog"))}
+    table = Table({"photo": cells, "animal": [1, 0, 1]}, features)
+
+    def split_names(path, _config):
+        if path != "pets":
+            raise FileNotFoundError(f"no data set {path} on the hub")
+        return ["train", "test"]
+
+    def load(path, _config, *, split):
+        assert (path, split) == ("pets", "test")
+        return table
+
+    library = SimpleNamespace(
+        Image=Picture, ClassLabel=Label, get_dataset_split_names=split_names, load_dataset=load
+    )
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    return table
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_data_set_of_the_hub_is_read_in_its_order(photo):
+    images = load_data("hf:pets")
+    assert images.class_names == ("cat", "dog")
+    assert images.name == "hf:pets (test)"
+    assert [target for _, target in images] == [1, 0, 1]
+    assert [image.tobytes() for image, _ in images] == [
+        photo(seed=seed).tobytes() for seed in range(3)
+    ]
+
+
+def test_an_unreadable_row_of_the_hub_is_named(hub):
+    hub.columns["photo"][1] = {"bytes": b"no image", "path": None}
+    with pytest.raises(ValueError, match=r"1 of 3 images of hf:pets \(test\) .*: row 1 \("):
+        load_data("hf:pets")
+
+
+# What a user can get wrong.
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_cannot_be_read_is_explained(write, tmp_path, monkeypatch):
+    path = write()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other.parquet").write_text("not one at all")
+    parquet.write_table(pa.table({"text": ["a"]}), tmp_path / "text.parquet")
+    columns = {"img": pa.array([], pa.binary()), "label": pa.array([], pa.int64())}
+    parquet.write_table(pa.table(columns), tmp_path / "none.parquet")
+    cases = {
+        f"parquet:{path}?label=breed": r"class column of .* \(label\), got 'breed'",
+        f"parquet:{tmp_path}/text.parquet": "a column of type image, got none",
+        f"parquet:{tmp_path}/none.parquet": "must have at least one image",
+        f"parquet:{tmp_path}/other.parquet": "is not a Parquet file",
+        f"parquet:{tmp_path}/empty": r"must hold a \.parquet file",
+        "parquet:nowhere.parquet": "an existing file or folder, got nowhere.parquet",
+        "hf:cars": "hf:cars cannot be loaded: no data set cars",
+        "hf:pets?label=breed": r"class column of hf:pets \(animal\), got 'breed'",
+    }
+    for spec, message in cases.items():
+        with pytest.raises(InputError, match=message):
+            load_data(spec)
+    for package, spec in (("pyarrow", f"parquet:{path}"), ("datasets", "hf:pets")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(InputError, match=rf"needs the package {package}\. .* 'visprism\["):
+            load_data(spec)
