@@ -93,12 +93,6 @@ def _metrics(content: dict[str, Any]) -> Rows:
     yield "every metric", seconds["torchmetrics, 3"] / seconds["one pass"]
 
 
-def _augmentation(content: dict[str, Any]) -> Rows:
-    for row in content["rows"]:
-        if row["way"] == "visprism":
-            yield f"batches of {row['batch_size']}", row["images_per_second_over_peer"]
-
-
 def _training(content: dict[str, Any]) -> Rows:
     for row in content["rows"]:
         if row["way"].startswith("visprism"):
@@ -168,13 +162,6 @@ BENCHMARKS = (
         "seconds of three metrics of torchmetrics over ours",
         "at least 10",
         _metrics,
-    ),
-    Benchmark(
-        "augmentation",
-        ("--images", "1536", "--batch-size", "96", "--repeats", "3"),
-        "images per second over timm's",
-        "at least 5",
-        _augmentation,
     ),
     Benchmark(
         "training",

@@ -38,11 +38,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.core.devices import Compute
+from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
 from visprism.core.run import Run
-from visprism.images import default_preprocessing, load_data
-from visprism.images.batches import batches
-from visprism.images.images import fixed_augmentation
+from visprism.images import batches, fixed_augmentation, load_data, statistics
 from visprism.measure.loss.landscape import Plane, landscape, random_planes
 from visprism.models import load_model
 
@@ -79,7 +78,7 @@ def main() -> None:
 def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
     model = load_model(MODELS[name], seed=0).model
     image_set = load_data(arguments.data, limit=arguments.images)
-    preprocessing = default_preprocessing(image_set, (32, 32))
+    preprocessing = Preprocessing((32, 32), *statistics(image_set))
     data = batches(image_set, preprocessing, LOADER)
     anew: Data = data
     if arguments.augment:

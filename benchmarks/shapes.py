@@ -15,10 +15,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+import numpy as np
 from torch import nn
 
+from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
-from visprism.images import batches, default_preprocessing, load_data, memory_feed
+from visprism.images import batches, load_data, memory_feed, statistics
 from visprism.models import load_model
 from visprism.training import RECIPES, Recipe, fit
 
@@ -50,7 +52,7 @@ def report(name: str, target: str) -> None:
         nn.init.zeros_(model.get_parameter("1.weight"))
     train = load_data(f"shapes?target={target}", split="train", limit=recipe.limit)
     test = load_data(f"shapes?target={target}", split="test")
-    preprocessing = default_preprocessing(train, (32, 32))
+    preprocessing = Preprocessing((32, 32), *statistics(train.subset(np.arange(1000))))
     watch = Stopwatch()
     history = fit(
         model,

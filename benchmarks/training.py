@@ -1,7 +1,7 @@
 """What training costs: the whole loop, beside the reference's way, on the same threads.
 
 ResNet-18 for small images and ViT-Ti with patches of 4, at 32x32 with batches of 96 and the
-paper's augmentation. Ours is the update of `visprism.fit` on a `MemoryFeed`, in fp32, and in
+paper's augmentation. Ours is the update of `visprism.fit` on a `Feed`, in fp32, and in
 bf16 with channels-last. The peer is a DataLoader in this process over PIL images, torchvision's
 crop and flip, timm's RandAugment and Mixup, and a plain loop with AdamW and clipping in fp32.
 Ways take turns in one run.
@@ -39,7 +39,7 @@ from torchvision import transforms
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
-from visprism.images import STRONG, MemoryFeed
+from visprism.images import STRONG, Feed
 from visprism.models import load_model
 from visprism.training import RECIPES
 from visprism.training.engine import Engine
@@ -108,19 +108,15 @@ def ours(name: str, pixels: Tensor, targets: Tensor, device: str, precision: str
     compute = Compute(device, precision)
     recipe = replace(RECIPES["strong_cifar"](), precision=precision)
     recipe = replace(recipe, channels_last=precision == "bf16")
-    where = compute.torch_device
-    pixels, targets = pixels.to(where), targets.to(where)
-    # Several batches are augmented at once: those that are timed come from a feed of their own,
-    # so that all of their data and nothing else is timed.
     first, rest = (
-        MemoryFeed(
+        Feed(
             pixels[part],
             targets[part],
             num_classes=CLASSES,
             batch_size=BATCH,
             augmentation=STRONG,
             preprocessing=WAY,
-            seed=0,
+            compute=compute,
         )
         for part in (slice(BATCH), slice(BATCH, None))
     )

@@ -1,7 +1,8 @@
 """Untrusted files: none runs code, none takes more memory than its size, all end in a sentence.
 
 What checkpoints may name is tested in models/test_untrusted_names.py, what reaches a page in
-report/test_page.py, and data in data/test_untrusted_data.py. See docs/security.md.
+report/test_page.py, and images in images/test_pixels.py and images/test_tables.py. See
+docs/security.md.
 """
 
 import csv

@@ -42,7 +42,7 @@ def prepared_ahead(prepare: Callable[[int], T], numbers: Iterable[int]) -> Itera
 
 @dataclass(frozen=True)
 class Batches(Sequence):
-    """Batches by number; the next one is prepared while one is used.
+    """Images and targets by batch; the next batch is prepared while one is used.
 
     A slice is read only when it is iterated over.
     """
@@ -88,7 +88,7 @@ def batches(
     seed: int = 0,
     crops: Callable[[range], UInt8[Tensor, "b 3 h w"]] | None = None,
 ) -> Batches:
-    """The image set preprocessed for a model, in its order, the same in every pass.
+    """The image set preprocessed for a model; a thread prepares the next batch.
 
     Args:
         image_set: the images.
