@@ -244,7 +244,7 @@ def test_other_pixels_or_targets_have_another_fingerprint(tensors):
         (torch.zeros(3, dtype=torch.long), "(2), got shape (3,) of type int64"),
         (torch.zeros(2), "(2), got shape (2,) of type float32"),
         (torch.zeros(2, 4, 4, dtype=torch.long), "(2), got shape (2, 4, 4) of type int64"),
-        (["cat", "dog"], "got list (too many dimensions 'str')"),
+        (["cat", "dog"], "(2), got list (too many dimensions 'str')"),
     ],
 )
 def test_other_targets_than_class_indices_are_left_out_with_the_reason(targets, reason):

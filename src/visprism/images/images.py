@@ -287,10 +287,7 @@ def tensor_images(
     if seed is not None:
         known = np.full(number, NO_CLASS) if classes is None else classes
         order = nested_order(known, seed=seed)
-    if isinstance(images[0], Mapping):
-        tensors = {key: _stacked([p[key] for p in images], order) for key in images[0]}
-    else:
-        tensors = _stacked(images, order)
+    several = isinstance(images[0], Mapping)
     return Images(
         name=name,
         split=split,
@@ -298,7 +295,11 @@ def tensor_images(
         positions=order,
         num_classes=num_classes,
         without_labels=reason,
-        tensors=tensors,
+        tensors=(
+            {key: _stacked([p[key] for p in images], order) for key in images[0]}
+            if several
+            else _stacked(images, order)
+        ),
         normalization=preprocessing,
     )
 
@@ -360,17 +361,13 @@ def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
         return None, ""
     try:
         labels = torch.as_tensor(targets)
+        kind = str(labels.dtype).removeprefix("torch.")
+        given = f"shape {tuple(labels.shape)} of type {kind}"
     except (TypeError, ValueError, RuntimeError) as error:
-        return None, (
-            f"targets must be one class index per image, got {type(targets).__name__} ({error})"
-        )
+        labels, given = torch.empty(0), f"{type(targets).__name__} ({error})"
     if labels.shape == (images,) and not labels.is_floating_point():
         return labels.long().cpu(), ""
-    kind = str(labels.dtype).removeprefix("torch.")
-    return None, (
-        f"targets must be one class index per image ({images}), got shape "
-        f"{tuple(labels.shape)} of type {kind}"
-    )
+    return None, f"targets must be one class index per image ({images}), got {given}"
 
 
 def _tensors(images: Any) -> list[Any]:

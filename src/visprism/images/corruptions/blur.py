@@ -1,5 +1,6 @@
 """Blur: defocus, glass, motion, zoom and Gaussian blur."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -7,26 +8,21 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.images.corruptions.corrupt import CORRUPTIONS, Randomness, in_unit
+from visprism.images.corruptions.corrupt import Images, Randomness, corruption
 from visprism.images.corruptions.filters import convolved, gaussian, motion_blurred, zoomed
-from visprism.images.corruptions.severities import severity_parameters
-
-Images = Float[Tensor, "b 3 h w"]
 
 
-@CORRUPTIONS.register
-@in_unit
-def defocus_blur(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def defocus_blur(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """Each point becomes a disk with a softened edge."""
-    radius, sigma = severity_parameters("defocus_blur", severity, images)
+    radius, sigma = parameters
     return convolved(images, _disk(radius, sigma))
 
 
-@CORRUPTIONS.register
-@in_unit
-def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def motion_blur(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """The camera moves along a line, at -45 to 45 degrees."""
-    radius, sigma = severity_parameters("motion_blur", severity, images)
+    radius, sigma = parameters
     angles = (90 * randomness.uniform(1)[:, 0] - 45).tolist()
     return torch.stack(
         [
@@ -36,22 +32,19 @@ def motion_blur(images: Images, severity: int, randomness: Randomness) -> Images
     )
 
 
-@CORRUPTIONS.register
-@in_unit
-def zoom_blur(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def zoom_blur(images: Images, factors: Sequence, randomness: Randomness) -> Images:
     """The mean of the image and of itself, enlarged by each of several factors."""
-    factors = severity_parameters("zoom_blur", severity, images)
     total = 2 * images  # itself, and enlarged by 1
     for factor in factors[1:]:
         total += zoomed(images, factor)
     return total.div_(len(factors) + 1)
 
 
-@CORRUPTIONS.register
-@in_unit
-def gaussian_blur(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def gaussian_blur(images: Images, sigma: float | int, randomness: Randomness) -> Images:
     """A low-pass filter."""
-    return gaussian(images, severity_parameters("gaussian_blur", severity, images))
+    return gaussian(images, sigma)
 
 
 @lru_cache
@@ -69,11 +62,10 @@ def _disk(radius: float | int, sigma: float | int) -> Float[Tensor, "k k"]:
     return torch.from_numpy(wide).float()
 
 
-@CORRUPTIONS.register
-@in_unit
-def glass_blur(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def glass_blur(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """Pixels copied from near ones between two Gaussian blurs."""
-    sigma, reach, repeats = severity_parameters("glass_blur", severity, images)
+    sigma, reach, repeats = parameters
     height, width = images.shape[2:]
     blurred = gaussian(images, sigma).mul_(255).add_(1e-3).floor_().div_(255)
     source = torch.arange(height * width, device=images.device).expand(len(images), -1)

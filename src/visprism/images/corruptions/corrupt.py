@@ -1,12 +1,13 @@
 """Corruption of batches: eight-bit images in, eight-bit images out.
 
 A corruption takes images of eight bits, a severity and the randomness of each image, and gives
-images of eight bits; `in_unit` makes one of a function of numbers in 0 ... 1.
+images of eight bits; `corruption` makes one of a function of numbers in 0 ... 1.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -15,9 +16,12 @@ from torch import Generator, Tensor
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
 from visprism.core.rng import stream
-from visprism.images.corruptions.severities import check_severity
+from visprism.images.corruptions.severities import check_severity, severity_parameters
 
 CORRUPTIONS = Registry("corruption")
+
+Images = Float[Tensor, "b 3 h w"]  # in 0 ... 1
+Pixels = UInt8[Tensor, "b 3 h w"]
 
 # In the order of the paper's table 1.
 COMMON = (
@@ -79,21 +83,19 @@ class Randomness:
         return torch.stack([draw(generator) for generator in self.generators]).to(self.device)
 
 
-OfNumbers = Callable[[Float[Tensor, "b 3 h w"], int, Randomness], Float[Tensor, "b 3 h w"]]
-OfPixels = Callable[[UInt8[Tensor, "b 3 h w"], int, Randomness], UInt8[Tensor, "b 3 h w"]]
+def corruption(function: Callable[[Images, Any, Randomness], Images]) -> Callable:
+    """Register a corruption of numbers in 0 ... 1, given its parameters of `severities`."""
 
-
-def in_unit(corruption: OfNumbers) -> OfPixels:
-    """A corruption of numbers in 0 ... 1 as one of eight-bit images."""
-
-    @wraps(corruption)
-    def of_pixels(images: Tensor, severity: int, randomness: Randomness) -> Tensor:
+    @CORRUPTIONS.register
+    @wraps(function)
+    def of_pixels(images: Pixels, severity: int, randomness: Randomness) -> Pixels:
+        parameters = severity_parameters(function.__name__, severity, images)
         corrupted = torch.empty_like(images)
         chunk_size = len(images) if images.is_cuda else _CACHED // images[0].numel() + 1
         for start in range(0, len(images), chunk_size):
             part = slice(start, start + chunk_size)
             numbers = images[part].float().div_(255)
-            corrupted[part] = eight_bit(corruption(numbers, severity, randomness.of(part)))
+            corrupted[part] = eight_bit(function(numbers, parameters, randomness.of(part)))
         return corrupted
 
     return of_pixels

@@ -4,7 +4,7 @@ The paper counts brightness as weather and saturation as an extra; they are here
 use HSV.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 
 import numpy as np
@@ -14,28 +14,24 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from visprism.images.corruptions.corrupt import CORRUPTIONS, Randomness, in_unit
+from visprism.images.corruptions.corrupt import CORRUPTIONS, Images, Randomness, corruption
 from visprism.images.corruptions.filters import gaussian
 from visprism.images.corruptions.severities import severity_parameters
 
-Images = Float[Tensor, "b 3 h w"]
 Pixels = UInt8[Tensor, "b 3 h w"]
 
 
-@CORRUPTIONS.register
-@in_unit
-def contrast(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def contrast(images: Images, factor: float | int, randomness: Randomness) -> Images:
     """Each channel is blended with its mean over the image."""
-    factor = severity_parameters("contrast", severity, images)
     mean = images.mean((2, 3), keepdim=True)
     return mean + factor * (images - mean)
 
 
-@CORRUPTIONS.register
-@in_unit
-def brightness(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def brightness(images: Images, added: float | int, randomness: Randomness) -> Images:
     """The value in HSV is raised; hue and saturation stay."""
-    return brightened(images, severity_parameters("brightness", severity, images))
+    return brightened(images, added)
 
 
 def brightened(images: Images, added: float | int) -> Images:
@@ -49,11 +45,10 @@ def brightened(images: Images, added: float | int) -> Images:
     return torch.where(value > 0, images * (raised / value), raised)
 
 
-@CORRUPTIONS.register
-@in_unit
-def saturate(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def saturate(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """The saturation in HSV is changed; hue and value stay. Gray has the hue of red."""
-    factor, added = severity_parameters("saturate", severity, images)
+    factor, added = parameters
     value = images.amax(1, keepdim=True)
     span = value - images.amin(1, keepdim=True)
     # Where the value is 0 the saturation is 0, and so is every color.
@@ -122,15 +117,14 @@ def _by_pillow(images: Pixels, change: Callable[[Image.Image, np.ndarray], None]
     return changed.to(images.device)
 
 
-@CORRUPTIONS.register
-@in_unit
-def elastic_transform(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def elastic_transform(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """An affine map that moves three points, then a smooth random displacement.
 
     Source: the published code; Simard et al. (2003), Best practices for convolutional neural
     networks applied to visual document analysis, sec. 2.
     """
-    strength, sigma, shift = severity_parameters("elastic_transform", severity, images)
+    strength, sigma, shift = parameters
     height, width = images.shape[2:]
     displacements = (2 * randomness.uniform(3, 2) - 1) * shift
     places = affine_places(height, width, displacements)

@@ -6,27 +6,20 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.images.corruptions.corrupt import CORRUPTIONS, Randomness, in_unit
-from visprism.images.corruptions.severities import severity_parameters
+from visprism.images.corruptions.corrupt import Images, Randomness, corruption
 
 _CELLS = 4096  # of a table
 
-Images = Float[Tensor, "b 3 h w"]
 
-
-@CORRUPTIONS.register
-@in_unit
-def gaussian_noise(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def gaussian_noise(images: Images, scale: float | int, randomness: Randomness) -> Images:
     """Additive normal noise, as from electronics in low light."""
-    scale = severity_parameters("gaussian_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(images)
 
 
-@CORRUPTIONS.register
-@in_unit
-def shot_noise(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def shot_noise(images: Images, photons: int, randomness: Randomness) -> Images:
     """Poisson noise, with a mean number of photons per white pixel."""
-    photons = severity_parameters("shot_noise", severity, images)
     levels = images.mul(255).round_().long()
     return counted(levels, randomness.uniform(*images.shape[1:]), photons).div_(photons)
 
@@ -68,18 +61,14 @@ def _poisson(photons: int) -> tuple[Tensor, Tensor, Tensor]:
     return function, below[:, :-1].short(), below[:, 1:] == below[:, :-1]
 
 
-@CORRUPTIONS.register
-@in_unit
-def impulse_noise(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def impulse_noise(images: Images, share: float | int, randomness: Randomness) -> Images:
     """Salt-and-pepper noise: a fraction of the values of each channel becomes 0 or 1."""
-    share = severity_parameters("impulse_noise", severity, images)
     uniform = randomness.uniform(*images.shape[1:])
     return images.masked_fill(uniform < share, 0.0).masked_fill_(uniform < share / 2, 1.0)
 
 
-@CORRUPTIONS.register
-@in_unit
-def speckle_noise(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def speckle_noise(images: Images, scale: float | int, randomness: Randomness) -> Images:
     """Multiplicative normal noise."""
-    scale = severity_parameters("speckle_noise", severity, images)
     return randomness.normal(*images.shape[1:]).mul_(scale).add_(1).mul_(images)

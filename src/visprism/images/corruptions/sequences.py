@@ -8,7 +8,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.images.corruptions.corrupt import Randomness, check_images, eight_bit
+from visprism.images.corruptions.corrupt import Images, Randomness, check_images, eight_bit
 from visprism.images.corruptions.digital import brightened
 from visprism.images.corruptions.filters import (
     motion_blurred,
@@ -20,7 +20,6 @@ from visprism.images.corruptions.filters import (
 from visprism.images.corruptions.severities import SIZES, table_for
 from visprism.images.corruptions.weather import flakes_of, snowed
 
-Images = Float[Tensor, "b 3 h w"]
 Frames = list[Float[Tensor, "b 3 h w"]]
 
 # For images of the size of CIFAR, Tiny ImageNet and ImageNet.

@@ -1,15 +1,15 @@
 """Spatter: drops of water or mud on the lens."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
-from visprism.images.corruptions.corrupt import CORRUPTIONS, Randomness, in_unit
+from visprism.images.corruptions.corrupt import Images, Randomness, corruption
 from visprism.images.corruptions.filters import gaussian
-from visprism.images.corruptions.severities import severity_parameters
 
-Images = Float[Tensor, "b 3 h w"]
 Layer = Float[Tensor, "b h w"]  # eight-bit numbers, 0 to 255, where nothing else is said
 
 _WATER = (175 / 255, 238 / 255, 238 / 255)  # pale turquoise
@@ -18,13 +18,10 @@ _FARTHEST = 20  # pixels: what is farther from an edge counts as so far
 _WEAK, _STRONG = 50, 150  # gradients of an edge
 
 
-@CORRUPTIONS.register
-@in_unit
-def spatter(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def spatter(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """Drops where smooth noise is high: with refracting edges for water, opaque for mud."""
-    mean, deviation, sigma, threshold, strength, liquid = severity_parameters(
-        "spatter", severity, images
-    )
+    mean, deviation, sigma, threshold, strength, liquid = parameters
     layer = gaussian(deviation * randomness.normal(*images.shape[2:]) + mean, sigma)
     layer = torch.where(layer < threshold, 0.0, layer)
     if liquid == "mud":

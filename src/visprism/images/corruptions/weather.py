@@ -6,11 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from visprism.images.corruptions.corrupt import CORRUPTIONS, Randomness, in_unit
+from visprism.images.corruptions.corrupt import Images, Randomness, corruption
 from visprism.images.corruptions.filters import motion_blurred, zoomed
-from visprism.images.corruptions.severities import severity_parameters
-
-Images = Float[Tensor, "b 3 h w"]
 
 # Mean color, standard deviation within 224x224 pixels, and exponent of the power spectrum, as
 # measured on the five photographs of ice that the published code lays over images.
@@ -25,11 +22,10 @@ _ICE = (
 _GRAY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 
 
-@CORRUPTIONS.register
-@in_unit
-def fog(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def fog(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """A layer of clouds, scaled so that the maximum stays."""
-    strength, decay = severity_parameters("fog", severity, images)
+    strength, decay = parameters
     height, width = images.shape[2:]
     side = 1 << (max(height, width) - 1).bit_length()
     clouds = plasma(side, decay, randomness)[:, None, :height, :width]
@@ -37,21 +33,17 @@ def fog(images: Images, severity: int, randomness: Randomness) -> Images:
     return (images + strength * clouds) * (brightest / (brightest + strength))
 
 
-@CORRUPTIONS.register
-@in_unit
-def frost(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def frost(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """A layer of ice, which is generated, not photographed; see `ice`."""
-    of_image, of_ice = severity_parameters("frost", severity, images)
+    of_image, of_ice = parameters
     return of_image * images + of_ice * ice(images.shape[2:], randomness)
 
 
-@CORRUPTIONS.register
-@in_unit
-def snow(images: Images, severity: int, randomness: Randomness) -> Images:
+@corruption
+def snow(images: Images, parameters: Sequence, randomness: Randomness) -> Images:
     """Flakes that fall at 45 to 135 degrees, over an image that is a little whiter."""
-    mean, deviation, zoom, threshold, radius, sigma, share = severity_parameters(
-        "snow", severity, images
-    )
+    mean, deviation, zoom, threshold, radius, sigma, share = parameters
     flakes = flakes_of(images.shape[2:], (mean, deviation, zoom, threshold), randomness)
     angles = (90 * randomness.uniform(1)[:, 0] - 135).tolist()
     fallen = torch.stack(
