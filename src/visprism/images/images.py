@@ -72,10 +72,10 @@ class Images:
             if stated is not None:
                 return stated
             return Preprocessing(_common_size(self.image_set), mean=(0.0,) * 3, std=(1.0,) * 3)
-        shape, known = self.image_shape, self.normalization or stated
-        if known is None or len(shape) != 3 or len(known.mean) != shape[0]:
+        shape, statistics = self.image_shape, self.normalization or stated
+        if statistics is None or len(shape) != 3 or len(statistics.mean) != shape[0]:
             return None
-        return replace(known, size=(shape[1], shape[2]), crop=1.0)
+        return replace(statistics, size=(shape[1], shape[2]), crop=1.0)
 
     def batches(
         self,
@@ -285,8 +285,8 @@ def tensor_images(
     classes = torch.cat(targets).numpy() if targets and not reason else None
     order = np.arange(number)
     if seed is not None:
-        known = np.full(number, NO_CLASS) if classes is None else classes
-        order = nested_order(known, seed=seed)
+        by_class = np.full(number, NO_CLASS) if classes is None else classes
+        order = nested_order(by_class, seed=seed)
     several = isinstance(images[0], Mapping)
     return Images(
         name=name,

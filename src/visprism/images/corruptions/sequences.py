@@ -156,14 +156,9 @@ def _scale(images: Images, setting: tuple[float, float], randomness: Randomness)
 
 
 _MAKERS: dict[str, Callable[..., Frames]] = {
-    "gaussian_noise": _gaussian_noise,
-    "shot_noise": _shot_noise,
-    "motion_blur": _motion_blur,
-    "zoom_blur": _zoom_blur,
-    "snow": _snow,
-    "brightness": _brightness,
-    "translate": _translate,
-    "rotate": _rotate,
-    "tilt": _tilt,
-    "scale": _scale,
-}
+    function.__name__.removeprefix("_"): function
+    for function in (
+        _gaussian_noise, _shot_noise, _motion_blur, _zoom_blur, _snow, _brightness, _translate,
+        _rotate, _tilt, _scale,
+    )
+}  # fmt: skip
