@@ -120,8 +120,11 @@ def test_an_image_that_is_damaged_in_the_middle_of_an_epoch_is_named(pets, folde
 
 def test_what_cannot_be_trained_on_is_refused(feed, pets):
     for options, message in (
-        ({"batch_size": 14}, r"the number of images of .* \(13\), got 14"),
-        ({"batch_size": 0}, "batch_size must be between 1 and .*, got 0"),
+        (
+            {"batch_size": 14},
+            r"at most the number of images of .* \(13\), and positive, got 14",
+        ),
+        ({"batch_size": 0}, r"batch_size must be at most .*, and positive, got 0"),
         ({"images": pets.subset(np.arange(0))}, "at least one batch of images"),
         ({"images": replace(pets, targets=np.full(13, -1))}, "must have labels for training"),
         ({"num_classes": 1}, r"below the number of classes \(1\), got 1"),

@@ -188,8 +188,8 @@ def loader_feed(
         raise InputError(f"{name} must have at least one batch of images, got none")
     if not 1 <= batch_size <= len(image_set):
         raise InputError(
-            f"batch_size must be between 1 and the number of images of {name} "
-            f"({len(image_set)}), got {batch_size}"
+            f"batch_size must be at most the number of images of {name} ({len(image_set)}), "
+            f"and positive, got {batch_size}"
         )
     if workers < 0 or (workers and "fork" not in multiprocessing.get_all_start_methods()):
         raise InputError(
