@@ -130,6 +130,7 @@ def test_a_given_study_is_read_only(tmp_path):
         "name": "given",
         "title": "given",
         "state": "complete",
+        "reason": "",
         "resumable": False,
     }
 

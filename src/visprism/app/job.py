@@ -13,6 +13,7 @@ from typing import Any, Literal
 State = Literal["waiting", "running", "complete", "failed", "canceled", "interrupted"]
 
 _PATIENCE = 10.0  # seconds that a canceled process has to end
+HASTE = 1.5  # and where the app ends with it
 _LINE = 2**22  # bytes of the longest event
 ACTIVE = frozenset({"waiting", "running"})
 
@@ -67,10 +68,10 @@ class Job:
         if self.state in ACTIVE:
             state = "canceled" if self._canceled else "failed"
             complete = self.folder is None and self.plan and not self._canceled
-            reason = f"the process ended with code {process.returncode}"
-            self._end("complete" if complete else state, "" if complete else reason)
+            reason = "" if complete or self._canceled else _reason_of_end(process.returncode)
+            self._end("complete" if complete else state, reason)
 
-    async def cancel(self) -> None:
+    async def cancel(self, patience: float = _PATIENCE) -> None:
         """End the job; the results that exist stay, so that it can be resumed."""
         self._canceled = True
         if self.state == "waiting":
@@ -79,35 +80,36 @@ class Job:
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
-            await self._terminate()
+            await self._terminate(patience)
 
-    async def _terminate(self) -> None:
+    async def _terminate(self, patience: float = _PATIENCE) -> None:
         process = self._process
         if process is None or process.returncode is not None:
             return
         if process.stdin is not None:
             process.stdin.close()  # at which the process ends
         try:
-            await asyncio.wait_for(process.wait(), _PATIENCE)
+            await asyncio.wait_for(process.wait(), patience)
         except TimeoutError:
-            process.kill()
+            with suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
 
     def _record(self, event: dict[str, Any]) -> None:
-        kind = event.pop("kind")
-        match kind:
+        values = event["values"]
+        match event["event"]:
             case "planned":
-                self.plan, self.seconds = event["lines"], event["seconds"]
+                self.plan, self.seconds = values["lines"], values["seconds"]
             case "started":
-                self.started, self.progress = event, None
+                self.started, self.progress = values, None
             case "finished":
-                self.finished.append(event)
+                self.finished.append(values)
             case "stopped":
-                self.failures.append(event)
+                self.failures.append(values)
             case "progress":
-                self.progress = event
+                self.progress = values
             case "ended":
-                self._end(event["state"], event["reason"])
+                self._end(values["state"], values["reason"])
                 return
         self._change()
 
@@ -144,3 +146,10 @@ class Job:
                 return
             if self.revision == state["revision"]:
                 await changed.wait()
+
+
+def _reason_of_end(code: int | None) -> str:
+    """What is known of a process that ended without a word."""
+    if code == -signal.SIGKILL:
+        return "the system ended the process of the study, perhaps for lack of memory"
+    return f"the process of the study ended with code {code}; the terminal shows why"

@@ -5,17 +5,23 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from visprism.app.job import ACTIVE, Job
+from visprism.app.job import ACTIVE, HASTE, Job
 from visprism.app.settings import REQUEST, Settings
 from visprism.app.study_request import StudyRequest
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, printable
 from visprism.core.files import write_text
 from visprism.study.store import INDEX, read_index
 
 _AT_ONCE = 1  # studies; and as many plans
+_BAD = ("failed", "unreadable")
+_FAILURE = ("model", "analysis", "kind", "reason")
+_LONGEST = 300  # characters of a reason
+# What files of strangers raise: damaged, nested too deep, of other types.
+_UNREADABLE = (InputError, OSError, RecursionError, LookupError, TypeError, ValueError)
 
 
 class BusyError(RuntimeError):
@@ -91,7 +97,7 @@ class Library:
         self._check_room()
         try:
             form = json.loads((folder / REQUEST).read_text("utf-8"))
-        except ValueError:
+        except (OSError, ValueError, RecursionError):
             form = None
         if not isinstance(form, dict):
             raise InputError(f"{REQUEST} of {name} must be the form of a study")
@@ -107,7 +113,7 @@ class Library:
     async def close(self) -> None:
         """End every process."""
         jobs = [*self._planning, *self.jobs.values()]
-        await asyncio.gather(*(job.cancel() for job in jobs if job.state in ACTIVE))
+        await asyncio.gather(*(job.cancel(HASTE) for job in jobs if job.state in ACTIVE))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -127,16 +133,21 @@ class Library:
         return {**Job({}, folder).to_json(), **_stored_state(folder)}
 
     def listing(self) -> list[dict[str, Any]]:
-        """Name, title and state of every study."""
-        return [
-            {
-                "name": name,
-                "title": _title(folder),
-                "state": self.state(name)["state"],
-                "resumable": (folder / REQUEST).is_file() and folder not in self.read_only,
-            }
-            for name, folder in self.settings.study_folders().items()
-        ]
+        """Name, title and state of every study, with the reason of a bad one."""
+        listed = []
+        for name, folder in self.settings.study_folders().items():
+            state = self.state(name)
+            own = folder not in self.read_only and (folder / REQUEST).is_file()
+            listed.append(
+                {
+                    "name": name,
+                    "title": _title(folder),
+                    "state": state["state"],
+                    "reason": state["reason"] if state["state"] in _BAD else "",
+                    "resumable": own,
+                }
+            )
+        return listed
 
     def _check_room(self) -> None:
         waiting = sum(job.state == "waiting" for job in self.jobs.values())
@@ -159,23 +170,36 @@ class Library:
 def _stored_state(folder: Path) -> dict[str, Any]:
     """The state of a study that no job runs, which may be somebody else's."""
     try:
+        if not (folder / INDEX).exists():
+            return {"state": "interrupted", "reason": "no result is complete"}
         content = read_index(folder / INDEX)
         finished = [
             {
-                "models": list(e["models"]),
-                "analysis": str(e["analysis"]),
-                "seconds": e["seconds"],
+                "models": [printable(str(model)) for model in entry["models"]],
+                "analysis": printable(str(entry["analysis"])),
+                "seconds": _seconds(entry["seconds"]),
             }
-            for e in content["entries"].values()
+            for entry in content["entries"].values()
         ]
-        failures = [dict(failure) for failure in content["header"].get("failures", ())]
-    except (InputError, KeyError, TypeError, ValueError):
-        return {"state": "interrupted", "reason": "no result is complete"}
+        failures = [
+            {name: printable(str(failure[name])) for name in _FAILURE}
+            for failure in content["header"].get("failures", ())
+        ]
+    except _UNREADABLE as error:
+        reason = f"{INDEX} cannot be read ({printable(str(error) or type(error).__name__)})"
+        return {"state": "unreadable", "reason": reason[:_LONGEST]}
     state = "complete" if "keys" in content["header"] else "interrupted"
     return {"state": state, "finished": finished, "failures": failures}
 
 
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not isfinite(seconds):
+        raise ValueError("seconds must be finite")
+    return seconds
+
+
 def _title(folder: Path) -> str:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / REQUEST).read_text("utf-8"))["title"])
-    return folder.resolve().name
+    with suppress(*_UNREADABLE):
+        return printable(str(json.loads((folder / REQUEST).read_text("utf-8"))["title"]))
+    return printable(folder.resolve().name)

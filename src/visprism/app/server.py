@@ -56,6 +56,8 @@ def _errors(endpoint: Endpoint) -> Endpoint:
             return await endpoint(self, request)
         except (InputError, OutputError) as error:
             return JSONResponse({"error": str(error)}, 400)
+        except RecursionError:
+            return JSONResponse({"error": "a file of the study is nested too deep"}, 400)
         except MemoryError:
             return JSONResponse({"error": "the request needs more memory than there is"}, 400)
         except BusyError:

@@ -116,4 +116,7 @@ REQUEST = "request.json"  # of a study that the app started
 
 
 def _is_study(folder: Path) -> bool:
-    return (folder / REQUEST).is_file() or (folder / "study.json").is_file()
+    try:
+        return (folder / REQUEST).is_file() or (folder / "study.json").is_file()
+    except OSError:  # a folder of somebody else
+        return False

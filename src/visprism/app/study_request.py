@@ -119,7 +119,8 @@ def model_name(model: Any, settings: Settings) -> str:
         safe = stored_model_name(name, Path("request")) == name
     except InputError:
         safe = False
-    if not safe or ModelSpec.parse(name).source not in ("zoo", "timm", "torchvision"):
+    file = name.endswith(".safetensors")  # which `load_model` reads from the current folder
+    if not safe or file or ModelSpec.parse(name).source not in ("zoo", "timm", "torchvision"):
         raise InputError(
             "name must be that of a model of the zoo, timm or torchvision, with numbers, flags "
             f"and words as options, got {name!r}. Choose a checkpoint from the list."
