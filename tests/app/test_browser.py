@@ -121,7 +121,9 @@ def test_the_form_as_it_is_plans_and_starts_and_its_study_completes(app, page):
     page.wait_for_selector("#planned pre")
     page.click("button[type=submit]")
     page.wait_for_selector("#study")
-    page.wait_for_selector("#finished:not([hidden])")
+    page.wait_for_function(
+        "() => document.querySelector('#finished ul').textContent.includes('anatomy of')"
+    )
     page.click("#cancel")
     wait_for_state(page, "canceled")
     page.click("#resume")

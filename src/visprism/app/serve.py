@@ -1,5 +1,6 @@
 """Serving: the app on a port of this machine, until Ctrl-C."""
 
+import logging
 import os
 import socket
 import sys
@@ -63,6 +64,7 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
             end = threading.Timer(_PATIENCE, os._exit, [128 + number])
             end.daemon = True
             end.start()
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of what is cut off
             handle(number, frame)
 
         server.handle_exit = handle_exit

@@ -68,7 +68,7 @@ def _perform(values: dict[str, Any], write: Write) -> None:
     try:
         _examine(values, write)
     except PlanCompleteError:
-        return
+        write("ended", state="complete", reason="")
     except KeyboardInterrupt:
         write("ended", state="canceled", reason="")
     except (InputError, OutputError, OSError) as error:
@@ -83,7 +83,7 @@ def _perform(values: dict[str, Any], write: Write) -> None:
 
 
 def _examine(values: dict[str, Any], write: Write) -> None:
-    from visprism.app.study_request import StudyRequest, parsed_analyses
+    from visprism.app.forms import StudyRequest, parsed_analyses
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study import examine

@@ -63,7 +63,7 @@ def argument(
     *,
     positional: bool = False,
     repeatable: bool = False,
-    **bounds: float,
+    **bounds: int | float,
 ) -> Any:
     """A field of a command that is an argument of the command line.
 

@@ -1,4 +1,4 @@
-"""``visprism models``, ``data`` and ``anatomy``: what there is, and what a model consists of."""
+"""``visprism models``, ``data`` and ``anatomy``: what there is, and what models consist of."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

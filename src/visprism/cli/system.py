@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from visprism.cli.arguments import DATA, REQUIRED, Command, Printing, argument
 from visprism.cli.output import print_json
-from visprism.core.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +123,8 @@ class Completion(Command):
 
 def _add_names(parser: argparse.ArgumentParser) -> None:
     """State names of models, data and recipes, and where files follow, by the metavar."""
+    import shtab
+
     from visprism.cli.catalog import read_catalog
     from visprism.data import DATA as REGISTERED
     from visprism.models.pretrained import pretrained_cards
@@ -145,12 +146,7 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
             elif form in names:
                 action.choices = names[form]
             elif form in ("DIR", "FILE", "FILE,...", "MODEL@FILE"):
-                action.complete = _FOLDERS if form == "DIR" else _FILES  # pyrefly: ignore
-
-
-_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "fish": "__fish_complete_path"}
-_FOLDERS = {"bash": "_shtab_compgen_dirs", "zsh": "_files -/"}
-_FOLDERS |= {"fish": "__fish_complete_directories"}
+                action.complete = shtab.DIRECTORY if form == "DIR" else shtab.FILE  # pyrefly: ignore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,13 +177,9 @@ class View(Command):
 
     def run(self) -> None:
         """Serve the app until Ctrl-C."""
-        from visprism.app import Settings
         from visprism.app.serve import serve
+        from visprism.app.settings import Settings
 
-        for name, folders in (("STUDY", self.studies), ("--weights", self.weights)):
-            for folder in folders:
-                if not Path(folder).is_dir():
-                    raise InputError(f"{name} must be folders, got {folder!r}")
         settings = Settings(
             workspace=self.out,
             studies=tuple(map(Path, self.studies)),
