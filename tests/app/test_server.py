@@ -8,9 +8,9 @@ from accessibility import Checker
 from app_cases import VIT
 
 from visprism import ANALYSES, Study
+from visprism.app.forms import form_options
 from visprism.app.server import Server
 from visprism.app.settings import Settings
-from visprism.app.forms import form_options
 
 
 def test_forms_offer_every_analysis_with_its_options(client):
