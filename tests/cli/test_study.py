@@ -208,7 +208,7 @@ def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path, number,
     process = subprocess.Popen(
         [sys.executable, "-m", "visprism", *words], stderr=subprocess.PIPE, text=True
     )
-    time.sleep(1)  # while torch is imported
+    time.sleep(3)  # while torch is imported
     process.send_signal(number)
     _, said = process.communicate(timeout=100)
     assert process.returncode == code

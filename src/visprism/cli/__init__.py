@@ -25,9 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     flags: Sequence[str] = ()
     try:
-        command, flags = parse(words or ["--help"])
         if argv is None:
             _handle_signals()
+        command, flags = parse(words or ["--help"])
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every retry
         if not sys.stderr.isatty():  # downloads of libraries draw bars with carriage returns
             os.environ.setdefault("TQDM_DISABLE", "1")
