@@ -113,6 +113,51 @@ def wait_for_state(page, text):
     )
 
 
+def test_the_form_as_it_is_plans_and_starts_and_its_study_completes(app, page):
+    """Nothing is changed: analyses that do not apply are skipped, and nothing fails."""
+    page.goto(app.address)
+    page.wait_for_selector("form[data-ready]")
+    page.click("#plan")
+    page.wait_for_selector("#planned pre")
+    page.click("button[type=submit]")
+    page.wait_for_selector("#study")
+    page.wait_for_function(
+        "() => document.querySelector('#finished ul').textContent.includes('anatomy of')"
+    )
+    page.click("#cancel")
+    wait_for_state(page, "canceled")
+    page.click("#resume")
+    page.wait_for_function(
+        "() => ['complete', 'failed'].includes(document.querySelector('#state').textContent)",
+        timeout=4 * SECONDS,
+    )
+    assert state(page) == "complete", page.inner_text("#reason")
+    assert "stored before" in page.text_content("#finished ul")
+    assert ": failed," not in page.text_content("#finished ul")
+    page.frame_locator("#report").locator("table.answers").first.wait_for()
+    page.goto(app.address)
+    assert page.inner_text("#studies li .state") == "complete"
+
+
+@pytest.mark.parametrize("busy", ["idle", "study", "live"])
+def test_sigterm_ends_the_app_within_seconds(tmp_path, page, busy):
+    app = App(tmp_path / "studies")
+    if busy == "study":
+        start_study(page, app, "anatomy", "landscape", title="long", minutes="")
+        page.wait_for_selector("#finished:not([hidden])")
+    elif busy == "live":
+        page.goto(f"{app.address}live")
+        page.wait_for_selector("#panels[data-ready]")
+    children = _children_of(app.process.pid)
+    app.process.terminate()
+    app.process.wait(5)
+    app.process.stdout.close()
+    end = time.monotonic() + 10
+    while any(map(_runs, children)):
+        assert time.monotonic() < end, "a process outlived its server"
+        time.sleep(0.2)
+
+
 def test_a_study_from_the_form_is_planned_canceled_and_resumed(app, page):
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")

@@ -39,7 +39,7 @@ def test_a_token_of_another_length_or_case_is_refused(stranger, settings):
 )
 def test_a_name_that_points_to_this_machine_is_refused(stranger, settings, host):
     response = stranger.get(path(settings, "api/catalog"), headers={"host": host})
-    assert response.status_code == 421
+    assert response.status_code == 400
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9"])
@@ -107,6 +107,8 @@ def test_paths_out_of_the_folders_are_refused(client, where):
         {"name": "resnet20", "checkpoint": ["a"]},
         {"name": "<script>alert(1)</script>"},
         {"name": "resnet20\n"},
+        {"name": "elsewhere.safetensors"},
+        {"name": "resnet20?x=elsewhere.safetensors"},
         {"name": "a" * 1000},
         {"name": 3},
         "resnet20",
@@ -323,20 +325,53 @@ def test_the_request_in_a_folder_of_somebody_else_is_checked(client, settings, f
         folder.rmdir()
 
 
-@pytest.mark.parametrize("entries", [{"k": {"files": 3}}, {"k": 3}, {"k": {"models": 3}}])
-def test_a_damaged_study_is_one_sentence(client, settings, entries):
+def index_with(entry):
+    return json.dumps({"format": 1, "header": {}, "entries": {"k": entry}})
+
+
+DEEP = "[" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("study.json", index_with({"files": 3})),
+        ("study.json", index_with(3)),
+        ("study.json", index_with({"models": 3})),
+        ("study.json", index_with({"models": ["a"], "analysis": "b", "seconds": 1e999})),
+        ("study.json", DEEP),
+        ("study.json", '{"format": 1, "header": {"failures": 3}, "entries": {}}'),
+    ],
+)
+def test_a_damaged_study_is_a_red_line_and_one_sentence(client, settings, file, text):
     folder = settings.workspace / "damaged"
     folder.mkdir()
-    index = {"format": 1, "header": {}, "entries": entries}
-    (folder / "study.json").write_text(json.dumps(index))
+    (folder / file).write_text(text)
     try:
-        assert client.get("api/studies").status_code == 200
+        (listed,) = [s for s in client.get("api/studies").json() if s["name"] == "damaged"]
+        assert listed["state"] == "unreadable"
+        assert "study.json cannot be read" in listed["reason"]
+        assert client.get("").status_code == 200
         assert client.get("study/damaged").status_code == 200
-        response = client.get("study/damaged/report")
-        assert response.status_code == 400
-        assert "must be the index of a study" in response.json()["error"]
+        assert client.get("study/damaged/report").status_code in (200, 400)
     finally:
-        (folder / "study.json").unlink()
+        (folder / file).unlink()
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"title": "\\ud800"}', '{"title": 3}', "\x00"])
+def test_a_damaged_request_is_listed_by_its_folder_or_title(client, settings, text):
+    folder = settings.workspace / "copied"
+    folder.mkdir()
+    (folder / "request.json").write_text(text)
+    try:
+        assert "copied" in {s["name"] for s in client.get("api/studies").json()}
+        for page in ("", "study/copied"):
+            assert client.get(page).status_code == 200
+        response = client.post("api/studies/copied/resume", json={})
+        assert response.status_code == 400
+    finally:
+        (folder / "request.json").unlink()
         folder.rmdir()
 
 

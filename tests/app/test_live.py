@@ -164,38 +164,10 @@ def test_the_landscape_starts_at_the_model_and_leaves_it(ask, specimen):
         assert torch.equal(parameter, before[name])
 
 
-def test_equal_requests_are_computed_once_and_a_full_queue_is_busy():
+def test_calls_come_in_turn_a_full_queue_is_busy_and_one_that_is_left_is_dropped():
     import asyncio
 
     from visprism.app.library import BusyError
-    from visprism.app.live.worker import Worker
-
-    calls, gate = [], threading.Event()
-
-    def slow():
-        gate.wait(10)
-        calls.append(1)
-        return len(calls)
-
-    async def ask_all():
-        worker = Worker(waiting=2)
-        tasks = [asyncio.ensure_future(worker.answer("a", slow)) for _ in range(20)]
-        tasks.append(asyncio.ensure_future(worker.answer("b", slow)))
-        await asyncio.sleep(0.05)
-        with pytest.raises(BusyError):
-            await worker.answer("c", slow)
-        tasks[0].cancel()  # a client that leaves
-        gate.set()
-        answers = await asyncio.gather(*tasks, return_exceptions=True)
-        worker.close()
-        return answers[1:]
-
-    assert asyncio.run(ask_all()) == [1] * 19 + [2]
-
-
-def test_a_call_that_nobody_waits_for_is_dropped_and_one_that_others_wait_for_is_not():
-    import asyncio
-
     from visprism.app.live.worker import Worker
 
     calls, gate = [], threading.Event()
@@ -206,25 +178,21 @@ def test_a_call_that_nobody_waits_for_is_dropped_and_one_that_others_wait_for_is
         return name
 
     async def ask_all():
-        worker = Worker(waiting=4)
-        names = ["running", "left", "shared", "shared"]
-        tasks = [
-            asyncio.ensure_future(worker.answer(name, partial(slow, name))) for name in names
-        ]
+        worker = Worker(3)
+        names = ["running", "left", "waiting"]
+        tasks = [asyncio.ensure_future(worker.answer(partial(slow, name))) for name in names]
         await asyncio.sleep(0.05)
-        for leaving in tasks[:3]:
-            leaving.cancel()
-        await asyncio.sleep(0.05)
-        again = asyncio.ensure_future(worker.answer("left", partial(slow, "again")))
+        with pytest.raises(BusyError):
+            await worker.answer(partial(slow, "refused"))
+        tasks[1].cancel()
         await asyncio.sleep(0.05)
         gate.set()
-        answers = await asyncio.gather(tasks[3], again)
-        assert await worker.answer("running", partial(slow, "unused")) == "running"
+        answers = await asyncio.gather(tasks[0], tasks[2])
         worker.close()
         return answers
 
-    assert asyncio.run(ask_all()) == ["shared", "again"]
-    assert calls == ["running", "shared", "again"]
+    assert asyncio.run(ask_all()) == ["running", "waiting"]
+    assert calls == ["running", "waiting"]
 
 
 def test_work_ends_when_its_client_leaves():

@@ -1,9 +1,6 @@
 """``visprism models``, ``data``, ``anatomy`` and ``recipes``: what they list."""
 
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,15 +46,6 @@ def test_models_lists_parameters_macs_source_and_weights(capsys):
     assert rows["resnet20"][1:4] == ["272,474", f"{read_catalog()['resnet20'].macs:,}", "zoo"]
     for card in pretrained_cards().values():
         assert card.tag in " ".join(rows[card.architecture][4:])
-
-
-def test_models_takes_less_than_half_a_second_of_the_processor():
-    before = os.times()
-    command = [sys.executable, "-m", "visprism", "models"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    seconds = after.children_user + after.children_system
-    assert seconds - before.children_user - before.children_system < 0.5
 
 
 @pytest.mark.parametrize("pattern", ["deit3_small_patch16_224", "DeiT3_small_patch16_224*"])

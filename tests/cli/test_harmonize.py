@@ -77,30 +77,3 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert again.out == first.out
     assert main([*command, "--set", "lr=1e-4"]) == 2
     assert "is the log of another search" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (
-            ["--placement", "9,9,9"],
-            "--placement must be 0 to 2 in stage 1, where every second of 3 blocks",
-        ),
-        (["--placement", "layer9"], "--placement must be names of residual Conv blocks"),
-        (["--search", "quick"], "--search needs --data, on which candidates are trained"),
-        (["--search", "quik", "--data", "shapes"], "quik"),
-        (["--heads", "1,2"], "--heads must be one number, or one per stage (3 stages"),
-    ],
-)
-def test_bad_input_is_one_sentence(options, said, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert main(["harmonize", "resnet20", *options, "--out", str(out)]) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-    assert not out.exists()
-
-
-def test_a_transformer_is_refused(tmp_path, capsys):
-    assert main(["harmonize", "vit_pico_patch4_32", "--out", str(tmp_path / "out")]) == 2
-    assert "model must have a residual block" in capsys.readouterr().err

@@ -14,10 +14,8 @@ import pytest
 
 from visprism import ANALYSES
 from visprism.analyses.base import GROUPS
-from visprism.cli import declarations, study_commands, values
+from visprism.cli import parser
 from visprism.cli.parser import command_parser, commands, help_text
-from visprism.figures import FORMATS
-from visprism.study.examine import DEFAULT_MINUTES
 
 HELP = Path(__file__).parent / "help"
 COMMANDS = [name for name in commands() if name != "sparsity"]
@@ -36,7 +34,7 @@ def same_as_file(name, text):
 
 
 def test_the_help_of_visprism_is_the_file(monkeypatch):
-    monkeypatch.setattr(declarations, "entry_points", lambda **_: [])  # without plug-ins
+    monkeypatch.setattr(parser, "entry_points", lambda **_: [])  # without plug-ins
     same_as_file("visprism", help_text())
 
 
@@ -64,16 +62,11 @@ def test_a_flag_takes_the_same_form_of_value_in_all_commands():
 
 
 def test_declarations_read_as_text_are_those_of_the_registry():
-    stated = declarations.summaries()
+    stated = parser.summaries()
     for name, analysis in ANALYSES.items():
         first = (analysis.__doc__ or "").strip().partition("\n")[0]
-        assert stated[name] == declarations.Summary(first, analysis.group)
-    assert declarations.groups() == GROUPS
-
-
-def test_the_command_line_and_python_have_the_same_defaults():
-    assert study_commands._MINUTES == DEFAULT_MINUTES
-    assert set(values.FORMATS) == set(FORMATS)
+        assert stated[name] == parser.Summary(first, analysis.group)
+    assert parser.groups() == GROUPS
 
 
 def test_the_help_takes_less_than_half_a_second_of_the_processor():

@@ -8,13 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from visprism import Result
 from visprism.cli import main
-from visprism.images.training_batches import shuffled_batches
-from visprism.models.state_dicts import read_state_dict
 from visprism.training.checkpoint_files import read_checkpoint, valid_checkpoint
 
 IMAGES, BATCH = 24, 4
@@ -66,43 +63,6 @@ def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbe
     metrics, history = Result.load(file), Result.load(undisturbed / "history.npz")
     assert metrics.of("accuracy") == history.test_accuracy[-1]
     assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_image_that_is_damaged_in_an_epoch_is_named_and_the_run_goes_on_once_it_is_mended(
-    photos, tmp_path, workers, monkeypatch, capsys, undisturbed
-):
-    files = sorted((photos / "train").rglob("*.png"))
-    file = files[
-        int(shuffled_batches(IMAGES, BATCH, 1, 0)[3][2])
-    ]  # read in the middle of epoch 2
-    content = file.read_bytes()
-
-    def damaging(items, label, **_):
-        for step in items:
-            if label == "training" and step == STEPS:
-                file.write_bytes(content[:-1000])
-            yield step
-
-    out = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr("visprism.core.progress.plain", damaging)
-        try:
-            assert main(arguments(photos, out, workers)) == 2
-        finally:
-            file.write_bytes(content)
-    *_, said = capsys.readouterr().err.strip().splitlines()
-    assert said.startswith(f"visprism: an image of folder:{photos} (train) cannot be read: ")
-    assert f"{file.parent.name}/{file.name} (" in said
-    assert "Repair it and resume, or start a new run with --skip-bad." in said
-    assert said.endswith(f" The last training checkpoint is {out}/last.ckpt.")
-    assert read_checkpoint(out)["step"] == STEPS
-    assert main(arguments(photos, out, workers, "--resume")) == 0
-    weights, expected = (
-        read_state_dict(folder / "model.safetensors") for folder in (out, undisturbed)
-    )
-    torch.testing.assert_close(weights, expected, rtol=0, atol=0)
 
 
 SEARCH = "harmonize resnet20 --search quick --data shapes --limit 40 --epochs 1 --repeats 2"

@@ -3,7 +3,3 @@
 Needs the extra ``visprism[app]``: starlette and uvicorn. Studies run in a process that can be
 canceled and resumed; live requests queue for one thread. See docs/app.md.
 """
-
-from visprism.app.settings import Settings
-
-__all__ = ["Settings"]

@@ -1,25 +1,139 @@
-"""The studies that the app shows, and the queue of those that it runs."""
+"""The studies that the app shows, and the jobs that run them, each in a process of its own."""
 
 import asyncio
 import json
-from collections.abc import Mapping
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from visprism.app.job import ACTIVE, Job
+from visprism.app.forms import StudyRequest
 from visprism.app.settings import REQUEST, Settings
-from visprism.app.study_request import StudyRequest
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, printable
 from visprism.core.files import write_text
 from visprism.study.store import INDEX, read_index
 
-_AT_ONCE = 1  # studies; and as many plans
+State = Literal["waiting", "running", "complete", "failed", "canceled"]
+ACTIVE = frozenset({"waiting", "running"})
+_PATIENCE = 10.0  # seconds that a canceled process has to end
+_HASTE = 1.5  # and where the app ends with it
+_LINE = 2**22  # bytes of the longest event
+_LONGEST = 300  # characters of a reason
+# What files of strangers raise: damaged, nested too deep, of other types.
+_UNREADABLE = (InputError, OSError, RecursionError, LookupError, TypeError, ValueError)
 
 
 class BusyError(RuntimeError):
     """Too many requests wait already."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One study, or the plan of one, that runs in a separate process, and its state."""
+
+    request: StudyRequest
+    folder: Path | None  # None: only the plan is made
+    state: State = "waiting"
+    reason: str = ""
+    plan: list[str] = field(default_factory=list)
+    seconds: float | None = None  # expected
+    finished: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    started: dict[str, Any] | None = None  # the analysis that runs
+    progress: dict[str, Any] | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    _process: asyncio.subprocess.Process | None = field(default=None, repr=False)
+    _canceled: bool = False
+
+    async def run(self) -> None:
+        """Run the study in a process; its end is the end of the job, whatever it is."""
+        pipe = asyncio.subprocess.PIPE
+        command = (sys.executable, "-m", "visprism.app.study_process")
+        self._process = process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, limit=_LINE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        folder = None if self.folder is None else str(self.folder)
+        line = json.dumps({"request": self.request.to_json(), "folder": folder}) + "\n"
+        self._change(state="running")
+        try:
+            process.stdin.write(line.encode())
+            with suppress(ConnectionError):
+                await process.stdin.drain()
+            async for event in process.stdout:
+                self._record(**json.loads(event))
+            await process.wait()
+        finally:
+            await self._terminate(_PATIENCE)
+        if self.state in ACTIVE:
+            code = process.returncode
+            reason = f"the process of the study ended with code {code}; the terminal shows why"
+            if code == -signal.SIGKILL:
+                reason = "the system ended the process, perhaps for lack of memory"
+            self._end("canceled") if self._canceled else self._end("failed", reason)
+
+    async def cancel(self, patience: float = _PATIENCE) -> None:
+        """End the job; the results that exist stay, so that it can be resumed."""
+        self._canceled = True
+        await self._terminate(patience)
+        if self.state in ACTIVE:
+            self._end("canceled")
+
+    async def _terminate(self, patience: float) -> None:
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()  # at which the process ends
+        try:
+            await asyncio.wait_for(process.wait(), patience)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    def _record(self, event: str, values: dict[str, Any]) -> None:
+        match event:
+            case "planned":
+                self._change(plan=values["lines"], seconds=values["seconds"])
+            case "started":
+                self._change(started=values, progress=None)
+            case "finished":
+                self._change(finished=[*self.finished, values])
+            case "stopped":
+                self._change(failures=[*self.failures, values])
+            case "progress":
+                self._change(progress=values)
+            case "ended" if self.state in ACTIVE:
+                self._end(values["state"], values["reason"])
+
+    def _end(self, state: State, reason: str = "") -> None:
+        self._change(state=state, reason=reason, started=None, progress=None)
+
+    def _change(self, **values: Any) -> None:
+        vars(self).update(values)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def to_json(self) -> dict[str, Any]:
+        """What a page shows of the job."""
+        hidden = ("request", "folder")
+        return {k: v for k, v in vars(self).items() if k not in hidden and k[0] != "_"}
+
+    async def changes(self) -> AsyncIterator[dict[str, Any]]:
+        """The state now and after each change, until the job has ended."""
+        while True:
+            changed, state = self._changed, self.to_json()
+            yield state
+            if state["state"] not in ACTIVE:
+                return
+            await changed.wait()
 
 
 @dataclass
@@ -28,71 +142,52 @@ class Library:
 
     settings: Settings
     jobs: dict[str, Job] = field(default_factory=dict)
-    _studies: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    _plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    _plans: set[Job] = field(default_factory=set)
     _tasks: set[asyncio.Task] = field(default_factory=set)
-    _planning: set[Job] = field(default_factory=set)
+    _study_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _plan_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def plan(self, request: StudyRequest) -> Job:
-        """The plan of a study with its expected time; nothing is measured.
-
-        Raises:
-            BusyError: if too many plans wait.
-        """
-        if len(self._planning) >= self.settings.limits.waiting:
-            raise BusyError
-        job = Job(request.to_json(), None)
-        self._planning.add(job)
+        """The plan of a study with its expected time; nothing is measured."""
+        self._check_room(self._plans)
+        job = Job(request, None)
+        self._plans.add(job)
         try:
-            async with self._plans:
+            async with self._plan_turn:
                 await job.run()
         finally:
-            self._planning.discard(job)
+            self._plans.discard(job)
         return job
 
     def start(self, form: Mapping[str, Any]) -> str:
         """Start a study in a new folder of the workspace; returns its name.
 
         The folder keeps the form, which is checked again when the study is resumed.
-
-        Raises:
-            InputError: if a value of the form is none that the app allows.
-            BusyError: if too many studies wait.
         """
         request = StudyRequest.of_form(form, self.settings)
-        names = self.settings.study_folders()
+        self._check_room(self.jobs.values())
+        names = {*self.settings.study_folders(), "uploads"}
         stem = request.folder_name
         candidates = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
-        name = next(
-            n
-            for n in candidates
-            if n not in names and n != "uploads" and not (self.settings.workspace / n).exists()
-        )
-        self._check_room()
+        free = (n for n in candidates if not (self.settings.workspace / n).exists())
+        name = next(n for n in free if n not in names)
         folder = self.settings.workspace / name
         folder.mkdir()
-        stored = {**form, "title": request.title}
-        write_text(folder / REQUEST, json.dumps(stored, indent=1) + "\n")
+        write_text(folder / REQUEST, json.dumps({**form, "title": request.title}, indent=1))
         self._run(name, request, folder)
         return name
 
     def resume(self, name: str) -> None:
-        """Run a study again from where it ended.
-
-        Raises:
-            InputError: if it was not started here, runs already, or its form is not allowed.
-            BusyError: if too many studies wait.
-        """
+        """Run a study of this app again from where it ended."""
         folder = self.settings.study_folder(name)
-        if folder is None or not (folder / REQUEST).is_file() or folder in self.read_only:
+        if folder is None or not self._is_own(folder):
             raise InputError(f"{name} must be a study of this app to be resumed")
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
-        self._check_room()
-        try:
+        self._check_room(self.jobs.values())
+        form = None
+        with suppress(OSError, ValueError, RecursionError):
             form = json.loads((folder / REQUEST).read_text("utf-8"))
-        except ValueError:
-            form = None
         if not isinstance(form, dict):
             raise InputError(f"{REQUEST} of {name} must be the form of a study")
         self._run(name, StudyRequest.of_form(form, self.settings), folder)
@@ -106,16 +201,11 @@ class Library:
 
     async def close(self) -> None:
         """End every process."""
-        jobs = [*self._planning, *self.jobs.values()]
-        await asyncio.gather(*(job.cancel() for job in jobs if job.state in ACTIVE))
+        jobs = [*self._plans, *self.jobs.values()]
+        await asyncio.gather(*(job.cancel(_HASTE) for job in jobs if job.state in ACTIVE))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    @property
-    def read_only(self) -> frozenset[Path]:
-        """Folders that the user gave, which the app does not write to."""
-        return frozenset(self.settings.studies)
 
     def state(self, name: str) -> dict[str, Any]:
         """What a page shows of a study: of its job, or of what its folder holds."""
@@ -124,30 +214,40 @@ class Library:
             raise InputError(f"the app has no study {name!r}")
         if name in self.jobs:
             return self.jobs[name].to_json()
-        return {**Job({}, folder).to_json(), **_stored_state(folder)}
+        empty = {"reason": "", "plan": [], "finished": [], "failures": []}
+        return {**empty, "started": None, "progress": None, **_stored_state(folder)}
 
     def listing(self) -> list[dict[str, Any]]:
-        """Name, title and state of every study."""
-        return [
-            {
-                "name": name,
-                "title": _title(folder),
-                "state": self.state(name)["state"],
-                "resumable": (folder / REQUEST).is_file() and folder not in self.read_only,
-            }
-            for name, folder in self.settings.study_folders().items()
-        ]
+        """Every study, the newest first: name, title, date, models and state."""
+        listed = []
+        for name, folder in self.settings.study_folders().items():
+            state, form = self.state(name), _form(folder)
+            listed.append(
+                {
+                    "name": name,
+                    "title": form.get("title") or printable(folder.resolve().name),
+                    "date": _date(folder),
+                    "models": form.get("models", ""),
+                    "state": state["state"],
+                    "reason": state["reason"] if state["state"] in _BAD else "",
+                    "resumable": self._is_own(folder),
+                }
+            )
+        return sorted(listed, key=lambda study: study["date"], reverse=True)
 
-    def _check_room(self) -> None:
-        waiting = sum(job.state == "waiting" for job in self.jobs.values())
-        if waiting >= self.settings.limits.waiting:
+    def _is_own(self, folder: Path) -> bool:
+        """Whether the app made the folder of a study; those of the user are read only."""
+        return folder not in self.settings.studies and (folder / REQUEST).is_file()
+
+    def _check_room(self, jobs: Any) -> None:
+        if sum(job.state == "waiting" for job in jobs) >= self.settings.limits.waiting:
             raise BusyError
 
     def _run(self, name: str, request: StudyRequest, folder: Path) -> None:
-        self.jobs[name] = job = Job(request.to_json(), folder)
+        self.jobs[name] = job = Job(request, folder)
 
         async def in_turn() -> None:
-            async with self._studies:
+            async with self._study_turn:
                 if job.state in ACTIVE:
                     await job.run()
 
@@ -156,26 +256,57 @@ class Library:
         task.add_done_callback(self._tasks.discard)
 
 
+_BAD = ("failed", "unreadable")
+_FAILURE = ("model", "analysis", "kind", "reason")
+
+
 def _stored_state(folder: Path) -> dict[str, Any]:
     """The state of a study that no job runs, which may be somebody else's."""
     try:
+        if not (folder / INDEX).exists():
+            return {"state": "interrupted", "reason": "no result is complete"}
         content = read_index(folder / INDEX)
         finished = [
             {
-                "models": list(e["models"]),
-                "analysis": str(e["analysis"]),
-                "seconds": e["seconds"],
+                "models": [printable(str(model)) for model in entry["models"]],
+                "analysis": printable(str(entry["analysis"])),
+                "seconds": _finite(entry["seconds"]),
             }
-            for e in content["entries"].values()
+            for entry in content["entries"].values()
         ]
-        failures = [dict(failure) for failure in content["header"].get("failures", ())]
-    except (InputError, KeyError, TypeError, ValueError):
-        return {"state": "interrupted", "reason": "no result is complete"}
+        failures = [
+            {name: printable(str(failure[name])) for name in _FAILURE}
+            for failure in content["header"].get("failures", ())
+        ]
+    except _UNREADABLE as error:
+        reason = f"{INDEX} cannot be read ({printable(str(error) or type(error).__name__)})"
+        return {"state": "unreadable", "reason": reason[:_LONGEST]}
     state = "complete" if "keys" in content["header"] else "interrupted"
     return {"state": state, "finished": finished, "failures": failures}
 
 
-def _title(folder: Path) -> str:
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((folder / REQUEST).read_text("utf-8"))["title"])
-    return folder.resolve().name
+def _finite(value: Any) -> float:
+    seconds = float(value)
+    if not isfinite(seconds):
+        raise ValueError("seconds must be finite")
+    return seconds
+
+
+def _form(folder: Path) -> dict[str, str]:
+    """Title and models of the form that a study was started with, as far as it can be read."""
+    shown: dict[str, str] = {}
+    with suppress(*_UNREADABLE):
+        form = json.loads((folder / REQUEST).read_text("utf-8"))
+        shown["title"] = printable(str(form["title"]))[:_LONGEST]
+        models = [str(m.get("name") or m["checkpoint"]) for m in form["models"]]
+        shown["models"] = printable(", ".join(models))[:_LONGEST]
+    return shown
+
+
+def _date(folder: Path) -> str:
+    """When a study was last written to, as 2026-03-01 12:30."""
+    for name in (INDEX, REQUEST):
+        with suppress(OSError):
+            written = datetime.fromtimestamp((folder / name).stat().st_mtime)
+            return f"{written:%Y-%m-%d %H:%M}"
+    return ""

@@ -9,51 +9,35 @@ import multiprocessing
 import os
 import pickle
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 _MOST_FIGURES = 600  # that the process keeps: about 60 MB
-_MOST_PAGES = 8
+_FIGURES: dict[bytes, str | None] = {}  # of the process that draws
 
 
 class Renderer:
-    """Renders studies one after another; a page of unchanged results is rendered once."""
+    """Renders studies one after another in a process of its own."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
-        self._pages: OrderedDict[Any, str] = OrderedDict()
-        self._tasks: dict[Any, asyncio.Future[str]] = {}
 
     async def page(self, folder: Path, *, figures: bool) -> str:
         """The report of the results that a folder has by now, with or without figures."""
-        key = (folder, figures, _version(folder))
-        if key not in self._pages:
-            self._pages[key] = await self._shared(key, partial(_page, folder, figures=figures))
-            while len(self._pages) > _MOST_PAGES:
-                self._pages.popitem(last=False)
-        return self._pages[key]
+        return await self._rendered(partial(_page, folder, figures=figures))
 
     async def export(self, folder: Path, name: str) -> str:
         """``study.md`` or ``results.json`` of a study."""
-        return await self._shared((folder, name), partial(_export, folder, name))
+        return await self._rendered(partial(_export, folder, name))
 
     def close(self) -> None:
         """End the process."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-
-    async def _shared(self, key: Any, render: Callable[[], str]) -> str:
-        """The text, rendered once for all who wait for the same."""
-        if key not in self._tasks:
-            self._tasks[key] = asyncio.ensure_future(self._rendered(render))
-            self._tasks[key].add_done_callback(lambda _: self._tasks.pop(key, None))
-        return await asyncio.shield(self._tasks[key])
 
     async def _rendered(self, render: Callable[[], str]) -> str:
         loop = asyncio.get_running_loop()
@@ -82,18 +66,6 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _version(folder: Path) -> int:
-    from visprism.study.store import INDEX
-
-    try:
-        return (folder / INDEX).stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
-_FIGURES: OrderedDict[bytes, str | None] = OrderedDict()  # of the process that draws
-
-
 def _page(folder: Path, *, figures: bool) -> str:
     from visprism.report import PageFigures, drawings, page_html
     from visprism.study import Study
@@ -101,17 +73,16 @@ def _page(folder: Path, *, figures: bool) -> str:
 
     content = content_of(Study.load(folder))
     page = PageFigures(content)
+    if len(_FIGURES) > _MOST_FIGURES:
+        _FIGURES.clear()
     for drawing in drawings(content) if figures else ():
         key = blake2b(pickle.dumps((drawing.stem, drawing.draw))).digest()
         if key not in _FIGURES:
             svg = drawing.files(["svg"]).get("svg")
             _FIGURES[key] = None if svg is None else svg.decode()
-        _FIGURES.move_to_end(key)
         markup = _FIGURES[key]
         if markup is not None:
             page.add(drawing, markup)
-    while len(_FIGURES) > _MOST_FIGURES:
-        _FIGURES.popitem(last=False)
     return page_html(content, page)
 
 
@@ -119,5 +90,4 @@ def _export(folder: Path, name: str) -> str:
     from visprism.study import Study
     from visprism.study.exports import json_of, markdown_of
 
-    study = Study.load(folder)
-    return {"study.md": markdown_of, "results.json": json_of}[name](study)
+    return {"study.md": markdown_of, "results.json": json_of}[name](Study.load(folder))

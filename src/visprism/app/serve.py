@@ -1,10 +1,14 @@
 """Serving: the app on a port of this machine, until Ctrl-C."""
 
+import logging
+import os
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
@@ -12,7 +16,8 @@ from visprism.core.errors import InputError
 _HOST = "127.0.0.1"
 _CONNECTIONS = 500
 _IDLE_SECONDS = 15
-_CLOSING_SECONDS = 3
+_CLOSING_SECONDS = 1
+_PATIENCE = 4.0  # seconds that the app has to end after a signal
 
 
 def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
@@ -52,8 +57,19 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
             timeout_graceful_shutdown=_CLOSING_SECONDS,
         )
         ready(f"http://{_HOST}:{listener.getsockname()[1]}/{settings.token}/")
+        server = uvicorn.Server(config)
+        handle = server.handle_exit
+
+        def handle_exit(number: int, frame: FrameType | None) -> None:
+            end = threading.Timer(_PATIENCE, os._exit, [128 + number])
+            end.daemon = True
+            end.start()
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of what is cut off
+            handle(number, frame)
+
+        server.handle_exit = handle_exit
         with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
-            uvicorn.Server(config).run(sockets=[listener])
+            server.run(sockets=[listener])
 
 
 def _bound_memory(extra: int) -> None:

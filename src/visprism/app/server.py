@@ -2,39 +2,34 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial, wraps
+from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
 
 import jinja2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import (
-    HTMLResponse,
-    JSONResponse,
-    Response,
-    StreamingResponse,
-)
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from visprism.app.bodies import read_body, read_json
-from visprism.app.catalog import catalog
+from visprism.app.forms import StudyRequest, catalog
+from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import BusyError, Library
-from visprism.app.live import PANELS, Pool, Worker
+from visprism.app.live.panels import PANELS
+from visprism.app.live.pool import Pool
+from visprism.app.live.worker import Worker
 from visprism.app.renderer import Renderer
-from visprism.app.security import Guard
 from visprism.app.settings import Settings
-from visprism.app.study_request import StudyRequest
 from visprism.app.uploads import store_checkpoint, store_image
-from visprism.core.errors import InputError, OutputError
+from visprism.core.errors import InputError, OutputError, printable
 from visprism.report import script_hash, style_sheet
 
-Endpoint = Callable[["Server", Request], Awaitable[Response]]
 Value = TypeVar("Value")
 
 _REQUEST_SECONDS = 15.0  # for the body of a request that is no upload
@@ -47,50 +42,34 @@ _REPORT_POLICY = (
 )
 
 
-def _errors(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with errors of input as JSON of one sentence."""
-
-    @wraps(endpoint)
-    async def answered(self: "Server", request: Request) -> Response:
-        try:
-            return await endpoint(self, request)
-        except (InputError, OutputError) as error:
-            return JSONResponse({"error": str(error)}, 400)
-        except MemoryError:
-            return JSONResponse({"error": "the request needs more memory than there is"}, 400)
-        except BusyError:
-            return JSONResponse({"error": "too many requests wait"}, 503, {"retry-after": "2"})
-        except HTTPException as error:
+async def _answer(_request: Request, error: Exception) -> Response:
+    """An error as JSON of one sentence."""
+    match error:
+        case HTTPException():
             return JSONResponse({"error": error.detail}, error.status_code)
+        case BusyError():
+            return JSONResponse({"error": "too many requests wait"}, 503, {"retry-after": "2"})
+        case InputError() | OutputError():
+            return JSONResponse({"error": printable(str(error))}, 400)
+        case MemoryError():
+            return JSONResponse({"error": "the request needs more memory than there is"}, 400)
+        case RecursionError():
+            return JSONResponse({"error": "a file of the study is nested too deep"}, 400)
+    return JSONResponse({"error": printable(f"{type(error).__name__}: {error}")}, 500)
 
-    return answered
+
+_ERRORS = (HTTPException, BusyError, InputError, OutputError, MemoryError, RecursionError)
 
 
-@dataclass
 class Server:
     """The state of the app, and its endpoints."""
 
-    settings: Settings
-
-    @cached_property
-    def library(self) -> Library:
-        """The studies."""
-        return Library(self.settings)
-
-    @cached_property
-    def renderer(self) -> Renderer:
-        """The process that draws pages."""
-        return Renderer()
-
-    @cached_property
-    def worker(self) -> Worker:
-        """The thread of live requests."""
-        return Worker(self.settings.limits.waiting)
-
-    @cached_property
-    def pool(self) -> Pool:
-        """Models and images of live requests."""
-        return Pool(self.settings)
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.library = Library(settings)
+        self.renderer = Renderer()
+        self.pool = Pool(settings)
+        self.worker = Worker(settings.limits.waiting)
 
     def app(self) -> ASGIApp:
         """The application, behind its guard."""
@@ -111,7 +90,13 @@ class Server:
             Route("/api/checkpoints/{name}", self.upload_checkpoint, methods=["POST"]),
             Route("/api/live/{panel}", self.answer, methods=["POST"]),
         ]
-        return Guard(Starlette(routes=routes, lifespan=self._lifespan), self.settings.token)
+        app = Starlette(
+            routes=routes,
+            lifespan=self._lifespan,
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)],
+            exception_handlers={kind: _answer for kind in (*_ERRORS, Exception)},
+        )
+        return Guard(app, self.settings.token)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
@@ -122,17 +107,14 @@ class Server:
             self.renderer.close()
             self.worker.close()
 
-    @_errors
     async def home(self, request: Request) -> Response:
         """Studies, and the form of a new one."""
         return _page("home.html", root=".", studies=self.library.listing())
 
-    @_errors
     async def live(self, request: Request) -> Response:
         """The live panels."""
         return _page("live.html", root=".")
 
-    @_errors
     async def study(self, request: Request) -> Response:
         """One study: its progress and its report."""
         name = request.path_params["name"]
@@ -140,7 +122,6 @@ class Server:
         study = next(s for s in self.library.listing() if s["name"] == name)
         return _page("study.html", root="..", study=study)
 
-    @_errors
     async def report(self, request: Request) -> Response:
         """The report of the results that a study has by now."""
         folder = self._folder(request)
@@ -149,7 +130,6 @@ class Server:
         policy = _REPORT_POLICY.format(script_hash())
         return HTMLResponse(page, headers={"content-security-policy": policy})
 
-    @_errors
     async def export(self, request: Request) -> Response:
         """``study.md`` or ``results.json``."""
         name = request.path_params["export"]
@@ -160,7 +140,6 @@ class Server:
         kind = "application/json" if name.endswith("json") else "text/markdown"
         return Response(text, media_type=kind, headers=disposition)
 
-    @_errors
     async def static(self, request: Request) -> Response:
         """Scripts and the style sheet."""
         name = request.path_params["name"]
@@ -170,23 +149,19 @@ class Server:
             raise HTTPException(404, "not found")
         return Response(_text(name), media_type="text/javascript")
 
-    @_errors
     async def catalog(self, request: Request) -> Response:
         """What the forms offer."""
         return JSONResponse(await asyncio.to_thread(catalog, self.settings))
 
-    @_errors
     async def studies(self, request: Request) -> Response:
         """Every study with its state."""
         return JSONResponse(self.library.listing())
 
-    @_errors
     async def start(self, request: Request) -> Response:
         """Start a study."""
         form = await self._json(request)
         return JSONResponse({"name": self.library.start(form)}, 201)
 
-    @_errors
     async def plan(self, request: Request) -> Response:
         """The plan of a study, which takes some seconds."""
         form = StudyRequest.of_form(await self._json(request), self.settings)
@@ -196,7 +171,6 @@ class Server:
         skipped = [f"{f['analysis']} of {f['model']}: {f['reason']}" for f in job.failures]
         return JSONResponse({"lines": job.plan, "seconds": job.seconds, "skipped": skipped})
 
-    @_errors
     async def act(self, request: Request) -> Response:
         """Cancel or resume a study."""
         name, action = request.path_params["name"], request.path_params["action"]
@@ -209,7 +183,6 @@ class Server:
             raise HTTPException(404, "not found")
         return JSONResponse(self.library.state(name))
 
-    @_errors
     async def events(self, request: Request) -> Response:
         """The state of a study as server-sent events, until it ends."""
         name = request.path_params["name"]
@@ -225,7 +198,6 @@ class Server:
             _stream(changes), media_type="text/event-stream", headers=headers
         )
 
-    @_errors
     async def upload_image(self, request: Request) -> Response:
         """Store one image of a set."""
         limits = self.settings.limits
@@ -234,7 +206,6 @@ class Server:
         path = await asyncio.to_thread(store_image, self.settings, *names, body)
         return JSONResponse({"data": f"uploaded: {path.parent.name}"}, 201)
 
-    @_errors
     async def upload_checkpoint(self, request: Request) -> Response:
         """Store one checkpoint."""
         limits = self.settings.limits
@@ -243,18 +214,16 @@ class Server:
         path = await asyncio.to_thread(store_checkpoint, self.settings, name, body)
         return JSONResponse({"checkpoint": f"{path.parent.name}/{path.name}"}, 201)
 
-    @_errors
     async def answer(self, request: Request) -> Response:
         """The answer of a live panel."""
         name = request.path_params["panel"]
         if name not in PANELS:
             raise HTTPException(404, "not found")
         values = await self._json(request)
-        key = (name, json.dumps(values, sort_keys=True))
-        answer = self.worker.answer(key, partial(self._answer, name, values))
+        answer = self.worker.answer(partial(self._panel, name, values))
         return JSONResponse(await while_connected(request, answer))
 
-    def _answer(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
+    def _panel(self, name: str, values: dict[str, Any]) -> dict[str, Any]:
         """In the thread of the worker."""
         try:
             return PANELS[name](self.pool.specimen(values), values)

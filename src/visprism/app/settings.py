@@ -45,15 +45,15 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        for name in ("studies", "checkpoints"):
-            for folder in getattr(self, name):
+        for name, folders in (("studies", self.studies), ("weights", self.checkpoints)):
+            for folder in folders:
                 if not folder.is_dir():
                     raise InputError(f"{name} must be folders, got {folder}")
         try:
             self.workspace.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"workspace must be a folder that can be written to, got {self.workspace} "
+                f"out must be a folder that can be written to, got {self.workspace} "
                 f"({error.strerror})"
             ) from error
 
@@ -116,4 +116,7 @@ REQUEST = "request.json"  # of a study that the app started
 
 
 def _is_study(folder: Path) -> bool:
-    return (folder / REQUEST).is_file() or (folder / "study.json").is_file()
+    try:
+        return (folder / REQUEST).is_file() or (folder / "study.json").is_file()
+    except OSError:  # a folder of somebody else
+        return False

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 _NICENESS = 5
 _SECONDS = 0.3  # between two lines about progress
+_PATIENCE = 8.0  # seconds after which the process ends whatever it does
 
 Write = Callable[..., None]
 
@@ -30,8 +32,8 @@ def main() -> None:
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no event
 
-    def write(kind: str, **values: Any) -> None:
-        lines.write(json.dumps({"kind": kind, **values}) + "\n")
+    def write(event: str, /, **values: Any) -> None:
+        lines.write(json.dumps({"event": event, "values": values}) + "\n")
         lines.flush()
 
     values = json.loads(sys.stdin.readline())
@@ -56,6 +58,8 @@ def _end_with_input() -> None:
     """End this process as Ctrl-C does once the server closes the input, or is gone."""
     sys.stdin.read()
     os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(_PATIENCE)
+    os._exit(130)  # a library computes and does not hear of it
 
 
 def _perform(values: dict[str, Any], write: Write) -> None:
@@ -64,19 +68,22 @@ def _perform(values: dict[str, Any], write: Write) -> None:
     try:
         _examine(values, write)
     except PlanCompleteError:
-        return
+        write("ended", state="complete", reason="")
     except KeyboardInterrupt:
         write("ended", state="canceled", reason="")
     except (InputError, OutputError, OSError) as error:
         write("ended", state="failed", reason=str(error))
     except MemoryError:
         write("ended", state="failed", reason="the study needs more memory than there is")
+    except Exception as error:  # a bug: its traceback is for the terminal
+        traceback.print_exc()
+        write("ended", state="failed", reason=f"{type(error).__name__}: {error}")
     else:
         write("ended", state="complete", reason="")
 
 
 def _examine(values: dict[str, Any], write: Write) -> None:
-    from visprism.app.study_request import StudyRequest, parsed_analyses
+    from visprism.app.forms import StudyRequest, parsed_analyses
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study import examine

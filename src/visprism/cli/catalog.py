@@ -1,7 +1,6 @@
-"""``visprism models`` and ``visprism data``: what is available."""
+"""``visprism models``, ``data`` and ``anatomy``: what there is, and what models consist of."""
 
 import csv
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
@@ -10,9 +9,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from visprism.cli.options import DATA, json_option
-from visprism.cli.output import columns, print_json, records
-from visprism.cli.values import positive
+from visprism.cli.arguments import (
+    DATA,
+    MODEL,
+    REQUIRED,
+    WEIGHTS,
+    Printing,
+    Sized,
+    Weights,
+    argument,
+)
+from visprism.cli.output import columns, print_json, print_table
 from visprism.core.errors import InputError
 
 CATALOG = "catalog.csv"  # in visprism/models, written by benchmarks/zoo_catalog.py
@@ -29,64 +36,124 @@ class ZooEntry:
     img_size: int  # pixels
 
 
-def models(arguments: Namespace) -> None:
-    """List the zoo, or every name of any source that matches, or what they cost."""
-    if arguments.trained:
+@dataclass(frozen=True, kw_only=True)
+class Models(Printing):
+    """List available models; with --cost, measure parameters, MACs and throughput."""
+
+    group, epilog = "models and data", f"{MODEL}\n{WEIGHTS}"
+    pattern: str | None = argument(
+        None,
+        "part of a name, such as a family (resnet), or a pattern such as '*vit*' (default: "
+        "list the zoo)",
+        "PATTERN",
+        positional=True,
+    )
+    cost: bool = argument(
+        False, "measure parameters, MACs per image and images per second (default: list only)"
+    )
+    trained: bool = argument(
+        False,
+        "list networks with weights inside the package: accuracy, recipe, data (default: list "
+        "all)",
+    )
+    batch_size: int = argument(8, "images per forward pass of --cost", minimum=1)
+
+    def run(self) -> None:
+        """List the zoo, or every name of any source that matches, or what they cost."""
+        if self.cost and self.trained:
+            raise InputError("--cost must not be given with --trained.")
+        if self.trained:
+            self._list_trained()
+        elif self.cost:
+            self._measure()
+        else:
+            self._list()
+
+    def _list_trained(self) -> None:
         from visprism.models.pretrained import card_table, matching_cards
 
-        if arguments.json:
-            print_json([asdict(card) for card in matching_cards(arguments.pattern)])
+        if self.json:
+            print_json([asdict(card) for card in matching_cards(self.pattern)])
         else:
-            print(columns(*card_table(arguments.pattern)))
-        return
-    if arguments.cost:
-        names = _costed(arguments.pattern)
-        if arguments.json:
-            print_json([asdict(cost) for cost in _costs(names, arguments.batch_size)])
-        else:
-            _print_costs(names, arguments.batch_size)
-        return
-    rows = _zoo_rows(arguments.pattern)
-    if arguments.pattern is not None:
-        rows += [
-            (name, None, None, _source(name), []) for name in _elsewhere(arguments.pattern)
-        ]
-    if not rows:
-        raise InputError(
-            f"pattern must match a model of the zoo, timm or torchvision, got "
-            f"{arguments.pattern!r}"
+            print(columns(*card_table(self.pattern)))
+
+    def _list(self) -> None:
+        rows = _zoo_rows(self.pattern)
+        if self.pattern is not None:
+            elsewhere = _elsewhere(self.pattern)
+            rows += [(name, None, None, name.partition(":")[0], []) for name in elsewhere]
+        _require(rows, self.pattern)
+        header = ["model", "parameters", "MACs", "source", "weights included"]
+        print_table(header, rows, as_json=self.json)
+        if not self.json:
+            print(
+                "\nMACs are those of one image; --cost measures those of timm and torchvision."
+                "\n`visprism models PATTERN` searches the zoo, timm and torchvision."
+            )
+
+    def _measure(self) -> None:
+        """A line for each model, as soon as it has been measured."""
+        import torch
+
+        names = self._costed()
+        if self.json:
+            costs = map(self._cost, names)
+            print_json([{**cost, "image": list(cost["image"])} for cost in costs])
+            return
+        width = max(map(len, names))
+        print(f"{'model':<{width}}  {'image':>9}  {'parameters':>11}  {'MACs':>14}  images/s")
+        for cost in map(self._cost, names):
+            image = "x".join(map(str, cost["image"]))
+            print(
+                f"{cost['model']:<{width}}  {image:>9}  {cost['parameters']:>11,}  "
+                f"{cost['macs']:>14,}  {cost['images_per_second']:>8.1f}",
+                flush=True,
+            )
+        threads = torch.get_num_threads()
+        print(
+            f"MACs of one image; speed of batches of {self.batch_size} in fp32 on "
+            f"{threads} thread{'s' if threads > 1 else ''} of this CPU"
         )
-    header = ["model", "parameters", "MACs", "source", "weights included"]
-    if arguments.json:
-        print_json(records(header, rows))
-        return
-    print(columns(header, map(_texts, rows)))
-    print(
-        "\nMACs are those of one image; --cost measures those of timm and torchvision.\n"
-        "`visprism models PATTERN` searches the zoo, timm and torchvision."
-    )
+
+    def _costed(self) -> list[str]:
+        """The zoo, the network of it that has exactly this name, or all names that match."""
+        zoo = list(read_catalog())
+        if self.pattern is None:
+            return zoo
+        if self.pattern in zoo:
+            return [self.pattern]
+        names = [name for name in zoo if _matches(name, self.pattern)]
+        return _require(names + _elsewhere(self.pattern), self.pattern)
+
+    def _cost(self, name: str) -> dict[str, Any]:
+        """What one model costs on this machine."""
+        import torch
+
+        from visprism.measure.throughput import model_cost
+        from visprism.models import load_model
+
+        loaded = load_model(name)
+        size = loaded.preprocessing.size
+        cost = model_cost(loaded.model, torch.zeros(self.batch_size, 3, *size))
+        return {"model": name, "image": size, **asdict(cost)}
 
 
-def _texts(row: Sequence[Any]) -> list[str]:
-    """A row of the table: numbers with separators, and a dash for what is not there."""
-    name, parameters, macs, source, tags = row
-    counts = ("-" if count is None else f"{count:,}" for count in (parameters, macs))
-    return [name, *counts, source, ", ".join(tags) or "-"]
+def _require(found: list[Any], pattern: str | None) -> list[Any]:
+    if not found:
+        raise InputError(
+            f"pattern must match a model of the zoo, timm or torchvision, got {pattern!r}"
+        )
+    return found
 
 
 def read_catalog() -> dict[str, ZooEntry]:
     """The networks of the zoo by name; read from a file, for building them takes a minute."""
+    counts = ("parameters", "macs", "img_size")
     with (_models_folder() / CATALOG).open(newline="", encoding="utf-8") as file:
-        return {
-            row["name"]: ZooEntry(
-                row["name"],
-                row["description"],
-                int(row["parameters"]),
-                int(row["macs"]),
-                int(row["img_size"]),
-            )
-            for row in csv.DictReader(file)
-        }
+        rows = [
+            {**row, **{key: int(row[key]) for key in counts}} for row in csv.DictReader(file)
+        ]
+    return {str(row["name"]): ZooEntry(**row) for row in rows}
 
 
 def _models_folder() -> Path:
@@ -118,14 +185,11 @@ def _zoo_rows(pattern: str | None) -> list[tuple[Any, ...]]:
 
 
 def _elsewhere(pattern: str) -> list[str]:
-    """Names of timm and torchvision that match."""
+    """Names of timm and torchvision that match, with their source or without."""
     from visprism.models.sources import names_elsewhere
 
-    return [
-        name
-        for name in names_elsewhere()
-        if _matches(name, pattern) or _matches(name.rpartition(":")[2], pattern)
-    ]
+    names = ((name, name.rpartition(":")[2]) for name in names_elsewhere())
+    return [name for name, bare in names if _matches(name, pattern) or _matches(bare, pattern)]
 
 
 def _matches(name: str, text: str) -> bool:
@@ -134,123 +198,103 @@ def _matches(name: str, text: str) -> bool:
     return fnmatch(name.lower(), pattern.lower())
 
 
-def _source(name: str) -> str:
-    return name.partition(":")[0]
+@dataclass(frozen=True, kw_only=True)
+class Data(Printing):
+    """List available data sets."""
+
+    group, epilog = "models and data", DATA
+
+    def run(self) -> None:
+        """List the registered data sets, those of plug-ins too, and how they are named."""
+        from visprism.images import DATA as REGISTERED
+
+        print_table(["data", "description"], described(REGISTERED), as_json=self.json)
+        if not self.json:
+            print(f"\n{DATA}", end="")
 
 
-def _costed(pattern: str | None) -> list[str]:
-    """The zoo, the network of it that has exactly this name, or all names that match."""
-    zoo = list(read_catalog())
-    if pattern is None:
-        return zoo
-    if pattern in zoo:
-        return [pattern]
-    names = [name for name in zoo if _matches(name, pattern)] + _elsewhere(pattern)
-    if not names:
-        raise InputError(
-            f"pattern must match a model of the zoo, timm or torchvision, got {pattern!r}"
-        )
-    return names
-
-
-@dataclass(frozen=True)
-class MeasuredCost:
-    """What one model costs on this machine."""
-
-    model: str
-    image: tuple[int, int]  # (height, width), in pixels
-    parameters: int
-    macs: int  # multiply-accumulates of one image
-    images_per_second: float
-
-
-def _costs(names: Sequence[str], batch_size: int) -> Iterator[MeasuredCost]:
-    """The cost of each model, measured when it is read."""
-    import torch
-
-    from visprism.measure.throughput import model_cost
-    from visprism.models import load_model
-
-    for name in names:
-        loaded = load_model(name)
-        size = loaded.preprocessing.size
-        cost = model_cost(loaded.model, torch.zeros(batch_size, 3, *size))
-        yield MeasuredCost(name, size, cost.parameters, cost.macs, cost.images_per_second)
-
-
-def _print_costs(names: Sequence[str], batch_size: int) -> None:
-    """A line for each model, as soon as it has been measured."""
-    import torch
-
-    width = max(map(len, names))
-    print(
-        f"{'model':<{width}}  {'image':>9}  {'parameters':>11}  {'MACs':>14}  {'images/s':>8}"
-    )
-    for cost in _costs(names, batch_size):
-        image = "x".join(map(str, cost.image))
-        print(
-            f"{cost.model:<{width}}  {image:>9}  {cost.parameters:>11,}  {cost.macs:>14,}  "
-            f"{cost.images_per_second:>8.1f}",
-            flush=True,
-        )
-    threads = torch.get_num_threads()
-    print(
-        f"MACs of one image; speed of batches of {batch_size} in fp32 on "
-        f"{threads} thread{'s' if threads > 1 else ''} of this CPU"
-    )
-
-
-def data(arguments: Namespace) -> None:
-    """List the registered data sets, those of plug-ins too, and how they are named."""
-    from visprism.images import DATA as REGISTERED
-
-    header, rows = ["data", "description"], described(REGISTERED)
-    if arguments.json:
-        print_json(records(header, rows))
-        return
-    print(columns(header, rows))
-    print(f"\n{DATA}", end="")
-
-
-def described(registry: Mapping[str, Callable]) -> Iterable[tuple[str, str]]:
+def described(registry: Mapping[str, Callable]) -> Iterator[tuple[str, str]]:
     """Each name, and the first line of what is registered under it."""
     for name, function in registry.items():
         yield name, (function.__doc__ or "").strip().partition("\n")[0]
 
 
-def add_models(to: ArgumentParser) -> None:
-    """The arguments of ``models``."""
-    to.add_argument(
-        "pattern",
-        nargs="?",
-        metavar="PATTERN",
-        help="part of a name, such as a family (resnet), or a pattern such as '*vit*' "
-        "(default: list the zoo)",
+@dataclass(frozen=True, kw_only=True)
+class Anatomy(Printing, Sized, Weights):
+    """Blocks of a model: kind, stage, output, cost."""
+
+    group, epilog = "models and data", MODEL
+    model: str = argument(REQUIRED, "model, see below", "MODEL", positional=True)
+    out: Path | None = argument(
+        None, "folder for the table and a figure (default: print only)", "DIR"
     )
-    tables = to.add_mutually_exclusive_group()
-    tables.add_argument(
-        "--cost",
-        action="store_true",
-        help="measure parameters, MACs per image and images per second (default: list only)",
-    )
-    tables.add_argument(
-        "--trained",
-        action="store_true",
-        help="list networks with weights inside the package: accuracy, recipe, data "
-        "(default: list all)",
-    )
-    to.add_argument(
-        "--batch-size",
-        type=positive,
-        default=8,
-        metavar="N",
-        help="images per forward pass of --cost (default: 8)",
-    )
-    json_option(to)
-    to.set_defaults(run=models)
+
+    def run(self) -> None:
+        """Print a model's blocks; draw them if a folder is named."""
+        import torch
+
+        from visprism.analyses.subject import dissected_on
+        from visprism.anatomy import costs
+        from visprism.core.files import output_folder, slug
+        from visprism.core.rng import stream
+        from visprism.figures import panel, save_figure
+        from visprism.models import load_model
+
+        loaded = load_model(self.model, pretrained=self.pretrained, seed=self.seed)
+        size = self.size or loaded.preprocessing.size
+        noise = torch.randn(2, 3, *size, generator=stream(self.seed, "noise"))
+        blocks = dissected_on(loaded.model, noise, name=loaded.name)
+        table = costs(blocks).with_provenance(model=loaded.name)
+        if self.json:
+            print_json(_as_json(table, loaded.name, size))
+        else:
+            _print_blocks(table, loaded.name, size)
+        if self.out:
+            with output_folder(self.out) as place:
+                stem = f"{slug(loaded.label)}-anatomy"
+                table.save(place / f"{stem}.npz")
+                table.save_csv(place / f"{stem}.csv")
+                save_figure(panel({loaded.label: table}), place / stem)
 
 
-def add_data(to: ArgumentParser) -> None:
-    """The arguments of ``data``."""
-    json_option(to)
-    to.set_defaults(run=data)
+def _as_json(table: Any, name: str, size: Sequence[int]) -> dict[str, Any]:
+    import numpy as np
+
+    by_block = {
+        key: column
+        for key, column in table.columns().items()
+        if np.ndim(getattr(table, key)) or key == "stream"
+    }
+    return {
+        "model": name,
+        "image": list(size),
+        "parameters": int(table.distinct_parameters),
+        "macs": int(table.macs.sum()),
+        "blocks": [
+            {key: values[i].item() for key, values in by_block.items()}
+            for i in range(len(table))
+        ],
+    }
+
+
+def _print_blocks(table: Any, name: str, size: Sequence[int]) -> None:
+    from visprism.report.tables import amount
+
+    sides = zip(table.channels, table.height, table.width, strict=True)
+    streams = table.columns()["stream"]
+    shown: dict[str, Iterable[str]] = {
+        "block": table.block.tolist(),
+        "kind": table.kind.tolist(),
+    }
+    if streams.any():
+        shown["stream"] = map(str, streams.tolist())
+    shown["stage"] = map(str, table.stage.tolist())
+    shown["output"] = ("x".join(str(int(n)) for n in row if n) for row in sides)
+    shown["parameters"] = map(amount, table.parameters.tolist())
+    shown["MACs"] = map(amount, table.macs.tolist())
+    print(name)
+    print_table(list(shown), zip(*shown.values(), strict=True))
+    print(
+        f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
+        f"{amount(table.macs.sum().item())} MACs per {size[0]}x{size[1]} image"
+    )

@@ -1,156 +1,119 @@
 """``visprism claims``: the claims of the paper as experiments."""
 
-import argparse
 import sys
-from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from visprism.cli.options import json_option
-from visprism.cli.output import columns, print_json, records
-from visprism.cli.values import folder, positive
+from visprism.cli.arguments import DATA, Printing, argument
+from visprism.cli.output import print_table
 from visprism.core.errors import InputError
 
-ACTIONS = ("list", "run", "report")
 OUT = Path("claims")
 SCALES = ("small", "paper", "test")  # a test compares them with the declared ones
 
 
-def claims(arguments: Namespace) -> None:
-    """List the claims, run their experiments, or write the report."""
-    if arguments.action != "run":
-        _refuse_options(arguments)
-    if arguments.action == "list":
-        _list(as_json=arguments.json)
-    elif arguments.action == "run":
-        _run(arguments)
-    else:
-        _report(arguments.out or OUT, as_json=arguments.json)
+@dataclass(frozen=True, kw_only=True)
+class Claims(Printing):
+    """Test the claims of Park & Kim (2022) on networks trained from several seeds."""
 
-
-def _refuse_options(arguments: Namespace) -> None:
-    """Require that no option of `run` is set for another action."""
-    given = {
-        "CLAIM": arguments.codes,
-        "--scale": arguments.scale,
-        "--data": arguments.data,
-        "--seeds": arguments.seeds,
-        "--device": arguments.device,
-    }
-    if arguments.action == "list":
-        given["--out"] = arguments.out
-    for name, value in given.items():
-        if value:
-            raise InputError(
-                f"{name} must not be given to `visprism claims {arguments.action}`. "
-                "`visprism claims run` takes it."
-            )
-
-
-def _list(*, as_json: bool) -> None:
-    from visprism.claims.paper import CLAIMS
-
-    rows = [(c.code, c.source, str(len(c.hypotheses)), c.statement) for c in CLAIMS.values()]
-    _print(["claim", "source", "hypotheses", "statement"], rows, as_json=as_json)
-
-
-def _print(header: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool) -> None:
-    """A table as text or as JSON."""
-    if as_json:
-        print_json(records(header, rows))
-    else:
-        print(columns(header, rows))
-
-
-def _run(arguments: Namespace) -> None:
-    from visprism.claims.experiment import run_claims
-    from visprism.core.devices import Compute
-    from visprism.core.progress import console_progress
-    from visprism.core.provenance import Provenance
-    from visprism.core.run import Run
-
-    out = arguments.out or OUT
-    try:
-        with console_progress() as progress:
-            run = Run(
-                compute=Compute(arguments.device or "cpu"),
-                progress=progress,
-                provenance=Provenance(command=arguments.command),
-            )
-            raw = run_claims(
-                arguments.codes or None,
-                out=out,
-                scale=arguments.scale or "small",
-                data=arguments.data or "",
-                seeds=arguments.seeds,
-                report=lambda line: print(line, file=sys.stderr, flush=True),
-                run=run,
-            )
-    except KeyboardInterrupt as interruption:
-        message = f"{out} is kept; the same command resumes"
-        raise KeyboardInterrupt(message) from interruption
-    if raw is not None:
-        _report(out, as_json=arguments.json)
-
-
-def _report(out: Path, *, as_json: bool) -> None:
-    """Print the verdicts, and write the page."""
-    from visprism.claims.experiment import RawNumbers
-    from visprism.claims.report import page, sections_of
-    from visprism.core.files import write_text
-
-    raw = RawNumbers.load(out)
-    rows = [
-        (section.code, protocol or "-", verdict, section.seeds)
-        for section in sections_of(raw)
-        for protocol, verdict in section.by_protocol.items()
-    ]
-    _print(["claim", "protocol", "verdict", "seeds"], rows, as_json=as_json)
-    path = (out if out.is_dir() else out.parent) / "claims.html"
-    write_text(path, page(raw))
-    print(f"Wrote {path}", file=sys.stderr if as_json else sys.stdout)
-
-
-def add(to: argparse.ArgumentParser) -> None:
-    """The arguments of ``claims``."""
-    to.set_defaults(run=claims)
-    to.add_argument(
-        "action",
-        nargs="?",
-        choices=ACTIONS,
-        default="list",
-        help="list the claims; run: train and measure what they need; report: write the page "
-        "of numbers that were measured (default: list)",
+    group, epilog = "studies", DATA
+    action: Literal["list", "run", "report"] = argument(
+        "list",
+        "list the claims; run: train and measure what they need; report: write the page of "
+        "numbers that were measured",
+        "ACTION",
+        positional=True,
     )
-    to.add_argument(
-        "codes",
-        nargs="*",
-        metavar="CLAIM",
-        help="claims to run, such as C6 (default: all that the scale can decide)",
+    codes: tuple[str, ...] = argument(
+        (),
+        "claims to run, such as C6 (default: all that the scale can decide)",
+        "CLAIM",
+        positional=True,
     )
-    to.add_argument(
-        "--out", type=folder, metavar="DIR", help=f"folder of the experiment (default: {OUT})"
+    out: Path | None = argument(None, f"folder of the experiment (default: {OUT})", "DIR")
+    scale: Literal["small", "paper", "test"] | None = argument(
+        None,
+        "networks, data and training: small (hours on a CPU), paper (GPUs) or test (to try the "
+        "machinery in minutes) (default: small)",
     )
-    to.add_argument(
-        "--scale",
-        choices=SCALES,
-        help="networks, data and training: small (hours on a CPU), paper (GPUs) or test (to "
-        "try the machinery in minutes) (default: small)",
+    data: str = argument(
+        "", "training and test images, see below (default: those of the scale)", "DATA"
     )
-    to.add_argument(
-        "--data",
-        metavar="DATA",
-        help="training and test images, see below (default: those of the scale)",
+    seeds: int | None = argument(
+        None, "trained networks of each arm (default: as the scale states)", minimum=1
     )
-    to.add_argument(
-        "--seeds",
-        type=positive,
-        metavar="N",
-        help="trained networks of each arm (default: as the scale states)",
-    )
-    to.add_argument(
-        "--device",
-        metavar="NAME",
-        help="device: cpu, cuda, cuda:1 or mps (default: cpu)",
-    )
-    json_option(to, "claims and verdicts")
+    device: str = argument("", "device: cpu, cuda, cuda:1 or mps (default: cpu)", "NAME")
+
+    def run(self) -> None:
+        """List the claims, run their experiments, or write the report."""
+        if self.action != "run":
+            self._refuse_options()
+        if self.action == "list":
+            self._list()
+        elif self.action == "run":
+            self._measure()
+        else:
+            self._report()
+
+    def _refuse_options(self) -> None:
+        """Require that no option of `run` is set for another action."""
+        given = {"CLAIM": self.codes, "--scale": self.scale, "--data": self.data}
+        given |= {"--seeds": self.seeds, "--device": self.device}
+        if self.action == "list":
+            given["--out"] = self.out
+        for name, value in given.items():
+            if value:
+                raise InputError(
+                    f"{name} must not be given to `visprism claims {self.action}`. "
+                    "`visprism claims run` takes it."
+                )
+
+    def _list(self) -> None:
+        from visprism.claims.paper import CLAIMS
+
+        rows = [
+            (c.code, c.source, str(len(c.hypotheses)), c.statement) for c in CLAIMS.values()
+        ]
+        header = ["claim", "source", "hypotheses", "statement"]
+        print_table(header, rows, as_json=self.json)
+
+    def _measure(self) -> None:
+        from visprism.claims.experiment import run_claims
+        from visprism.core.progress import console_progress
+
+        out = self.out or OUT
+        try:
+            with console_progress() as progress:
+                raw = run_claims(
+                    self.codes or None,
+                    out=out,
+                    scale=self.scale or "small",
+                    data=self.data,
+                    seeds=self.seeds,
+                    report=lambda line: print(line, file=sys.stderr, flush=True),
+                    run=replace(self, device=self.device or "cpu").new_run(progress),
+                )
+        except KeyboardInterrupt as interruption:
+            message = f"{out} is kept; the same command resumes"
+            raise KeyboardInterrupt(message) from interruption
+        if raw is not None:
+            self._report()
+
+    def _report(self) -> None:
+        """Print the verdicts, and write the page."""
+        from visprism.claims.experiment import RawNumbers
+        from visprism.claims.report import page, sections_of
+        from visprism.core.files import write_text
+
+        out = self.out or OUT
+        raw = RawNumbers.load(out)
+        rows = [
+            (section.code, protocol or "-", verdict, section.seeds)
+            for section in sections_of(raw)
+            for protocol, verdict in section.by_protocol.items()
+        ]
+        print_table(["claim", "protocol", "verdict", "seeds"], rows, as_json=self.json)
+        path = (out if out.is_dir() else out.parent) / "claims.html"
+        write_text(path, page(raw))
+        print(f"Wrote {path}", file=sys.stderr if self.json else sys.stdout)

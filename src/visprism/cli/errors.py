@@ -1,34 +1,40 @@
-"""Errors of the command line: one sentence, in which arguments are called by their flags."""
+"""Errors of the command line: what ended a command, as one sentence and an exit code."""
 
 import argparse
 import re
+import signal
 from collections.abc import Iterable
 from typing import NoReturn
 
-from visprism.core.errors import InputError
+from visprism.core.errors import InputError, printable
+
+
+def outcome(error: BaseException, flags: Iterable[str]) -> tuple[str, int] | None:
+    """The sentence and the exit code of what ended a command; None for a bug.
+
+    Args:
+        error: what was raised.
+        flags: of the command, by which its arguments are called.
+    """
+    if isinstance(error, KeyboardInterrupt):  # a command that has kept results says so
+        return f"interrupted; {error or 'nothing was written'}", 128 + signal.SIGINT
+    if isinstance(error, InputError | OSError):
+        return printable(with_flags(str(error), flags), keep="\n"), 2
+    if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
+        reason = printable(str(error).strip().partition("\n")[0]) or "no details"
+        remedy = "Use fewer images, smaller batches or smaller numbers."
+        return f"there is not enough memory ({reason}). {remedy}", 2
+    return None
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are `InputError`, in the words of every other error."""
 
-    def parse_known_args(self, args=None, namespace=None):  # noqa: ANN001, ANN201
-        """As argparse does, which takes the value of ``--flag=--`` for no value."""
-        for word in args or ():
-            flag, separator, value = word.partition("=")
-            if flag.startswith("--") and separator and value == "--":
-                raise InputError(f"{flag} must have a value, got '--'")
-        return super().parse_known_args(args, namespace)
-
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
         typed = re.fullmatch(r"argument (\S+): (?:\w+ )?(must be .*)", message, re.DOTALL)
-        choice = re.fullmatch(
-            r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message, re.DOTALL
-        )
         if typed is not None:
-            message = f"{_long(typed[1])} {typed[2]}"
-        elif choice is not None:
-            message = f"{_long(choice[1])} must be one of {choice[3]}, got {choice[2]}"
+            message = f"{typed[1]} {typed[2]}"
         raise InputError(f"{message}. `{self.prog} --help` lists the arguments.")
 
 
@@ -51,8 +57,3 @@ def with_flags(text: str, flags: Iterable[str]) -> str:
     if first is not None and first[1] in names:
         text = names[first[1]] + text[first.end(1) :]
     return re.sub(r"\b(\w+)=True\b", lambda m: names.get(m[1], m[0]), text)
-
-
-def _long(flags: str) -> str:
-    """The long form of an option, or the name of a positional argument."""
-    return flags.rpartition("/")[2]

@@ -14,6 +14,16 @@ def print_json(content: Any) -> None:
     print(json.dumps(content, indent=2))
 
 
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool = False
+) -> None:
+    """Print rows under a header, or as JSON with an object for each row."""
+    if as_json:
+        print_json(records(header, rows))
+    else:
+        print(columns(header, rows))
+
+
 def records(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
     """Each row as a mapping of names of columns to values.
 
@@ -25,22 +35,30 @@ def records(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[s
     return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def columns(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Rows under a header, in columns as wide as their longest entry.
 
     Example:
-        >>> print(columns(["name", "size"], [("stem", "1"), ("blocks.0", "20")]))
+        >>> print(columns(["name", "size"], [("stem", 1000), ("blocks.0", None)]))
         name      size
-        stem      1
-        blocks.0  20
+        stem      1,000
+        blocks.0  -
     """
-    lines = [header, *rows]
+    lines = [header, *([_cell(entry) for entry in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = (
         "  ".join(entry.ljust(width) for entry, width in zip(line, widths, strict=True))
         for line in lines
     )
     return "\n".join(line.rstrip() for line in padded)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(value) or "-"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def print_outcome(study: "Study", folder: Path, *, as_json: bool) -> None:

@@ -1,137 +1,112 @@
 """The parser of the command line; only the command that is asked for has its arguments added.
 
 Adding the arguments of an analysis imports it, and torch with it; ``visprism --help`` needs
-names and first lines alone.
+names and first lines alone, which are read from the source text of analyses.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+import ast
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from functools import cache, partial
+from importlib.metadata import EntryPoint, entry_points, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from visprism.cli import (
-    anatomy,
-    catalog,
-    claims,
-    completion,
-    demo,
-    doctor,
-    harmonize,
-    study_commands,
-    train,
-    view,
-)
-from visprism.cli.declarations import groups, summaries
+from visprism.cli import catalog, claims, harmonize, study, system, train
+from visprism.cli.arguments import MEASURED, Command, add_arguments
 from visprism.cli.errors import Parser, flags_of
-from visprism.cli.options import BOTH, DATA, MODEL, WEIGHTS
 from visprism.cli.study_file import Models, first_file, in_file, study_arguments
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
-MEASURED = f"{MODEL}\n{WEIGHTS}\n{DATA}"
+_PACKAGE = "visprism.analyses"
+_DEFAULT_GROUP = "feature maps"  # as in `Analysis`
+_BEFORE = {"examine": study.Examine, "demo": study.Demo, "view": system.View}
+_BEFORE |= {"claims": claims.Claims}
+_AFTER: dict[str, Any] = {
+    "anatomy": catalog.Anatomy,
+    "models": catalog.Models,
+    "data": catalog.Data,
+    "train": train.Train,
+    "recipes": train.Recipes,
+    "harmonize": harmonize.Harmonize,
+    "doctor": system.Doctor,
+    "completion": system.Completion,
+}
 
 
 @dataclass(frozen=True)
-class Command:
-    """One command: its line in the help, and a function that adds its arguments."""
+class Entry:
+    """One command: its line in the help, and how its arguments are added and read."""
 
     help: str  # a phrase without a full stop
+    group: str  # of the help
+    epilog: str
     add: Callable[[argparse.ArgumentParser], None]
-    group: str = ""  # of the help
-    epilog: str = ""
+    make: Callable[..., Command]
 
 
-def commands() -> dict[str, Command]:
+def commands() -> dict[str, Entry]:
     """Every command by name, in the order of the help."""
     order = groups()
-    analyses = {
-        name: Command(_phrase(s.text), _adder(name), s.group, MEASURED)
-        for name, s in sorted(
-            summaries().items(), key=lambda item: (order.index(item[1].group), item[0])
-        )
-    }
-    first = {
-        "examine": Command(
-            study_commands.EXAMINE_HELP, study_commands.add_examine, "studies", MEASURED
-        ),
-        "demo": Command("examine two small trained networks", demo.add, "studies"),
-        "view": Command("show and start studies in a browser", view.add, "studies", DATA),
-        "claims": Command(
-            "test the claims of Park & Kim (2022) on networks trained from several seeds",
-            claims.add,
-            "studies",
-            DATA,
-        ),
-    }
+    found = sorted(summaries().items(), key=lambda item: (order.index(item[1].group), item[0]))
     return {
-        **first,
-        **analyses,
-        "anatomy": Command(
-            "blocks of a model: kind, stage, output, cost",
-            anatomy.add,
-            "models and data",
-            MODEL,
-        ),
-        "models": Command(
-            "list available models; with --cost, measure parameters, MACs and throughput",
-            catalog.add_models,
-            "models and data",
-            f"{MODEL}\n{WEIGHTS}",
-        ),
-        "data": Command("list available data sets", catalog.add_data, "models and data", DATA),
-        "train": Command("train a model by a recipe", train.add_train, "training", BOTH),
-        "recipes": Command(
-            "list training recipes, or print one as YAML", train.add_recipes, "training"
-        ),
-        "harmonize": Command(
-            "replace convolutions of a CNN by self-attention", harmonize.add, "training", BOTH
-        ),
-        "doctor": Command(
-            "print versions, devices and folders for a bug report", doctor.add, "installation"
-        ),
-        "completion": Command(
-            "print the completion script of a shell: bash, zsh or fish",
-            completion.add,
-            "installation",
-        ),
+        **{name: _entry(command) for name, command in _BEFORE.items()},
+        **{name: _analysis(name, summary) for name, summary in found},
+        **{name: _entry(command) for name, command in _AFTER.items()},
     }
 
 
-def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The arguments of a command line; `flags` are those of its command."""
+def _entry(command: Any) -> Entry:
+    help_text = _phrase(command.__doc__.partition("\n")[0])
+    add = partial(add_arguments, command=command)
+    return Entry(help_text, command.group, command.epilog, add, command)
+
+
+def _analysis(name: str, summary: "Summary") -> Entry:
+    add, make = partial(study.add_analysis, name=name), partial(study.of_analysis, name)
+    return Entry(_phrase(summary.text), summary.group, MEASURED, add, make)
+
+
+def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
+    """The command of a command line, and the flags that it has."""
     named = next((word for word in words if not word.startswith("-")), None)
     available = commands()
     if named is not None and named not in available:
-        available |= _registered_commands(available)
+        available |= _registered(available)
         if named not in available:
             raise InputError(f"unknown command {named!r}. {suggestion(named, list(available))}")
     root, made = _root(available)
-    if named is not None:
-        available[named].add(made[named])
-    study_file = first_file(words)
+    if named is None:
+        root.parse_args(words)  # --help or --version, which end the process
+        raise InputError("a command must be named. `visprism --help` lists them.")
+    available[named].add(made[named])
+    file = first_file(words)
     stated: list[str] = []
     models: Models = []
-    if study_file is not None:
-        stated, models = study_arguments(study_file, made["examine"])
-        words = [words[0], *stated, str(study_file), *words[2:]]
+    if file is not None:
+        stated, models = study_arguments(file, made[named])
+        words = [words[0], *stated, str(file), *words[2:]]
     try:
-        arguments, extra = root.parse_known_args(words)
+        parsed, extra = root.parse_known_args(words)
     except InputError as error:
-        if study_file is None:
-            raise
-        raise in_file(error, study_file, words[len(stated) + 2 :]) from error
-    if study_file is not None:
-        if len(arguments.models) > 1:
-            raise InputError(
-                f"a study file must be the only model, got also {arguments.models[1]}"
-            )
-        arguments.models = models
-    flags = flags_of(made[named]) if named is not None else []
+        raise (
+            error if file is None else in_file(error, file, words[len(stated) + 2 :])
+        ) from None
+    flags = flags_of(made[named])
     if extra:
         flag = extra[0].partition("=")[0]
         raise InputError(f"unknown argument {flag!r}. {suggestion(flag, flags)}")
-    arguments.flags = flags
-    return arguments
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
+    if file is not None:
+        if len(values["models"]) > 1:
+            raise InputError(
+                f"a study file must be the only model, got also {values['models'][1]}"
+            )
+        values["models"] = models
+    return available[named].make(**values), flags
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
@@ -142,70 +117,72 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     return made[name]
 
 
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser with the arguments of every command."""
+    available = commands()
+    root, made = _root(available)
+    for name, entry in available.items():
+        entry.add(made[name])
+    for action in root._actions:
+        if action.help == argparse.SUPPRESS:
+            action.help = "command"
+    return root
+
+
 def help_text() -> str:
     """The help of ``visprism`` itself."""
-    root, _ = _root(commands())
-    return root.format_help()
+    return _root(commands())[0].format_help()
 
 
-def _root(available: dict[str, Command]) -> tuple[Parser, dict[str, Parser]]:
+def _root(available: dict[str, Entry]) -> tuple[Parser, dict[str, Parser]]:
+    style: dict[str, Any] = {
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
     root = Parser(
         prog="visprism",
         usage="visprism COMMAND ...",
         description="Show how a vision model works: split it into blocks, measure what each "
         "block does, and write a report.",
         epilog=f"{_listing(available)}\n\n`visprism COMMAND --help` explains a command.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        **style,
     )
     root.add_argument("--version", action="version", version=f"visprism {version('visprism')}")
     parsers = root.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     made = {
         name: parsers.add_parser(
             name,
+            help=entry.help,
             prog=f"visprism {name}",
-            description=command.help[0].upper() + command.help[1:] + ".",
-            epilog=command.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            description=entry.help[0].upper() + entry.help[1:] + ".",
+            epilog=entry.epilog,
+            **style,
         )
-        for name, command in available.items()
+        for name, entry in available.items()
     }
     return root, made
 
 
-def _listing(available: dict[str, Command]) -> str:
+def _listing(available: dict[str, Entry]) -> str:
     """The commands by group, a line each."""
     width = max(map(len, available))
     lines: list[str] = []
-    for group in dict.fromkeys(command.group for command in available.values()):
-        lines += ["", f"{group}:"]
-        lines += [
-            f"  {name:<{width}}  {command.help}"
-            for name, command in available.items()
-            if command.group == group
-        ]
+    for group in dict.fromkeys(entry.group for entry in available.values()):
+        of_group = [(name, entry) for name, entry in available.items() if entry.group == group]
+        lines += ["", f"{group}:", *(f"  {name:<{width}}  {e.help}" for name, e in of_group)]
     return "\n".join(lines[1:])
 
 
-def _registered_commands(existing: dict[str, Command]) -> dict[str, Command]:
+def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
     """Commands of analyses that plug-ins register in ways that their text does not show."""
     from visprism.analyses import ANALYSES
 
     return {
-        name: Command(
-            _phrase((ANALYSES[name].__doc__ or "").partition("\n")[0]),
-            _adder(name),
-            ANALYSES[name].group,  # pyrefly: ignore (a class)
-            MEASURED,
+        name: _analysis(
+            name, Summary((analysis.__doc__ or "").partition("\n")[0], analysis.group)
         )
-        for name in ANALYSES
-        if name not in existing
+        for name, analysis in ((n, ANALYSES[n]) for n in ANALYSES if n not in existing)
     }
-
-
-def _adder(name: str) -> Callable[[argparse.ArgumentParser], None]:
-    return lambda to: study_commands.add_analysis(to, name)
 
 
 def _phrase(line: str) -> str:
@@ -213,3 +190,92 @@ def _phrase(line: str) -> str:
     line = line.rstrip(".")
     acronym = len(line) > 1 and line[1].isupper()  # CKA, ECE
     return line if acronym else line[:1].lower() + line[1:]
+
+
+# What analyses declare, as text: importing them needs torch, which takes seconds.
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the help shows of an analysis."""
+
+    text: str  # first line of its docstring
+    group: str
+
+
+def summaries() -> dict[str, Summary]:
+    """The summary of each analysis by its name, of built-in ones and of plug-ins."""
+    return {
+        name: summary
+        for path in _sources()
+        for name, summary in _declared(path, path.stat().st_mtime_ns)
+    }
+
+
+@cache
+def groups() -> tuple[str, ...]:
+    """The groups of analyses in the order of the help."""
+    for path in _folder(_PACKAGE):
+        if path.stem == "base":
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUPS":
+                    return ast.literal_eval(node.value)
+    raise AssertionError(f"{_PACKAGE}.base declares no GROUPS")
+
+
+def _sources() -> Iterator[Path]:
+    yield from _folder(_PACKAGE)
+    for plugin in entry_points(group="visprism.plugins"):
+        yield from _plugin_sources(plugin)
+
+
+def _folder(package: str) -> list[Path]:
+    spec = find_spec(package)
+    places = spec.submodule_search_locations if spec is not None else None
+    return sorted(path for place in places or () for path in Path(place).rglob("*.py"))
+
+
+def _plugin_sources(plugin: EntryPoint) -> list[Path]:
+    """The module that a plug-in names, or the modules of the package; nothing is imported."""
+    top, *rest = plugin.module.split(".")
+    spec = find_spec(top)
+    if spec is None:
+        return []  # reported when the plug-in is loaded
+    if not spec.submodule_search_locations:
+        return [Path(spec.origin)] if spec.origin else []
+    paths = [Path(place).joinpath(*rest) for place in spec.submodule_search_locations]
+    files = [f for path in paths for f in (*sorted(path.glob("*.py")), path.with_suffix(".py"))]
+    return [file for file in files if file.is_file()]
+
+
+@cache
+def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:
+    """Name and summary of each analysis of a file, as it was when last `modified`."""
+    text = path.read_text(encoding="utf-8")
+    if "ANALYSES.register" not in text:
+        return ()
+    declared = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and any(
+            ast.unparse(d).endswith("ANALYSES.register") for d in node.decorator_list
+        ):
+            values = _class_attributes(node)
+            line = (ast.get_docstring(node) or "").partition("\n")[0]
+            if "name" in values:
+                group = values.get("group", _DEFAULT_GROUP)
+                declared.append((values["name"], Summary(line, group)))
+    return tuple(declared)
+
+
+def _class_attributes(node: ast.ClassDef) -> dict[str, str]:
+    """Class attributes that are literal texts, with or without a type annotation."""
+    values = {}
+    for statement in node.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            target = (
+                statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            )
+            value = statement.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                values[ast.unparse(target)] = value.value
+    return values

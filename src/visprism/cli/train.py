@@ -1,237 +1,182 @@
-"""``visprism train``: a recipe, data and a model in; weights and learning curves out."""
+"""``visprism train`` and ``recipes``: a recipe, data and a model in; trained weights out."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from visprism.cli.options import (
-    Container,
-    device_options,
-    json_option,
-    out_options,
-    size_options,
-)
-from visprism.cli.output import columns, print_json, records
-from visprism.cli.values import fraction, minutes, nonnegative, positive
+from visprism.cli.arguments import DATA, MODEL, REQUIRED, OnDevice, Printing, Sized, argument
+from visprism.cli.output import print_json, print_table
+from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
     from visprism.training import Recipe
 
 
-def train(arguments: Namespace) -> None:
-    """Train, draw the learning curves, and print the outcome."""
-    from dataclasses import fields
-
-    from visprism.core.devices import Compute
-    from visprism.core.processes import processes, rank
-    from visprism.core.progress import console_progress
-    from visprism.core.provenance import Provenance
-    from visprism.core.run import Run
-    from visprism.figures import panel, save_figure
-    from visprism.results.base import Result
-    from visprism.training import Job, train
-    from visprism.training.checkpoint_files import valid_checkpoint
-
-    recipe = recipe_of(arguments)
-    given = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
-    shared = {f.name: getattr(arguments, f.name) for f in fields(Job) if f.name not in given}
-    compute = Compute(arguments.device)
-    try:
-        with processes(compute), console_progress() as progress:
-            run = Run(
-                compute=compute,
-                progress=progress,
-                provenance=Provenance(command=arguments.command),
-            )
-            lines = [_EpochLines(recipe)] if rank() == 0 else []
-            history = train(Job(**given, **shared), recipe, loggers=lines, run=run)
-            if rank() > 0:
-                return
-            save_figure(panel([history]), arguments.out / "curves-loss")
-            if history.evaluated:
-                figure = panel([history], quantity="accuracy")
-                save_figure(figure, arguments.out / "curves-accuracy")
-            results: list[Result] = [history]
-            if recipe.curvature_every:
-                curvature = Result.load(arguments.out / "curvature.npz")
-                save_figure(panel([curvature]), arguments.out / "curves-curvature")
-                results.append(curvature)
-    except KeyboardInterrupt as interruption:
-        checkpoint = valid_checkpoint(arguments.out)
-        message = "no training checkpoint was saved yet"
-        if checkpoint is not None:
-            message = f"saved {checkpoint}; the same command with --resume resumes"
-        raise KeyboardInterrupt(message) from interruption
-    findings = [str(finding) for result in results for finding in result.findings()]
-    if arguments.json:
-        print_json({"out": str(arguments.out), "findings": findings})
-    else:
-        print(*findings, f"Wrote {arguments.out}", sep="\n")
-
-
-def recipes(arguments: Namespace) -> None:
-    """List the recipes, or print one as YAML."""
-    from visprism.cli.catalog import described
-    from visprism.training import RECIPES, as_yaml
-    from visprism.training.recipe_files import recipe_fields
-
-    header = ["recipe", "description"]
-    if arguments.recipe is None and arguments.json:
-        print_json(records(header, described(RECIPES)))
-    elif arguments.recipe is None:
-        print(columns(header, described(RECIPES)))
-    elif arguments.json:
-        print_json(recipe_fields(recipe_of(arguments)))
-    else:
-        print(as_yaml(recipe_of(arguments)), end="")
-
-
-def add_recipes(to: ArgumentParser) -> None:
-    """The arguments of ``recipes``."""
-    to.add_argument(
-        "recipe",
-        nargs="?",
-        metavar="RECIPE",
-        help="recipe to print as YAML (default: list all)",
-    )
-    changes_options(to)
-    json_option(to)
-    to.set_defaults(run=recipes)
-
-
-def add_train(to: ArgumentParser) -> None:
-    """The arguments of ``train``."""
-    to.set_defaults(run=train)
-    to.add_argument(
-        "recipe", metavar="RECIPE", help="recipe, a name of `visprism recipes` or FILE.yaml"
-    )
-    to.add_argument("--model", required=True, metavar="MODEL", help="model, see below")
-    to.add_argument("--data", required=True, metavar="DATA", help="training data, see below")
-    out_options(to)
-    changes_options(to)
-    to.add_argument(
-        "--epochs",
-        type=positive,
-        metavar="N",
-        help="number of epochs, as --set epochs=N (default: as in the recipe)",
-    )
-    to.add_argument(
-        "--limit",
-        type=positive,
-        metavar="N",
-        help="maximum number of training images, balanced over classes, as --set limit=N "
-        "(default: as in the recipe)",
-    )
-    to.add_argument(
-        "--subset",
-        type=fraction,
-        default=1.0,
-        metavar="F",
-        help="fraction of the training images of each class (default: 1)",
-    )
-    to.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume the run in DIR, if there is one (default: refuse a folder with a run)",
-    )
-    to.add_argument(
-        "--split", metavar="NAME", help="split to train on (default: train, or all images)"
-    )
-    to.add_argument(
-        "--test-data",
-        default="",
-        metavar="DATA",
-        help="data to evaluate on (default: the test split of DATA)",
-    )
-    to.add_argument(
-        "--test-split",
-        metavar="NAME",
-        help="split to evaluate on (default: test, or val)",
-    )
-    to.add_argument(
-        "--test-limit",
-        type=positive,
-        metavar="N",
-        help="maximum number of test images, balanced over classes (default: all)",
-    )
-    to.add_argument(
-        "--teacher",
-        default="",
-        metavar="MODEL@FILE",
-        help="teacher for knowledge distillation (default: none)",
-    )
-    to.add_argument(
-        "--pretrained",
-        action="store_true",
-        help="start from published weights (default: from random weights)",
-    )
-    to.add_argument(
-        "--skip-bad",
-        action="store_true",
-        help="leave out images that cannot be read (default: refuse them)",
-    )
-    size_options(to)
-    to.add_argument(
-        "--workers",
-        type=nonnegative,
-        default=4,
-        metavar="N",
-        help="processes that read images larger than 64 pixels (default: 4)",
-    )
-    device_options(to)
-    to.add_argument(
-        "--sharded",
-        action="store_true",
-        help="shard parameters and optimizer over the processes of torchrun with FSDP "
-        "(default: replicate them)",
-    )
-    to.add_argument(
-        "--checkpoint-minutes",
-        type=minutes,
-        default=10.0,
-        metavar="N",
-        help="minutes between training checkpoints within an epoch (default: 10)",
-    )
-    to.add_argument(
-        "--log",
-        action="append",
-        metavar="NAME",
-        help="logger: tensorboard, trackio or wandb; repeatable (default: tensorboard if"
-        " installed; history.csv is always written)",
-    )
-    json_option(to, "findings")
-
-
-def changes_options(to: Container) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Changes:
     """Other values for fields of a recipe."""
-    to.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        type=_change,
-        dest="changes",
-        metavar="FIELD=VALUE",
-        help="field of the recipe, such as lr=1e-3; repeatable (default: as in the recipe)",
+
+    set: tuple[str, ...] = argument(
+        (),
+        "field of the recipe, such as lr=1e-3; repeatable (default: as in the recipe)",
+        "FIELD=VALUE",
+        repeatable=True,
+    )
+
+    def changed(self, name: str) -> "Recipe":
+        """The recipe of this name with the changes."""
+        from visprism.training import load_recipe
+
+        changes: dict[str, Any] = {}
+        for text in self.set:
+            key, equals, value = text.partition("=")
+            if not (equals and key):
+                raise InputError(f"set must be FIELD=VALUE, such as lr=1e-3, got {text!r}")
+            changes[key] = value
+        for key in ("epochs", "limit"):
+            if getattr(self, key, None) is not None:
+                changes[key] = getattr(self, key)
+        return load_recipe(name).replace(**changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Changes, OnDevice, Sized):
+    """What every training takes."""
+
+    epochs: int | None = argument(
+        None, "number of epochs, as --set epochs=N (default: as in the recipe)", minimum=1
+    )
+    limit: int | None = argument(
+        None,
+        "maximum number of training images, balanced over classes, as --set limit=N (default: "
+        "as in the recipe)",
+        minimum=1,
+    )
+    split: str | None = argument(
+        None, "split to train on (default: train, or all images)", "NAME"
     )
 
 
-def recipe_of(arguments: Namespace) -> "Recipe":
-    """The recipe that is named, with the changes that are given."""
-    from visprism.training import load_recipe
+@dataclass(frozen=True, kw_only=True)
+class Recipes(Printing, Changes):
+    """List training recipes, or print one as YAML."""
 
-    changes = dict(arguments.changes)
-    for name in ("epochs", "limit"):
-        if getattr(arguments, name, None) is not None:
-            changes[name] = getattr(arguments, name)
-    return load_recipe(arguments.recipe).replace(**changes)
+    group, epilog = "training", ""
+    recipe: str | None = argument(
+        None, "recipe to print as YAML (default: list all)", "RECIPE", positional=True
+    )
+
+    def run(self) -> None:
+        """List the recipes, or print one."""
+        from visprism.cli.catalog import described
+        from visprism.training import RECIPES, as_yaml
+        from visprism.training.recipe_files import recipe_fields
+
+        if self.recipe is None:
+            print_table(["recipe", "description"], described(RECIPES), as_json=self.json)
+        elif self.json:
+            print_json(recipe_fields(self.changed(self.recipe)))
+        else:
+            print(as_yaml(self.changed(self.recipe)), end="")
 
 
-def _change(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (equals and name):
-        raise ArgumentTypeError(f"must be FIELD=VALUE, such as lr=1e-3, got {text!r}")
-    return name, value
+@dataclass(frozen=True, kw_only=True)
+class Train(Printing, Training):
+    """Train a model by a recipe."""
+
+    group, epilog = "training", f"{MODEL}\n{DATA}"
+    recipe: str = argument(
+        REQUIRED, "recipe, a name of `visprism recipes` or FILE.yaml", "RECIPE", positional=True
+    )
+    model: str = argument(REQUIRED, "model, see below", "MODEL")
+    data: str = argument(REQUIRED, "training data, see below", "DATA")
+    out: Path = argument(REQUIRED, "output folder", "DIR")
+    subset: float = argument(
+        1.0, "fraction of the training images of each class", above=0, maximum=1
+    )
+    resume: bool = argument(
+        False, "resume the run in DIR, if there is one (default: refuse a folder with a run)"
+    )
+    test_data: str = argument(
+        "", "data to evaluate on (default: the test split of DATA)", "DATA"
+    )
+    test_split: str | None = argument(
+        None, "split to evaluate on (default: test, or val)", "NAME"
+    )
+    test_limit: int | None = argument(
+        None, "maximum number of test images, balanced over classes (default: all)", minimum=1
+    )
+    teacher: str = argument(
+        "", "teacher for knowledge distillation (default: none)", "MODEL@FILE"
+    )
+    pretrained: bool = argument(
+        False, "start from published weights (default: from random weights)"
+    )
+    skip_bad: bool = argument(
+        False, "leave out images that cannot be read (default: refuse them)"
+    )
+    workers: int = argument(4, "processes that read images larger than 64 pixels", minimum=0)
+    sharded: bool = argument(
+        False,
+        "shard parameters and optimizer over the processes of torchrun with FSDP (default: "
+        "replicate them)",
+    )
+    checkpoint_minutes: float = argument(
+        10.0, "minutes between training checkpoints within an epoch", "N", above=0
+    )
+    log: tuple[str, ...] = argument(
+        (),
+        "logger: tensorboard, trackio or wandb; repeatable (default: tensorboard if "
+        "installed; history.csv is always written)",
+        "NAME",
+        repeatable=True,
+    )
+
+    def run(self) -> None:
+        """Train, draw the learning curves, and print the outcome."""
+        from visprism.core.processes import processes, rank
+        from visprism.core.progress import console_progress
+        from visprism.training import Job, train
+        from visprism.training.checkpoint_files import valid_checkpoint
+
+        recipe = self.changed(self.recipe)
+        given = {"folder": self.out, "logs": self.log or None}
+        shared = {f.name: getattr(self, f.name) for f in fields(Job) if f.name not in given}
+        try:
+            with console_progress() as progress:
+                run = self.new_run(progress)
+                with processes(run.compute):
+                    is_first = rank() == 0
+                    lines = [_EpochLines(recipe)] if is_first else []
+                    history = train(Job(**given, **shared), recipe, loggers=lines, run=run)
+                    findings = self._drawn(history, recipe) if is_first else None
+        except KeyboardInterrupt as interruption:
+            checkpoint = valid_checkpoint(self.out)
+            message = "no training checkpoint was saved yet"
+            if checkpoint is not None:
+                message = f"saved {checkpoint}; the same command with --resume resumes"
+            raise KeyboardInterrupt(message) from interruption
+        if findings is not None and self.json:
+            print_json({"out": str(self.out), "findings": findings})
+        elif findings is not None:
+            print(*findings, f"Wrote {self.out}", sep="\n")
+
+    def _drawn(self, history: Any, recipe: "Recipe") -> list[str]:
+        """Draw the curves of a training; returns what they show."""
+        from visprism.figures import panel, save_figure
+        from visprism.results.base import Result
+
+        save_figure(panel([history]), self.out / "curves-loss")
+        if history.evaluated:
+            save_figure(panel([history], quantity="accuracy"), self.out / "curves-accuracy")
+        results: list[Result] = [history]
+        if recipe.curvature_every:
+            curvature = Result.load(self.out / "curvature.npz")
+            save_figure(panel([curvature]), self.out / "curves-curvature")
+            results.append(curvature)
+        return [str(finding) for result in results for finding in result.findings()]
 
 
 class _EpochLines:

@@ -3,15 +3,32 @@
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
+from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
+from visprism.data.corruptions import CORRUPTIONS, corrupt
+from visprism.measure.features import (
+    FourierProbe,
+    attention_maps,
+    observe,
+    receptive_map,
+    rollouts,
+)
+from visprism.measure.features.attention_maps import Query
+from visprism.measure.loss.landscape import random_planes
+from visprism.measure.loss.landscape.displaced_weights import displaced_weights
+from visprism.measure.outputs.bands import band, filtered, with_rms
+from visprism.measure.outputs.frequency_noise import white_noise
+from visprism.results.fourier import Spectrum
 
 Values = Mapping[str, Any]
 Panel = Callable[[Specimen, Values], dict[str, Any]]
@@ -84,3 +101,236 @@ def picture(pixels: Tensor) -> str:
     buffer = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(buffer, "PNG")
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+@panel
+def model(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Blocks, attentions, size and number of images."""
+    anatomy = specimen.anatomy
+    subject = specimen.subject
+    targets = subject.images.targets
+    return {
+        "name": subject.name,
+        "trained": subject.trained,
+        "parameters": sum(p.numel() for p in anatomy.model.parameters()),
+        "size": list(specimen.preprocessing.size),
+        "classes": subject.num_classes,
+        "images": len(subject.images),
+        "labels": None if targets is None else _labels(specimen),
+        "blocks": [
+            {
+                "name": block.name,
+                "kind": block.kind,
+                "stage": block.stage,
+                "depth": round(block.depth, 4),
+                "grid": None if block.layout is None else list(block.shape[-2:]),
+                "ablatable": block.name in specimen.ablations,
+            }
+            for block in anatomy
+        ],
+        "attentions": [
+            {"name": a.name, "heads": a.geometry.heads, "grid": list(a.geometry.keys.grid)}
+            for a in (attentions(anatomy) if specimen.has_attention else ())
+        ],
+    }
+
+
+def _labels(specimen: Specimen) -> list[str]:
+    """The class of each image."""
+    names = specimen.subject.images.class_names
+    targets = specimen.subject.images.targets
+    assert targets is not None
+    return [names[k] if k < len(names) else f"class {k}" for k in targets.tolist()]
+
+
+@panel
+def images(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Images as the model sees them, with its predictions."""
+    pixels = specimen.pixels(indices_of(values))
+    logits = specimen.logits(specimen.normalized(pixels))
+    return {
+        "pictures": [picture(one) for one in pixels],
+        "predictions": predictions(specimen, logits),
+    }
+
+
+@panel
+def attention(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """The attention weights of one query, by attention layer and head."""
+    height, width = specimen.preprocessing.size
+    query: Query
+    if values.get("query") == "class":
+        query = "class"
+    else:
+        query = (
+            integer_of(values, "row", 0, height - 1),
+            integer_of(values, "column", 0, width - 1),
+        )
+    image = specimen.normalized(specimen.pixels(indices_of(values)[:1]))
+    maps = attention_maps(specimen.anatomy, image, query=query)
+    layers = []
+    for name in dict.fromkeys(maps.block.tolist()):
+        selected = maps.select(maps.block == name)
+        heads, rows, columns = (
+            int(column.max()) + extra
+            for column, extra in ((selected.head, 0), (selected.row, 1), (selected.column, 1))
+        )
+        weights = selected.weight.reshape(heads, rows, columns)
+        layers.append(
+            {
+                "name": name,
+                "rows": rows,
+                "columns": columns,
+                "heads": [rounded(head) for head in weights],
+                "on_grid": rounded(weights.sum((1, 2))),
+            }
+        )
+    return {"layers": layers}
+
+
+@panel
+def rollout(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Attention rollout and gradient rollout of one image."""
+    image = specimen.normalized(specimen.pixels(indices_of(values)[:1]))
+    results = rollouts(specimen.anatomy, image)
+    if not results:
+        raise InputError(
+            "model must have the same tokens in all attention layers for a rollout; windows, "
+            "pooled and merged tokens have none"
+        )
+    return {
+        "maps": [
+            {
+                "method": result.method,
+                "rows": int(result.row.max()) + 1,
+                "columns": int(result.column.max()) + 1,
+                "weights": rounded(np.asarray(result.weight)),
+            }
+            for result in results
+        ]
+    }
+
+
+@panel
+def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Predictions without the named blocks, and the spectrum of each block's feature map."""
+    names = values.get("blocks", [])
+    if not isinstance(names, list) or len(set(map(str, names))) != len(names):
+        raise InputError(f"blocks must be a list of different names, got {names!r}")
+    for name in names:
+        if name not in specimen.ablations:
+            raise InputError(
+                f"blocks must be of {', '.join(specimen.ablations)}, which keep the shape of "
+                f"their feature map, got {name!r}"
+            )
+    chosen = [specimen.ablations[name] for name in names]
+    surgery = combine_ablations(chosen).surgery() if chosen else nullcontext()
+    images = specimen.normalized(specimen.pixels(indices_of(values)))
+    logits: list[torch.Tensor] = []
+
+    def keep(_module: Any, _inputs: Any, output: torch.Tensor) -> None:
+        logits.append(output)
+
+    with surgery:
+        handle = specimen.anatomy.model.register_forward_hook(keep)
+        try:
+            (spectrum,) = observe(specimen.anatomy, [images], [FourierProbe()])
+        finally:
+            handle.remove()
+    assert isinstance(spectrum, Spectrum)
+    last = spectrum.block.tolist()[-1]
+    profile = spectrum.select(spectrum.block == last)
+    high = spectrum.high_frequency()
+    return {
+        "predictions": predictions(specimen, logits[0]),
+        "spectrum": {
+            "block": last,
+            "frequency": rounded(profile.frequency),
+            "relative": rounded(profile.relative),
+        },
+        "high": {
+            "blocks": high.block.tolist(),
+            "depth": rounded(high.depth),
+            "relative": rounded(high.relative),
+        },
+    }
+
+
+@panel
+def frequency_noise(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Predictions under noise about one frequency, of a given root mean square."""
+    frequency = number_of(values, "frequency", 0.0, 1.0)
+    rms = number_of(values, "rms", 0.0, 1.0, 0.1)
+    indices = indices_of(values)
+    pixels = specimen.pixels(indices).float() / 255
+    mask = band((pixels.shape[-2], pixels.shape[-1]), frequency)
+    if not mask.any():
+        raise InputError(f"images must have frequencies about {frequency:g} π rad/pixel")
+    white = torch.cat([white_noise(pixels[:1], 0, range(i, i + 1)) for i in indices])
+    noisy = pixels + (with_rms(filtered(white, mask), rms) if rms else 0.0)
+    logits = specimen.logits(specimen.normalized(noisy))
+    clipped = (noisy.clamp(0, 1) * 255).round().byte()
+    return {
+        "pictures": [picture(one) for one in clipped],
+        "predictions": predictions(specimen, logits),
+    }
+
+
+@panel
+def corruption(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Predictions of corrupted images; severity 0 is the clean image."""
+    name = values.get("corruption")
+    if name not in list(CORRUPTIONS):
+        raise InputError(f"corruption must be one of {', '.join(CORRUPTIONS)}, got {name!r}")
+    severity = integer_of(values, "severity", 0, 5)
+    indices = indices_of(values)
+    pixels = specimen.pixels(indices)
+    if severity:
+        pixels = corrupt(pixels, str(name), severity, numbers=indices)
+    logits = specimen.logits(specimen.normalized(pixels))
+    return {
+        "pictures": [picture(one) for one in pixels],
+        "predictions": predictions(specimen, logits),
+    }
+
+
+@panel
+def receptive_field(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """The weight of each pixel for a position, relative to the largest."""
+    blocks = {b.name: b for b in specimen.anatomy if b.layout is not None}
+    name = values.get("block")
+    if name not in blocks:
+        raise InputError(f"block must be one of {', '.join(blocks)}, got {name!r}")
+    block = blocks[name]
+    rows, columns = block.shape[-2:]
+    row = min(int(number_of(values, "y", 0.0, 1.0) * rows), rows - 1)
+    column = min(int(number_of(values, "x", 0.0, 1.0) * columns), columns - 1)
+    images = specimen.normalized(specimen.pixels(indices_of(values)[:1]))
+    weights = receptive_map(specimen.anatomy, images, block, (row, column))[0]
+    largest = float(weights.max())
+    relative = weights / largest if largest > 0 else weights
+    return {
+        "block": name,
+        "position": [row, column],
+        "grid": [rows, columns],
+        "rows": weights.shape[0],
+        "columns": weights.shape[1],
+        "weights": rounded(relative.numpy()),
+    }
+
+
+_DIRECTIONS = 8  # that a form offers
+
+
+@panel
+def landscape(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Predictions at w + t d, d a filter-normalized Gaussian direction."""
+    seed = integer_of(values, "direction", 1, _DIRECTIONS)
+    distance = number_of(values, "distance", -1.0, 1.0)
+    images = specimen.normalized(specimen.pixels(indices_of(values)))
+    model = specimen.anatomy.model
+    (line,) = random_planes(model, lines=True, points=3, seed=seed)
+    with displaced_weights(model, line.first, {}) as move:
+        move(distance, 0.0)
+        logits = specimen.logits(images)
+    return {"distance": distance, "predictions": predictions(specimen, logits)}

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from visprism.analyses import Subject
 from visprism.anatomy import Ablation, Anatomy, attentions, block_ablations, forward
+from visprism.app.forms import data_name, model_name
 from visprism.app.settings import Settings
-from visprism.app.study_request import data_name, model_name
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN

@@ -99,7 +99,7 @@ const follow = async (list) => {
     if (!studies) continue;
     if (!studies.length) continue;
     list.replaceChildren(...studies.map((study) => make("li", {},
-      make("a", { href: `study/${encodeURIComponent(study.name)}` }, study.title), " ", make("span", { class: `state ${study.state}` }, study.state))));
+      make("a", { href: `study/${encodeURIComponent(study.name)}` }, study.title), " ", make("span", { class: `state ${study.state}` }, study.state), ...(study.reason ? [" ", make("span", { class: "failed" }, study.reason)] : []))));
   }
 };
 
@@ -139,7 +139,7 @@ const setUpStudy = (box) => {
     badge.textContent = state.state;
     badge.className = `state ${state.state}`;
     find("#cancel").hidden = !active;
-    find("#resume").hidden = active || state.state === "complete" || box.dataset.resumable !== "yes";
+    find("#resume").hidden = active || ["complete", "unreadable"].includes(state.state) || box.dataset.resumable !== "yes";
     find("#reason").hidden = !state.reason;
     find("#reason").textContent = state.reason;
     find("#progress").hidden = !active;

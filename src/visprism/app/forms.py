@@ -1,17 +1,19 @@
-"""A study as the form asks for it: checked, and safe to run."""
+"""Forms: what they offer, and the study that one asks for, checked and safe to run."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from visprism.analyses import ANALYSES
+from visprism.analyses import ANALYSES, Needs
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
+from visprism.data.corruptions import CORRUPTIONS
+from visprism.measure.outputs.bands import BAND_CENTERS
 from visprism.models.spec import ModelSpec
 from visprism.models.stored_names import stored_model_name
 
@@ -46,16 +48,14 @@ class StudyRequest:
         analyses = tuple(_list("analyses", values.get("analyses")))
         options = values.get("options") or {}
         parsed_analyses(analyses, options)
-        minutes = values.get("minutes", 2.0)
-        if minutes is not None:
-            _check(NUMBERS["minutes"], minutes)
-            if minutes > settings.limits.minutes:
-                raise InputError(
-                    f"minutes must be at most {settings.limits.minutes:g}, got {minutes}"
-                )
-        limit, seed = values.get("limit", 256), values.get("seed", 0)
-        _check(NUMBERS["limit"], limit)
-        _check(NUMBERS["seed"], seed)
+        minutes, limit, seed = (
+            values.get(name, declared.default) for name, declared in _NUMBERS.items()
+        )
+        for name, value in (("minutes", minutes), ("limit", limit), ("seed", seed)):
+            _NUMBERS[name].check(value)
+        if minutes is not None and minutes > settings.limits.minutes:
+            most = settings.limits.minutes
+            raise InputError(f"minutes must be at most {most:g}, got {minutes}")
         title = _text("title", values.get("title") or " and ".join(map(_label, names)))
         return cls(
             title=title,
@@ -87,14 +87,11 @@ class StudyRequest:
         return slug(self.title)[:60].strip("-.") or "study"
 
 
-NUMBERS = {
-    "minutes": Option("minutes", float, 2.0, OptionInfo("time budget in minutes", above=0)),
-    "limit": Option(
-        "limit",
-        int | None,
-        256,
-        OptionInfo("number of images", minimum=1, maximum=_MOST_IMAGES),
-    ),
+_MINUTES = OptionInfo("time budget in minutes", above=0)
+_LIMIT = OptionInfo("number of images", minimum=1, maximum=_MOST_IMAGES)
+_NUMBERS = {
+    "minutes": Option("minutes", float | None, 2.0, _MINUTES),
+    "limit": Option("limit", int | None, 256, _LIMIT),
     "seed": Option("seed", int, 0, OptionInfo("random seed", minimum=0)),
 }
 
@@ -119,7 +116,8 @@ def model_name(model: Any, settings: Settings) -> str:
         safe = stored_model_name(name, Path("request")) == name
     except InputError:
         safe = False
-    if not safe or ModelSpec.parse(name).source not in ("zoo", "timm", "torchvision"):
+    file = name.endswith(".safetensors")  # which `load_model` reads from the current folder
+    if not safe or file or ModelSpec.parse(name).source not in ("zoo", "timm", "torchvision"):
         raise InputError(
             "name must be that of a model of the zoo, timm or torchvision, with numbers, flags "
             f"and words as options, got {name!r}. Choose a checkpoint from the list."
@@ -169,12 +167,6 @@ def _label(name: str) -> str:
     return spec.label if spec.checkpoint is None else f"{spec.label} {spec.checkpoint.stem}"
 
 
-def _check(declared: Option, value: Any) -> None:
-    declared.check(value)
-    if isinstance(value, float) and not isfinite(value):
-        raise InputError(f"{declared.name} must be finite, got {value}")
-
-
 def _list(name: str, value: Any) -> list:
     if not isinstance(value, list):
         raise InputError(f"{name} must be a list, got {value!r}")
@@ -190,3 +182,73 @@ def _text(name: str, value: Any) -> str:
             f"got {str(value)[:40]!r}"
         )
     return value
+
+
+def catalog(settings: Settings) -> dict[str, Any]:
+    """Everything that a form needs, as JSON can hold it."""
+    return {
+        **_fixed(),
+        "data": list(settings.data_sets()),
+        "checkpoints": list(settings.checkpoint_files()),
+        "limits": {
+            "models": settings.limits.models,
+            "minutes": settings.limits.minutes,
+            "live_images": settings.limits.live_images,
+        },
+    }
+
+
+@cache
+def _fixed() -> dict[str, Any]:
+    return {
+        "analyses": [_analysis(name) for name in ANALYSES],
+        "models": _models(),
+        "corruptions": list(CORRUPTIONS),
+        "bands": list(BAND_CENTERS),
+    }
+
+
+def _analysis(name: str) -> dict[str, Any]:
+    analysis = ANALYSES[name]
+    return {
+        "name": name,
+        "group": analysis.group,
+        "help": (analysis.__doc__ or "").partition("\n")[0],
+        "default": analysis.default,
+        "source": analysis.source,
+        "trained": Needs.TARGETS in analysis.needs,
+        "options": [_option(o) for o in form_options(analysis).values()],
+    }
+
+
+def _option(declared: Option) -> dict[str, Any]:
+    value, choices = declared.default, declared.choices
+    if declared.metavar.endswith(",..."):  # several of them, separated by commas
+        choices = None
+    values = value if isinstance(value, tuple | list) else (value,)
+    return {
+        "name": declared.name,
+        "help": declared.help,
+        "constraint": declared.constraint,
+        "type": "flag" if declared.type is bool else "text",
+        "choices": None if choices is None else list(map(str, choices)),
+        "default": "none" if value is None else ",".join(map(str, values)),
+    }
+
+
+def _models() -> dict[str, list[str]]:
+    """Names of models by source; first those with trained weights inside the package."""
+    import timm
+    from torchvision import models as torchvision_models
+
+    from visprism.models import MODELS
+    from visprism.models.pretrained import pretrained_cards
+    from visprism.models.timm_entries import PREFIX
+
+    torchvision = torchvision_models.list_models(module=torchvision_models)
+    return {
+        "trained": sorted(pretrained_cards()),
+        "zoo": list(MODELS),
+        "timm": [f"timm:{name}" for name in timm.list_models(exclude_filters=f"{PREFIX}*")],
+        "torchvision": [f"torchvision:{name}" for name in torchvision],
+    }

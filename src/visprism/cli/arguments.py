@@ -1,0 +1,258 @@
+"""Arguments of commands: fields of a dataclass, from which flags and help texts are made.
+
+A command is a dataclass whose fields are declared by `argument`, as an analysis declares its
+options; fields that several commands share stand in a class that they inherit.
+"""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from visprism.core.errors import InputError
+from visprism.core.options import Option, OptionInfo, options_of
+
+if TYPE_CHECKING:
+    from visprism.core.run import Progress, Run
+
+MODEL = """\
+MODEL is one of
+  timm:NAME               a model of timm
+  torchvision:NAME        a classifier of torchvision
+  hf:NAME or hf:FOLDER    an image classifier of Hugging Face
+  NAME                    a model of the zoo (`visprism models` lists them)
+  path/file.py:FUNCTION   a Python function that returns a torch.nn.Module
+  FILE.safetensors        a checkpoint of `visprism train`, which states its model
+Arguments follow after ?, a checkpoint after @; quote them for the shell:
+  'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
+"""
+WEIGHTS = """\
+Weights are random unless the model is named as
+  NAME@FILE               safetensors, or a file that torch reads with weights_only=True
+  NAME.TAG                weights inside the package, such as resnet20.shapes
+                          (`visprism models --trained` lists them)
+  NAME --pretrained       published weights of a model of timm, torchvision or Hugging Face,
+                          which are downloaded, or the weights inside the package
+  hf:FOLDER               the weights in the folder
+Checkpoints of the code of "How Do Vision Transformers Work?" load under the name of the
+network in the zoo, as resnet50_32@FILE.
+"""
+DATA = """\
+DATA is one of
+  shapes                  ten classes of textured shapes, drawn when needed
+  cifar10, cifar100       from torchvision
+  folder:DIR              a folder of images, or of one folder per class
+  parquet:FILE-OR-DIR     Parquet files in the layout of Hugging Face
+  hf:NAME                 a data set of Hugging Face
+  cifar10_c:DIR, cifar100_c:DIR, imagenet_c:DIR
+                          stored sets of corrupted images
+Options follow after ?; quote them for the shell: 'shapes?size=64&target=texture'
+"""
+MEASURED = f"{MODEL}\n{WEIGHTS}\n{DATA}"
+
+REQUIRED: Any = MISSING
+_LARGEST_SIDE = 2**16  # of an image, in pixels
+
+
+def argument(
+    default: Any,
+    help: str,
+    metavar: str = "",
+    *,
+    positional: bool = False,
+    repeatable: bool = False,
+    **bounds: int | float,
+) -> Any:
+    """A field of a command that is an argument of the command line.
+
+    Args:
+        default: `REQUIRED` if there is none.
+        help: a noun phrase; ``(default: ...)`` is added where it states none.
+        metavar: the form of a value; as its type has it where empty.
+        positional: whether it is no flag.
+        repeatable: whether the flag may be given several times, with one value each.
+        **bounds: as of `visprism.core.options.option`.
+    """
+    shape = {"metavar": metavar, "positional": positional, "repeatable": repeatable}
+    return field(default=default, metadata={"option": OptionInfo(help, **bounds), **shape})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A command with the values of its arguments."""
+
+    line: str = ""  # as the user typed it
+    begin: float = 0.0  # of the command, in seconds of `time.monotonic`
+
+    def run(self) -> int | None:
+        """Do what the command says; returns the exit code, None for 0."""
+        raise NotImplementedError
+
+    def new_run(self, progress: "Progress", **values: Any) -> "Run":
+        """How this command measures: on its device, with its seed where it has one."""
+        from visprism.core.devices import Compute
+        from visprism.core.provenance import Provenance
+        from visprism.core.run import Run
+
+        device, precision = (
+            getattr(self, name, default)
+            for name, default in (("device", "cpu"), ("precision", "fp32"))
+        )
+        return Run(
+            compute=Compute(device, precision),
+            seed=getattr(self, "seed", 0),
+            progress=progress,
+            provenance=Provenance(command=self.line),
+            **values,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printing(Command):
+    """A command that prints."""
+
+    json: bool = argument(False, "print the output as JSON (default: as text)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded:
+    """A command with a seed."""
+
+    seed: int = argument(
+        0, "random seed of weights, of the order of images and of measurements", minimum=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights(Seeded):
+    """A command that loads models."""
+
+    pretrained: bool = argument(
+        False,
+        "load published weights of models that are given by name (default: random weights)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """A command in which the size of images can be set."""
+
+    size: tuple[int, int] | None = argument(
+        None,
+        "image size in pixels (default: as the model states, otherwise that of the data)",
+        "N|HxW",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDevice:
+    """A command that computes on a device."""
+
+    device: str = argument("cpu", "device: cpu, cuda, cuda:1 or mps", "NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation(OnDevice):
+    """A command that measures."""
+
+    heading = "computation"
+    precision: Literal["fp32", "bf16", "fp16"] = argument("fp32", "precision of forward passes")
+
+
+def add_arguments(to: argparse.ArgumentParser, command: type) -> None:
+    """Add the fields of a command to its parser, under the headings of their classes."""
+    groups: dict[str, Any] = {"": to}
+    declared = options_of(command)
+    for one in fields(command):
+        if one.name in declared:
+            owner = next(c for c in reversed(command.__mro__) if one.name in _own_fields(c))
+            heading = vars(owner).get("heading", "")
+            if heading not in groups:
+                groups[heading] = to.add_argument_group(heading)
+            _add(groups[heading], declared[one.name], **_shape(one))
+
+
+def _own_fields(owner: type) -> dict[str, Any]:
+    return vars(owner).get("__annotations__", {})
+
+
+def _shape(one: Any) -> dict[str, Any]:
+    metadata = {k: v for k, v in one.metadata.items() if k != "option"}
+    return {**metadata, "required": one.default is MISSING}
+
+
+def _add(
+    to: Any,
+    declared: Option,
+    *,
+    metavar: str,
+    positional: bool,
+    repeatable: bool,
+    required: bool,
+) -> None:
+    """Add one argument; of one that is not given the parser states nothing."""
+    values: dict[str, Any] = {
+        "default": argparse.SUPPRESS,
+        "help": help_of(declared, required=required),
+        "type": parser_of(declared, metavar),
+        "metavar": metavar or declared.metavar,
+    }
+    several = "tuple[str" in str(declared.type)
+    if positional:
+        values["nargs"] = ("+" if required else "*") if several else (None if required else "?")
+        if not required:
+            values["default"] = declared.default
+        to.add_argument(declared.name, **values)
+        return
+    flag = "--" + declared.name.replace("_", "-")
+    if declared.type is bool:
+        values = {"default": values["default"], "help": values["help"], "action": "store_true"}
+    else:
+        values["required"] = required
+        if repeatable:
+            values["action"] = "append"
+    to.add_argument(flag, dest=declared.name, **values)
+
+
+def help_of(declared: Option, *, required: bool = False) -> str:
+    """The help text, which ends in the default."""
+    text = declared.info.help
+    stated = required or "(default: " in text
+    return (text if stated else declared.help).replace("%", "%%")
+
+
+def parser_of(declared: Option, metavar: str = "") -> Callable[[str], Any]:
+    """A function from text to value, as argparse takes it."""
+    several = metavar and not metavar.endswith(",...") and "tuple[str" in str(declared.type)
+    read = str if several else _READ.get(metavar, declared.parse)
+
+    def parse(text: str) -> Any:
+        try:
+            return read(text)
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse
+
+
+def _folder(text: str) -> Path:
+    if not text or "\0" in text:
+        raise InputError(f"must be the name of a folder, got {text!r}")
+    return Path(os.fsdecode(os.fsencode(text)))
+
+
+def _size(text: str) -> tuple[int, int]:
+    """(height, width), from ``224`` or ``224x160``."""
+    parts = text.split("x")
+    sides = [int(p) if p.isascii() and p.isdecimal() and len(p) < 9 else 0 for p in parts]
+    if len(sides) > 2 or not 1 <= min(sides) <= max(sides) <= _LARGEST_SIDE:
+        raise InputError(
+            f"must be N or HxW of at most {_LARGEST_SIDE} pixels, such as 224 or 224x160, got "
+            f"{text!r}"
+        )
+    return sides[0], sides[-1]
+
+
+_READ: dict[str, Callable[[str], Any]] = {"DIR": _folder, "N|HxW": _size}

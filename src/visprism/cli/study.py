@@ -1,0 +1,345 @@
+"""Commands that measure: ``examine``, ``demo``, and one for each analysis."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from visprism.cli.arguments import (
+    MEASURED,
+    REQUIRED,
+    Computation,
+    Printing,
+    Seeded,
+    Sized,
+    Weights,
+    add_arguments,
+    argument,
+    help_of,
+    parser_of,
+)
+from visprism.core.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from visprism.core.run import Run
+    from visprism.study import Study
+    from visprism.study.events import Listener
+
+# What a time budget leaves for files: for the page and for the figures of each analysis of each
+# model, in seconds on two cores, and the largest part of the budget.
+_PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
+_DEMO_IMAGES = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Images(Sized):
+    """Which images."""
+
+    heading = "images"
+    data: str = argument(REQUIRED, "images, see below", "DATA")
+    train_data: str | None = argument(
+        None,
+        "images on which the training loss, its Hessian and linear probes are computed "
+        "(default: the training split of DATA; the images of DATA itself if it has none or if "
+        "--split is given)",
+        "DATA",
+    )
+    split: str | None = argument(
+        None,
+        "split to measure on, such as train, val or test (default: test, or all images)",
+        "NAME",
+    )
+    limit: int | None = argument(
+        None, "maximum number of images, balanced over classes (default: all)", minimum=1
+    )
+    batch_size: int | None = argument(
+        None,
+        "images per forward pass (default: 16; selected by image size for passes that return "
+        "logits only)",
+        minimum=1,
+    )
+    skip_bad: bool = argument(
+        False, "leave out images that cannot be read (default: refuse them)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Study(Printing):
+    """Where and how long."""
+
+    heading = "study"
+    out: Path = argument(REQUIRED, "output folder", "DIR")
+    minutes: float | None = argument(
+        None,
+        "time budget of the command in minutes, figures and report included, or none",
+        "N",
+        above=0,
+    )
+    fresh: bool = argument(False, "start over (default: resume what DIR holds)")
+    formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
+        ("png",), "formats of figure files", "F,..."
+    )
+
+    def perform(self, make: "Callable[[Run, Listener], Study]") -> int:
+        """Measure by `make`, write the files of the study and print it; the exit code."""
+        from visprism.core.processes import processes, rank
+        from visprism.core.progress import StatusLine, console_progress
+        from visprism.study.console import study_listener
+        from visprism.study.files import write_files
+
+        status = StatusLine(self.begin)
+        with console_progress(status) as progress:
+            run = self.new_run(progress)
+            with resumable(self.out), processes(run.compute):
+                study = make(run, study_listener(status))
+                status.show(str)  # nothing is left to measure
+                is_first = rank() == 0
+                if is_first:
+                    print("Drawing figures and writing the report", file=sys.stderr, flush=True)
+                    write_files(study, self.out, self.formats, progress=progress)
+        from visprism.cli.output import exit_code, print_outcome
+
+        if is_first:
+            print_outcome(study, self.out, as_json=self.json)
+        return exit_code(study)
+
+    def deadline(self, begin: float, models: int, analyses: int) -> float | None:
+        """When measurements must end, so that files are written within the budget."""
+        if self.minutes is None:
+            return None
+        budget = 60.0 * self.minutes
+        return begin + budget - min(_PAGE + _FIGURES * models * analyses, _FILES * budget)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Models(Weights):
+    """Which models; a study file may name them by labels."""
+
+    models: tuple[str, ...] = argument(REQUIRED, "models, see below", "MODEL", positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measuring(Computation, _Study, _Images, _Models):
+    """A command that measures models on images."""
+
+    def examined(
+        self,
+        analyses: Iterable[str] | None,
+        options: Mapping[str, Mapping[str, Any]],
+        run: "Run",
+        listener: "Listener",
+    ) -> "Study":
+        """The study of these analyses."""
+        from visprism.analyses import ANALYSES
+        from visprism.study import examine
+        from visprism.study.subjects import DataOptions
+
+        number = len(ANALYSES.chosen(analyses, options))
+        images = ("split", "limit", "size", "batch_size", "skip_bad")
+        return examine(
+            list(self.models) if isinstance(self.models, tuple) else self.models,
+            self.data,
+            analyses=analyses,
+            options=options,
+            minutes=self.minutes,
+            train_data=self.train_data,
+            images=DataOptions(**{name: getattr(self, name) for name in images}),
+            pretrained=self.pretrained,
+            out=self.out,
+            fresh=self.fresh,
+            run=replace(run, deadline=self.deadline(self.begin, len(self.models), number)),
+            listener=listener,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examine(_Measuring):
+    """Several analyses of one or more models on the same images, and a report."""
+
+    group, epilog, heading = "studies", MEASURED, "analyses"
+    minutes: float | None = argument(
+        2.0,
+        "time budget of the command in minutes, figures and report included, or none",
+        "N",
+        above=0,
+    )
+    analyses: tuple[str, ...] | None = argument(
+        None, "names of analyses (default: all that apply)", "A,B,..."
+    )
+    set: tuple[str, ...] = argument(
+        (),
+        "option of an analysis, such as fourier.profile=radial; repeatable (default: the "
+        "defaults of each analysis)",
+        "ANALYSIS.OPTION=VALUE",
+        repeatable=True,
+    )
+
+    def run(self) -> int:
+        """Run a study of several analyses; returns the exit code."""
+        options = _options(self.set) if self.set else {}
+        return self.perform(lambda *given: self.examined(self.analyses, options, *given))
+
+
+def _options(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Options by analysis from ``analysis.option=value``."""
+    from visprism.analyses import ANALYSES
+    from visprism.core.options import options_of
+    from visprism.core.registry import suggestion
+
+    settings: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        where, equals, value = text.partition("=")
+        analysis, dot, key = where.partition(".")
+        if not (equals and dot):
+            raise InputError(f"set must be ANALYSIS.OPTION=VALUE, got {text!r}")
+        declared = options_of(ANALYSES[analysis])
+        name = key.replace("-", "_")
+        if name not in declared:
+            remedy = suggestion(name, list(declared))
+            raise InputError(f"{analysis} has no option {key!r}. {remedy}")
+        settings.setdefault(analysis, {})[name] = declared[name].parse(value)
+    return settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneAnalysis(_Measuring):
+    """The command of one analysis."""
+
+    analysis: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self) -> int:
+        """Run a study of this analysis; returns the exit code."""
+        from visprism.analyses import ANALYSES
+
+        name = self.analysis
+        ANALYSES[name].check_settings(self.precision, self.size)
+        return self.perform(lambda *given: self.examined([name], {name: self.options}, *given))
+
+
+_OPTION = (
+    "option_"  # before the names of options of an analysis, which other arguments may have
+)
+
+
+def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
+    """The arguments of the command of one analysis, from the fields of its declaration."""
+    from visprism.core.options import options_of
+    from visprism.core.progress import StatusLine, console_progress
+
+    status = StatusLine()
+    with console_progress(status):  # torch is imported, which takes seconds
+        from visprism.analyses import ANALYSES
+
+        options = options_of(ANALYSES[name])
+        status.show(str)
+    group = to.add_argument_group(f"options of {name}")
+    for option in options.values():
+        shared: dict[str, Any] = {
+            "dest": f"{_OPTION}{option.name}",
+            "default": option.default,
+            "help": help_of(option),
+        }
+        if option.type is bool:
+            shared["action"] = argparse.BooleanOptionalAction
+        else:
+            shared |= {"type": parser_of(option), "metavar": option.metavar}
+        group.add_argument(f"--{option.name.replace('_', '-')}", **shared)
+    try:
+        add_arguments(to, OneAnalysis)
+    except argparse.ArgumentError as error:
+        raise InputError(
+            f"options of {name} must not have the name of an argument of every command "
+            f"({error})"
+        ) from error
+
+
+def of_analysis(name: str, **values: Any) -> OneAnalysis:
+    """The command of one analysis from the values of its arguments."""
+    options = {k.removeprefix(_OPTION): v for k, v in values.items() if k.startswith(_OPTION)}
+    shared = {k: v for k, v in values.items() if not k.startswith(_OPTION)}
+    return OneAnalysis(analysis=name, options=options, **shared)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(_Study, Seeded):
+    """Examine two small trained networks."""
+
+    group, epilog = "studies", ""
+    out: Path = argument(Path("demo"), "output folder", "DIR")
+    train: bool = argument(
+        False,
+        "train the networks first, which takes about two minutes (default: use the weights "
+        "inside the package)",
+    )
+    minutes: float | None = argument(
+        0.9, "time budget in minutes, figures and report included, training not", "N", above=0
+    )
+
+    def run(self) -> int:
+        """Examine the networks that ship trained, or that are trained before."""
+        return self.perform(self._examined)
+
+    def _examined(self, run: "Run", listener: "Listener") -> "Study":
+        from visprism.analyses import ANALYSES
+        from visprism.demo import SHIPPED
+        from visprism.study import examine
+        from visprism.study.subjects import DataOptions
+
+        models, begin = dict(SHIPPED), self.begin
+        if self.train:
+            models, begin = _trained(self.out, run), time.monotonic()
+        deadline = self.deadline(begin, len(models), len(ANALYSES.chosen(None)))
+        return examine(
+            models,
+            "shapes",
+            minutes=self.minutes,
+            images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
+            out=self.out,
+            fresh=self.fresh or self.train,
+            run=replace(run, deadline=deadline),
+            listener=listener,
+        )
+
+
+def _trained(folder: Path, run: "Run") -> dict[str, Any]:
+    from visprism.cli.output import columns
+    from visprism.demo import trained_networks
+
+    networks = trained_networks(folder / "checkpoints", run=run)
+    rows = [
+        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", n.images, f"{n.seconds:.0f} s")
+        for n in networks
+    ]
+    header = ["network", "accuracy before", "after", "training images", "time"]
+    print(columns(header, rows), file=sys.stderr)
+    return {n.name: n.network for n in networks}
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Say what is stored in the folder of a study that is interrupted, or finds no space."""
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        raise KeyboardInterrupt(_stored_results(folder)) from interruption
+    except OutputError as error:
+        raise InputError(f"{error} So far, {_stored_results(folder)}.") from error
+
+
+def _stored_results(folder: Path) -> str:
+    """What an interrupted study leaves, and how to resume it."""
+    from visprism.study.store import INDEX, read_index
+
+    try:
+        entries = read_index(folder / INDEX)["entries"]
+    except InputError:
+        entries = {}
+    if not entries:
+        return "no result was complete"
+    results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
+    return f"{results} stored in {folder}; the same command resumes"
