@@ -88,7 +88,7 @@ def _folders() -> dict[str, str]:
     from huggingface_hub.constants import HF_HUB_CACHE
     from torch import hub
 
-    from visprism.data.cifar import home
+    from visprism.images.stored import home
 
     places = {
         "data sets": home() / "data",
@@ -126,7 +126,7 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     import shtab
 
     from visprism.cli.catalog import read_catalog
-    from visprism.data import DATA as REGISTERED
+    from visprism.images import DATA as REGISTERED
     from visprism.models.pretrained import pretrained_cards
     from visprism.training import RECIPES
 

@@ -15,7 +15,7 @@ from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
-from visprism.data.corruptions import CORRUPTIONS, corrupt
+from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.measure.features import (
     FourierProbe,
     attention_maps,
