@@ -20,7 +20,6 @@ class Provenance:
     images: int = 0  # how many were measured
     image_shape: tuple[int, ...] = ()  # (channels, height, width)
     batch_size: int = 0
-    inference: str = ""  # how forward passes ran where this was selected; "": as written
     preprocessing: str = ""
     protocol: str = "default"  # "default", or "paper" for what the reference's code does
     precision: str = "fp32"

@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
-from visprism.core.inference import Inference
 from visprism.core.processes import rank, share, world_size
 from visprism.core.provenance import Provenance
 
@@ -46,9 +45,6 @@ class Run:
     progress: Progress | None = None
     provenance: Provenance = field(default_factory=Provenance)  # completed by the measurement
     deadline: float | None = None  # of `time.monotonic`, seconds; None: no limit
-    # How passes without derivatives in the parameters run, in batches as they are given; None:
-    # a measurement that returns logits selects it.
-    inference: Inference | None = None
 
     def named(self, model: str, data: str, **changes: Any) -> "Run":
         """The same run with this model and data (and other fields) in its provenance."""
@@ -117,7 +113,6 @@ class Run:
         **changes: Any,
     ) -> Provenance:
         """The provenance of a measurement that is complete."""
-        settings = "" if self.inference is None else self.inference.sentence()
         return replace(
             self.provenance,
             images=images,
@@ -127,7 +122,7 @@ class Run:
             device=self.compute.device,
             processes=world_size(),
             seed=self.seed,
-            **{"inference": settings, **changes},
+            **changes,
         )
 
     def require_full_precision(self, quantity: str) -> None:

@@ -12,7 +12,6 @@ from visprism.anatomy import Anatomy
 from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.memory import WeightFile, map_weights
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import ImageSet, load_data
@@ -30,7 +29,7 @@ class DataOptions:
     split: str | None = None  # of the evaluation images; None: test images where there are any
     limit: int | None = None  # at most this number of images
     size: tuple[int, int] | None = None  # (height, width); None: as each model states
-    # Images of a forward pass; None: 16, or as selected for passes that return logits only.
+    # Images of a forward pass; None: 16, or by their pixels for passes that return logits only.
     batch_size: int | None = None
     skip_bad: bool = False  # leave out images that cannot be read
 
@@ -49,7 +48,6 @@ class Candidate:
     trained: bool = True
     recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
     anatomy: Anatomy | None = None  # where the user has dissected it already
-    weights: WeightFile | None = None  # of a model that is one of several given by name
 
 
 def candidates_of(
@@ -227,7 +225,6 @@ def _subject(
         decayed=str(model.recipe.get("decay_params", "all")),
         batch_size=options.batch_size or BATCH_SIZE,
         output_batch_size=options.batch_size,
-        weights=model.weights,
     )
     subject.release()
     return subject
@@ -250,18 +247,7 @@ def _resized(
 
 
 def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate]:
-    """A candidate for each of the models; several that are given by name wait on disk.
-
-    A user's modules stay as they are. A single model never waits.
-    """
-    candidates = []
-    for model in models:
-        candidate = _candidate(model, pretrained, seed)
-        if isinstance(model, str) and len(models) > 1:
-            weights = map_weights(candidate.model, candidate.label)
-            candidate = replace(candidate, weights=weights)
-        candidates.append(candidate)
-    return candidates
+    return [_candidate(model, pretrained, seed) for model in models]
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
