@@ -41,12 +41,17 @@ def test_a_replaced_folder_holds_the_new_files_only_and_others_stay(tmp_path):
     assert content(tmp_path) == BOTH
 
 
+def interrupted(folder):
+    with output_folder(folder) as scratch:
+        write(scratch, NEW)
+        raise KeyboardInterrupt
+
+
 def test_a_failure_of_the_body_leaves_the_old_files_and_no_new_folder(tmp_path):
     write(tmp_path, OLD)
     for folder in (tmp_path, tmp_path / "a" / "new"):
-        with pytest.raises(KeyboardInterrupt), output_folder(folder) as scratch:
-            write(scratch, NEW)
-            raise KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(folder)
     assert content(tmp_path) == OLD
     assert not (tmp_path / "a").exists()
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from visprism.core import memory
-from visprism.core.memory import reused_memory
+from visprism.core import devices as memory
+from visprism.core.devices import reused_memory
 
 MIB = 2**20
 BLOCK = 64 * MIB  # more than the C library keeps of its own accord
@@ -29,7 +29,7 @@ def settings(monkeypatch):
 
 BLOCKS = f"""
 import resource, torch
-from visprism.core.memory import reused_memory
+from visprism.core.devices import reused_memory
 
 def pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
+from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
-from visprism.core.memory import return_free_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data.study_images import PictureImages, PixelChange, StudyImages
@@ -138,9 +138,9 @@ class Subject:
         return self.images.pixels(self.preprocessing, index, index + 1)[0]
 
     def named(self, run: Run, *, training: bool = False) -> Run:
-        """The run with this model and its data in the provenance."""
+        """The run on the device of this model, with it and its data in the provenance."""
         images = self.training_images if training else self.images
-        return run.named(
+        return run.on(self.model).named(
             self.spec or self.name,
             f"{images.name} ({images.split})" if images.split else images.name,
             split=images.split,

@@ -108,7 +108,7 @@ def _network(arguments: Namespace) -> "LoadedModel":
 
 
 def _search(arguments: Namespace, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
-    from visprism.core.devices import Compute
+    from visprism.core.devices import Compute, default_device
     from visprism.core.errors import InputError
     from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
@@ -132,7 +132,7 @@ def _search(arguments: Namespace, msa: "MSAConfig") -> "tuple[ReplacementSearch,
                 repeats=arguments.repeats,
                 report=lambda text: print(text, file=sys.stderr, flush=True),
                 run=Run(
-                    compute=Compute(arguments.device),
+                    compute=Compute(arguments.device or str(default_device())),
                     progress=progress,
                     provenance=Provenance(command=arguments.command),
                 ),

@@ -151,7 +151,7 @@ def compute_options(to: Container) -> None:
     to.add_argument(
         "--precision",
         default="fp32",
-        choices=["fp32", "bf16", "fp16"],
+        choices=["fp32", "tf32", "bf16", "fp16"],
         help="precision of forward passes (default: fp32)",
     )
 
@@ -160,9 +160,8 @@ def device_options(to: Container) -> None:
     """The device."""
     to.add_argument(
         "--device",
-        default="cpu",
         metavar="NAME",
-        help="device: cpu, cuda, cuda:1 or mps (default: cpu)",
+        help="device: cpu, cuda, cuda:1 or mps (default: the accelerator, if there is one)",
     )
 
 

@@ -23,7 +23,7 @@ def train(arguments: Namespace) -> None:
     """Train, draw the learning curves, and print the outcome."""
     from dataclasses import fields
 
-    from visprism.core.devices import Compute
+    from visprism.core.devices import Compute, default_device
     from visprism.core.processes import processes, rank
     from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
@@ -36,7 +36,7 @@ def train(arguments: Namespace) -> None:
     recipe = recipe_of(arguments)
     given = {"folder": arguments.out, "logs": tuple(arguments.log) if arguments.log else None}
     shared = {f.name: getattr(arguments, f.name) for f in fields(Job) if f.name not in given}
-    compute = Compute(arguments.device)
+    compute = Compute(arguments.device or str(default_device()))
     try:
         with processes(compute), console_progress() as progress:
             run = Run(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from visprism.core.devices import CPU, Compute
+from torch import nn
+
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import rank, share, world_size
 from visprism.core.provenance import Provenance
@@ -40,7 +42,7 @@ class Run:
         'model'
     """
 
-    compute: Compute = CPU
+    compute: Compute = field(default_factory=Compute)
     seed: int = 0
     progress: Progress | None = None
     provenance: Provenance = field(default_factory=Provenance)  # completed by the measurement
@@ -50,6 +52,10 @@ class Run:
         """The same run with this model and data (and other fields) in its provenance."""
         origin = replace(self.provenance, model=model, data=data, **changes)
         return replace(self, provenance=origin)
+
+    def on(self, model: nn.Module) -> "Run":
+        """The same run with a device: where the model lies, if none is named."""
+        return replace(self, compute=self.compute.on(model))
 
     @property
     def seconds_left(self) -> float:
@@ -119,7 +125,7 @@ class Run:
             batch_size=batch_size,
             image_shape=tuple(image_shape),
             precision=self.compute.precision,
-            device=self.compute.device,
+            device=self.compute.device or str(self.compute.torch_device),
             processes=world_size(),
             seed=self.seed,
             **changes,

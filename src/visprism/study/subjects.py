@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from visprism.analyses.subject import BATCH_SIZE, Subject, dissected, without_replicas
 from visprism.anatomy import Anatomy
-from visprism.core.arguments import check_fields
+from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.preprocessing import Preprocessing
@@ -34,7 +34,12 @@ class DataOptions:
     skip_bad: bool = False  # leave out images that cannot be read
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        for name in ("limit", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        if self.size is not None and min(self.size) < 1:
+            raise InputError(f"size must be at least one pixel each way, got {self.size}")
 
 
 @dataclass(frozen=True)
@@ -261,6 +266,7 @@ def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
 
     if isinstance(model, str):
         model = load_model(model, pretrained=pretrained, seed=seed)
+        model.model.to(default_device())
     if isinstance(model, LoadedModel):
         way = model.preprocessing if model.preprocessing_stated else None
         return Candidate(model.model, model.label, model.name, way, model.trained, model.recipe)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
+from visprism.core.options import check_values
 
 _EXAMPLE = "rand-m9-n2-mstd1.0"
 _PART = re.compile(r"(mstd|mmax|inc|m|n|p)(\d+(?:\.\d+)?)")
@@ -89,7 +89,7 @@ class Augmentation:
     smoothing: float = 0.0  # probability that is spread over all classes
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_values(self)
         names = ("flip", "erasing", "mix_probability", "switch_probability")
         for name in names:
             if not 0 <= getattr(self, name) <= 1:

@@ -95,6 +95,7 @@ def ablation(
     Source: Park and Kim (2022), app. D.4.
     """
     check_evaluation_mode(anatomy.model)
+    run = run.on(anatomy.model)
     spec = AblationSpec(parts, replacement, num_channels, run.seed, roles or {})
     planned, reasons = plan_ablations(anatomy, spec)
     single = _replaced(anatomy, planned, batches, replacement, run)

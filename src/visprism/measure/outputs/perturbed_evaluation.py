@@ -46,6 +46,7 @@ def evaluate_perturbed(
         run: device, precision and progress.
     """
     check_evaluation_mode(model)
+    run = run.on(model)
     paired = Paired(conditions)
     shape, largest = (), 0
     with ExitStack() as stack:

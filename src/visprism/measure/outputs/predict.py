@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, pixels
+from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
-from visprism.core.memory import reused_memory
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled
@@ -48,6 +48,7 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
+    run = run.on(models[0])
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0
