@@ -36,7 +36,7 @@ from torchvision import transforms
 
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.data import STRONG, MemoryFeed, feed
 
 RESULTS = Path(__file__).parent / "results" / "augmentation.json"

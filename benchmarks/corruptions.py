@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.data import in_memory, load_data
 from visprism.data.corruptions import COMMON, EXTRA, corrupt
 

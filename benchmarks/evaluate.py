@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from visprism.core.devices import CPU, Compute
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.core.run import Run
 from visprism.measure.inference import select_inference
 from visprism.measure.outputs import predict

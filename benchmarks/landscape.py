@@ -38,7 +38,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.core.devices import Compute
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.core.run import Run
 from visprism.data import default_preprocessing, load_data
 from visprism.data.batches import batches

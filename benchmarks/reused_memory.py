@@ -24,7 +24,7 @@ import timm
 import torch
 
 from visprism.core.devices import reused_memory
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "reused_memory.json"
 MODELS = ("resnet18", "resnet50", "vit_tiny_patch16_224")

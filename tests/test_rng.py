@@ -2,7 +2,7 @@
 
 import torch
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 def draw(*use):

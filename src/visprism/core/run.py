@@ -4,9 +4,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import torch
 from torch import nn
 
 from visprism.core.devices import Compute
@@ -140,3 +142,18 @@ class Run:
 
 
 DEFAULT_RUN = Run()
+
+
+def stream(seed: int, *use: object) -> torch.Generator:
+    """A generator for one use of a seed: ``stream(0, "lanczos", run)``.
+
+    Streams of different uses or seeds are unrelated, so repeats with seeds 0, 1, 2 share no
+    draws. (``seed + run`` would: run 1 of seed 0 is run 0 of seed 1.)
+
+    Example:
+        >>> a, b = stream(0, "lanczos", 1), stream(1, "lanczos", 0)
+        >>> bool(torch.equal(torch.randn(3, generator=a), torch.randn(3, generator=b)))
+        False
+    """
+    digest = blake2b(repr((seed, *use)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest))

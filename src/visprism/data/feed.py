@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
-from visprism.core.fingerprint import fingerprint
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.provenance import fingerprint
+from visprism.core.run import stream
 from visprism.data.augmentation.draws import concatenated
 from visprism.data.augmentation.pipeline import SoftBatch, changed, finished, planned
 from visprism.data.augmentation.settings import PLAIN, Augmentation

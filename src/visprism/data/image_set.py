@@ -10,7 +10,7 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 DATA = Registry("data")
 

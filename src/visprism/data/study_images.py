@@ -17,7 +17,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.batches import batches
 from visprism.data.crops import CropCache
 from visprism.data.fixed_augmentation import fixed_augmentation

@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Int
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.image_set import ImageSet
 
 

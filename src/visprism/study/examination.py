@@ -9,10 +9,9 @@ from typing import Any
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError, OutputError
-from visprism.core.machine import machine
 from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
-from visprism.core.revision import revision
+from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features.observe import observations
 from visprism.results.base import Result

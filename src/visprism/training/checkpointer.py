@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, lock_folder
-from visprism.core.fingerprint import fingerprint
 from visprism.core.processes import gather, rank
+from visprism.core.provenance import fingerprint
 from visprism.data import Feed
 from visprism.measure.loss.curvature import CurvatureMonitor
 from visprism.training.checkpoint_files import (

@@ -7,7 +7,7 @@ from PIL import Image
 from timm.data import transforms as peer
 
 from visprism import Augmentation, Preprocessing
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.augmentation.crops import cut_out, draw_windows, windows
 from visprism.data.augmentation.draws import draw
 from visprism.data.augmentation.pipeline import changed

@@ -8,7 +8,7 @@ from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
 from visprism import Augmentation, InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.augmentation import STRONG
 from visprism.data.augmentation.crops import framed
 from visprism.data.augmentation.erasing import boxes, draw_boxes, erased

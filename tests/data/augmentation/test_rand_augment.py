@@ -14,7 +14,7 @@ from PIL import Image, ImageFilter
 from timm.data import auto_augment as peer
 
 from visprism import Augmentation, InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.augmentation import RandAugment, read_rand_augment
 from visprism.data.augmentation.draws import draw
 from visprism.data.augmentation.rand_augment import OFF, OPERATIONS, rand_augmented, strength

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.augmentation.crops import cut_out, framed
 from visprism.data.augmentation.draws import RandomNumbers, draw
 from visprism.data.augmentation.erasing import erased

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.data.augmentation.settings import Augmentation
 from visprism.data.batches import cropped
 

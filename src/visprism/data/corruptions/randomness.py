@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.measure.features.box_convolution_rules import BoxGradient
 from visprism.measure.features.receptive_extent import (
