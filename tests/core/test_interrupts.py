@@ -1,4 +1,4 @@
-"""Signals wait while a model is restored (src/visprism/core/interrupts.py)."""
+"""Signals wait while a model is restored (src/visprism/core/devices.py)."""
 
 import os
 import signal

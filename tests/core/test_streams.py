@@ -1,4 +1,4 @@
-"""Laws of random streams (src/visprism/rng.py)."""
+"""Laws of random streams (src/visprism/core/run.py)."""
 
 import torch
 
