@@ -2,27 +2,32 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 
 from visprism.core.statistics import auroc_interval
 from visprism.measure.features.out_of_distribution import auroc
 
 
-def test_the_ends_are_those_of_the_logit_and_lie_within_0_and_1():
-    areas, errors = np.array([0.2, 0.9, 0.5]), np.array([0.05, 0.1, 0.02])
-    low, high = auroc_interval(areas, errors, 30, 50)
-    for ends, sign in ((low, -1), (high, 1)):
-        logits = np.log(areas / (1 - areas)) + sign * 1.959964 * errors / (areas * (1 - areas))
-        np.testing.assert_allclose(np.log(ends / (1 - ends)), logits, rtol=1e-6)
-    swapped = auroc_interval(1 - areas, errors, 50, 30)
+def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():
+    areas = np.array([0.0, 0.2, 0.9, 1.0])
+    m, n = 30, 50
+    low, high = auroc_interval(areas, np.zeros(4), m, n)
+    for area, end in [*zip(areas[1:], low[1:]), *zip(areas[:-1], high[:-1])]:  # noqa: B905
+        pairs = (1 - end) / (2 - end) + end / (1 + end)
+        variance = end * (1 - end) * (1 + 39 * pairs) / (m * n)
+        assert (area - end) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-5)
+    assert low[0] == 0
+    assert high[-1] == 1
+    assert (high - low > 0.05).all()
+    swapped = auroc_interval(1 - areas, np.zeros(4), n, m)
     np.testing.assert_allclose(swapped, [1 - high, 1 - low], atol=1e-12)
 
 
-def test_data_that_are_apart_have_the_exact_interval_of_disjoint_pairs():
-    low, high = auroc_interval(np.array([0.0, 1.0]), np.zeros(2), 30, 50)
-    exact = binomtest(30, 30).proportion_ci(0.95)  # Clopper and Pearson
-    np.testing.assert_allclose([low[1], high[1]], [exact.low, exact.high], atol=1e-9)
-    np.testing.assert_allclose([low[0], high[0]], [1 - exact.high, 1 - exact.low], atol=1e-9)
+def test_a_larger_error_by_delong_makes_the_interval_wider():
+    area = np.full(3, 0.9)
+    low, high = auroc_interval(area, np.array([0.001, 0.1, np.nan]), 50, 50)
+    assert low[1] < low[0] == low[2]
+    assert high[1] > high[0] == high[2]
 
 
 def test_an_area_or_a_number_of_images_that_is_not_known_has_no_interval():
