@@ -13,7 +13,7 @@ from visprism.figures.style import paper_style
 
 # Arguments of `Figure.savefig`: no dates and versions; what the formats call their fields.
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "png": {},
+    "png": {"metadata": {"Software": None}},
     "svg": {"metadata": {"Date": None, "Creator": None}},
     "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
 }
