@@ -33,7 +33,7 @@ from timm.layers import Mlp
 from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.models.layers.local_attention import LocalAttention
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention, SwinBlock
 

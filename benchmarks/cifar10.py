@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from visprism.cli import main as visprism
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "cifar10.json"
 MODELS = ("resnet20", "vit_pico_patch4_32")

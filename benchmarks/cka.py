@@ -35,7 +35,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.images import in_memory, load_data
 from visprism.measure.features import CKAProbe, observe
 from visprism.models import load_model

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.images import in_memory, load_data
 from visprism.images.corruptions import COMMON, EXTRA, corrupt
 

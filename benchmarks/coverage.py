@@ -33,7 +33,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 HUGGING_FACE = ("vit", "deit", "swin", "convnext", "beit", "dinov2_with_registers")

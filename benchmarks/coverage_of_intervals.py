@@ -31,10 +31,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from visprism.core.auroc import auroc_interval
-from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
-from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import (
+    auroc_interval,
+    heavy_tailed_difference,
+    heavy_tailed_interval,
+    kappa_interval,
     log_interval,
     mean_fraction_interval,
     mean_interval,

@@ -40,7 +40,7 @@ from torch.nn.functional import cross_entropy
 
 from visprism.anatomy import costs, dissect
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.images import in_memory, load_data, memory_feed
 from visprism.measure.loss import Objective
 from visprism.measure.loss.curvature import top_eigenvalues

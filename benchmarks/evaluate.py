@@ -1,8 +1,8 @@
 """What predictions cost beside the best plain loop, on the same images in the same run.
 
 The plain loop is ``for images in batches: model(images)`` without gradients. Its best form is
-searched over batch sizes, channels-last, and BatchNorm that torch folds into a copy of the
-model. `visprism.predict` is given batches of 16 and selects for itself. Ways take turns, so
+searched over batch sizes and channels-last. `visprism.predict` is given batches of the size
+that a study has. Ways take turns, so
 that what else the machine does hits them alike; seconds are medians over the rounds, and the
 ratio is the median of the ratios of each round. `cpu` is the ratio of the CPU time of all
 threads, which other programs change less.
@@ -31,12 +31,11 @@ from statistics import median
 import timm
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from visprism.core.devices import CPU, Compute
-from visprism.core.revision import revision
+from visprism.core.devices import Compute
+from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.measure.inference import select_inference
+from visprism.measure.forward_passes import default_batch_size
 from visprism.measure.outputs import predict
 from visprism.models import load_model
 
@@ -48,7 +47,7 @@ CASES = {
     "timm:resnet18": (224, 0.125, (4, 8, 16, 32)),
     "timm:vit_tiny_patch16_224": (224, 0.125, (4, 8, 16, 32)),
 }
-GIVEN = 16  # images of the batches that `predict` is given
+GIVEN = 16  # images of the batches of a plain loop as it is often written
 
 
 def main() -> None:
@@ -86,10 +85,11 @@ def measured(name: str, number: int, rounds: int, compute: Compute) -> dict:
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(int(number * share), 3, side, side, generator=generator)
     targets = torch.zeros(len(images), dtype=torch.long)
-    given = list(zip(images.split(GIVEN), targets.split(GIVEN), strict=True))
+    studied = default_batch_size(images.shape, compute)
+    given = list(zip(images.split(studied), targets.split(studied), strict=True))
     loops = {
         (size, layout): loop(model, images, size, layout, compute)
-        for size, layout in product(sizes, ("plain", "channels-last", "folded", "both"))
+        for size, layout in product(sizes, ("plain", "channels-last"))
     }
     few = len(images) // 4
     costs = {key: min(timed(run, few)[1] for _ in range(2)) for key, run in loops.items()}
@@ -105,7 +105,6 @@ def measured(name: str, number: int, rounds: int, compute: Compute) -> dict:
             times[way].append(timed(run, None))
     pairs = list(zip(times["predict"], times["best_loop"], strict=True))
     ratios, cpu_ratios = ([ours[i] / best_of[i] for ours, best_of in pairs] for i in (0, 1))
-    settings = select_inference(model, images[:16], compute)
     return {
         "model": name,
         "images": len(images),
@@ -116,7 +115,7 @@ def measured(name: str, number: int, rounds: int, compute: Compute) -> dict:
         "cpu_ratio": median(cpu_ratios),
         "cpu_ratios": cpu_ratios,
         "best_loop": f"batches of {best[0]}, {best[1]}",
-        "predict": f"batches of {settings.batch_size}, {settings.sentence()}",
+        "predict": f"batches of {studied}",
     }
 
 
@@ -125,9 +124,7 @@ def loop(
 ) -> Callable[[int | None], list[Tensor]]:
     """The plain loop over the first images, all by default."""
     form = copy.deepcopy(model)
-    if layout in ("folded", "both"):
-        fold(form, images[:2])
-    last = torch.channels_last if layout in ("channels-last", "both") else None
+    last = torch.channels_last if layout == "channels-last" else None
     if last is not None:
         form = form.to(memory_format=last)
 
@@ -140,19 +137,6 @@ def loop(
             return [form(batch.contiguous(memory_format=last)) for batch in batches]
 
     return run
-
-
-def fold(model: nn.Module, images: Tensor) -> None:
-    """Fold each BatchNorm into the convolution before it, as torch does, in place."""
-    settings = select_inference(model, images, CPU)
-    for convolution, norm in settings.folds:
-        before, after = model.get_submodule(convolution), model.get_submodule(norm)
-        assert isinstance(before, nn.Conv2d)  # see `foldable`
-        assert isinstance(after, nn.BatchNorm2d)
-        fused = fuse_conv_bn_eval(before, after)
-        before.weight, before.bias = fused.weight, fused.bias
-        owner, _, name = norm.rpartition(".")
-        setattr(model.get_submodule(owner), name, getattr(after, "act", nn.Identity()))
 
 
 def timed(run: Callable[[int | None], object], number: int | None) -> tuple[float, float]:

@@ -39,7 +39,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.core.run import Run
 from visprism.images import batches, fixed_augmentation, load_data, statistics
 from visprism.measure.loss.landscape import Plane, landscape, random_planes

@@ -33,7 +33,7 @@ from visprism.anatomy import (
     dissect,
     forward,
 )
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "lesions.json"
 MODELS = {

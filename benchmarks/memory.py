@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "memory.json"
 MODEL = "timm:resnet50"  # 90 MiB of weights with the 10 classes of the images

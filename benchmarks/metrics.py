@@ -29,7 +29,7 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.measure.outputs import Predictions, calibration, outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import visprism as vp
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.measure.loss.mode_connectivity import mode_connectivity
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"

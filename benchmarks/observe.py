@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, attentions, dissect, watch
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.measure.features import (
     AttentionProbe,
     CKAProbe,

@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 
 import pyte  # pyrefly: ignore[missing-import] (see above)
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "progress.json"
 COMMANDS = {

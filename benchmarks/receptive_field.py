@@ -26,7 +26,7 @@ import timm
 import torch
 
 from visprism.anatomy import dissect
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.measure.features import receptive_field
 
 MODELS = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny_patch16_224")

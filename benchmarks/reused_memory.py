@@ -23,8 +23,8 @@ from statistics import median
 import timm
 import torch
 
-from visprism.core.memory import reused_memory
-from visprism.core.revision import revision
+from visprism.core.devices import reused_memory
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "reused_memory.json"
 MODELS = ("resnet18", "resnet50", "vit_tiny_patch16_224")

@@ -38,7 +38,7 @@ from torchvision import transforms
 
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.images import STRONG, Feed
 from visprism.models import load_model
 from visprism.training import RECIPES

@@ -30,7 +30,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from visprism.core.revision import revision
-from visprism.core.rng import stream
+from visprism.core.provenance import revision
+from visprism.core.run import stream
 from visprism.models import MODELS, load_model
 from visprism.models.zoo_registry import image_size
 

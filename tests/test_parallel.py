@@ -1,4 +1,4 @@
-"""Laws of devices, precision and processes (src/visprism/parallel.py).
+"""Laws of devices, precision and processes (src/visprism/core).
 
 What several processes do together is tested in measure/features/test_processes.py.
 """
@@ -18,25 +18,67 @@ def model():
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
 
 
+def named(model):
+    return [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]
+
+
 def tensors(model):
-    return [*model.parameters(), *model.buffers()]
+    return [tensor for _, tensor in named(model)]
 
 
 # Devices and precision.
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_borrowed_model_gets_its_own_tensors_back(model, monkeypatch, fails):
-    # Copies stand for tensors on another device: they too share no memory with ours.
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, _device, **_: tensor.clone())
-    pointers = [t.data_ptr() for t in tensors(model)]
+def test_a_model_on_another_device_gets_its_own_tensors_back(model, fails):
+    model[0].twin = model[0].weight  # two names of one parameter
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    model[0].bias.requires_grad_(False)
+    before = {name: (t, t.data_ptr(), t.requires_grad) for name, t in named(model)}
+    compute = Compute("cpu")
+    object.__setattr__(compute, "device", "meta")  # the one other device of every machine
     try:
-        with Compute().borrow(model):
-            assert not set(pointers) & {t.data_ptr() for t in tensors(model)}
+        with compute.borrow(model):
+            assert {t.device.type for _, t in named(model)} == {"meta"}
+            assert model[0].twin is model[0].weight
+            assert compute.torch_device.type == "meta"
             assert 1 / (not fails)
     except ZeroDivisionError:
         assert fails
-    assert [t.data_ptr() for t in tensors(model)] == pointers
+    for name, tensor in named(model):
+        own, pointer, requires_grad = before[name]
+        assert tensor is own
+        assert (tensor.data_ptr(), tensor.requires_grad) == (pointer, requires_grad)
+    assert model[0].weight.grad.eq(1).all()
+
+
+def test_a_model_is_measured_where_it_lies(model):
+    compute = Compute()
+    assert compute.on(model).device == "cpu"
+    with compute.borrow(model.to("meta")):
+        assert compute.torch_device.type == "meta"
+
+
+def test_float32_is_float32_inside_and_settings_are_restored(model):
+    convolutions, products = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    before = convolutions.fp32_precision, products.fp32_precision
+    try:
+        convolutions.fp32_precision = products.fp32_precision = "tf32"
+        with torch.autocast("cpu", torch.bfloat16):
+            with Compute().borrow(model):
+                assert convolutions.fp32_precision == products.fp32_precision == "ieee"
+                assert not torch.is_autocast_enabled("cpu")
+                assert model(torch.zeros(1, 3, 8, 8)).dtype == torch.float32
+            assert torch.is_autocast_enabled("cpu")
+        assert convolutions.fp32_precision == products.fp32_precision == "tf32"
+        convolutions.fp32_precision = products.fp32_precision = "ieee"
+        with Compute(precision="tf32").borrow(model):
+            assert convolutions.fp32_precision == products.fp32_precision == "tf32"
+    finally:
+        convolutions.fp32_precision, products.fp32_precision = before
 
 
 @pytest.mark.gpu
@@ -84,7 +126,7 @@ def test_each_process_of_a_machine_takes_a_gpu_of_its_own(monkeypatch, local_ran
 
 def test_an_unknown_precision_is_refused():
     with pytest.raises(
-        ValueError, match="precision must be one of fp32, bf16, fp16, got 'fp8'"
+        ValueError, match="precision must be one of fp32, tf32, bf16, fp16, got 'fp8'"
     ):
         Compute(precision="fp8")
 

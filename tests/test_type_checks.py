@@ -13,7 +13,7 @@ from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 checked = jaxtyping.jaxtyped(typechecker=beartype.beartype)
 VIOLATION = (BeartypeCallHintViolation, TypeCheckError)

@@ -1,6 +1,5 @@
 """A measurement gives the model and the process back as they were, however it ends."""
 
-import os
 import warnings
 from contextlib import suppress
 
@@ -13,7 +12,6 @@ from torch import nn
 from unusual_modules import NETWORKS, built
 
 from visprism import ANALYSES, InputError, check_unchanged, dissect
-from visprism.testing import state
 
 BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.")]
 
@@ -21,7 +19,7 @@ BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.
 @pytest.fixture(autouse=True)
 def _types_checked(monkeypatch):
     """The type checks of these tests draw random numbers of Python; the package draws none."""
-    monkeypatch.delitem(state._READ, "random numbers of Python")
+    monkeypatch.setattr("random.getstate", lambda: None)
 
 
 # Networks without second derivatives, or that the images do not fit.
@@ -85,14 +83,13 @@ CHANGES = {
     "fast path": lambda _: torch.backends.mha.set_fastpath_enabled(False),
     "function": lambda _: setattr(torch.nn.functional, "relu", torch.relu),
     "warnings": lambda _: warnings.simplefilter("ignore"),
-    "environment": lambda _: os.environ.update(A_NAME="1"),
 }
 
 
 @pytest.fixture
 def process():
     """The state of the process, restored after the test."""
-    relu, environment = torch.nn.functional.relu, dict(os.environ)
+    relu = torch.nn.functional.relu
     numbers = np.random.get_state()  # noqa: NPY002
     with warnings.catch_warnings():
         yield
@@ -101,8 +98,6 @@ def process():
     torch.backends.mha.set_fastpath_enabled(True)
     torch.nn.functional.relu = relu
     np.random.set_state(numbers)  # noqa: NPY002
-    os.environ.clear()
-    os.environ.update(environment)
 
 
 @pytest.mark.usefixtures("process")

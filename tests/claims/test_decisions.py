@@ -6,7 +6,7 @@ from scipy import stats
 
 from visprism import InputError
 from visprism.claims.decisions import decide, joint
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 def test_a_clear_difference_is_supported_or_contradicted():

@@ -5,7 +5,7 @@ import torch
 
 from visprism import Result, harmonize_model, load_model
 from visprism.cli import main
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.results.harmonize import ReplacementSearch
 
 

@@ -1,10 +1,10 @@
-"""Laws of the interval of the AUROC (src/visprism/core/auroc.py)."""
+"""Laws of the interval of the AUROC (src/visprism/core/statistics.py)."""
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from visprism.core.auroc import auroc_interval
+from visprism.core.statistics import auroc_interval
 from visprism.measure.features.out_of_distribution import auroc
 
 

@@ -1,11 +1,14 @@
-"""Intervals of means with heavy upper tails (src/visprism/core/heavy_tails.py)."""
+"""Intervals of means with heavy upper tails (src/visprism/core/statistics.py)."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
-from visprism.core.statistics import mean_interval
+from visprism.core.statistics import (
+    heavy_tailed_difference,
+    heavy_tailed_interval,
+    mean_interval,
+)
 
 
 def log_normal(n: int, spread: float, seed: int = 0) -> np.ndarray:

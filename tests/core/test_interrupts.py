@@ -1,4 +1,4 @@
-"""Signals wait while a model is restored (src/visprism/core/interrupts.py)."""
+"""Signals wait while a model is restored (src/visprism/core/devices.py)."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from visprism.core.interrupts import delayed_interrupts
+from visprism.core.devices import delayed_interrupts
 
 
 def test_a_signal_waits_and_is_handled_at_the_end():

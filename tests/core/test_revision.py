@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from visprism.core.revision import revision
+from visprism.core.provenance import revision
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from visprism import (
     load_model,
     search_replacements,
 )
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.harmonize import select_blocks
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.models.layers.preactivation import PreActBottleneck

@@ -18,7 +18,7 @@ from visprism import (
     fixed_augmentation,
     load_data,
 )
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.images import STRONG
 from visprism.images.augmented import shifted
 from visprism.images.mixing import Mix, batch_share, cut, draw_mix, mixed, soft

@@ -8,7 +8,7 @@ import torch
 from scipy.sparse.linalg import eigsh
 
 from visprism import InputError, Run, TimeBudgetError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.linalg import Krylov, Request
 from visprism.linalg import eigenpairs as eigenpairs_of
 

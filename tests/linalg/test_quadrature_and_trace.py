@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from visprism import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.linalg import hutchinson, hutchpp, quadrature
 
 

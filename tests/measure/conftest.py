@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 class Attention(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from visprism import MODELS, costs, dissect
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.throughput import model_cost
 
 ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]

@@ -5,7 +5,7 @@ import timm
 import torch
 
 from visprism import MODELS, InputError, attentions, dissect, harmonize_model, load_model
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.layers.msa_block import MSABlock
 from visprism.models.layers.preactivation import PreActBottleneck
 from visprism.models.zoo.alter_resnet import attention_places

@@ -9,7 +9,7 @@ from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import nn
 
 from visprism import InputError, attention_from_convolution
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.attention_as_convolution import largest_difference
 
 

@@ -8,7 +8,7 @@ from torch.autograd.functional import hvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from visprism import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.layers import local_attention
 from visprism.models.layers.local_attention import LocalAttention
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from visprism import MODELS, InputError, Preprocessing, load_model, save_checkpoint
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 CLASSES = 100
 NAMES = [

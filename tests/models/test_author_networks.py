@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from visprism import MODELS, InputError, load_model
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 CLASSES = 10
 BOTTLENECKS = (3, 4, 6, 3)

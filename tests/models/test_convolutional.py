@@ -6,7 +6,7 @@ import torchvision
 from torch import nn
 
 from visprism import MODELS, attentions, dissect, load_model, predict
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.layers.smoothing import SpatialSmoothing
 
 

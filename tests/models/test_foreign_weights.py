@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from visprism import InputError, load_model
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 def timms(name):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from visprism import MODELS, load_model
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.zoo_registry import image_size
 
 # The smallest of each family; the others differ in numbers alone.

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from visprism import MODELS, InputError, load_model
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
 ROWS = re.findall(r"^\| (`.*?) \| (`.*?) \| (`.*?) \|$", DOCUMENT, flags=re.MULTILINE)

@@ -21,7 +21,7 @@ from visprism import (
     read_metadata,
     save_checkpoint,
 )
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.core.statistics import wilson
 from visprism.models.pretrained import (
     card_table,

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from visprism import MODELS, InputError, load_model
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.zoo_registry import image_size
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps

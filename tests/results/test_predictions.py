@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from visprism import InputError, Provenance, Result
-from visprism.core.kappa import kappa_interval
+from visprism.core.statistics import kappa_interval
 from visprism.results.differences import paired_differences
 from visprism.results.predictions import (
     Outcomes,

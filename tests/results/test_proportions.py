@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from visprism import Provenance, plot
-from visprism.core.auroc import auroc_interval
-from visprism.core.statistics import mean_fraction_interval, wilson
+from visprism.core.statistics import auroc_interval, mean_fraction_interval, wilson
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.readout import RIDGE, Readouts
 from visprism.results.token_norms import OutlierTokens

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 SMALL = {"img_size": 16, "patch_size": 2, "num_classes": 5}  # of transformers
 

@@ -102,32 +102,6 @@ def test_figures_are_those_of_this_study(make, tmp_path):
     assert not any("variance" in name or name.endswith("svg") for name in names)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
-def test_a_report_and_its_figures_are_old_or_new_together(number, make, tmp_path, monkeypatch):
-    """Two renames of the folder of figures, and one of each of three files."""
-    measured = make("anatomy")
-    measured.write_files(tmp_path)
-    before = content(tmp_path)
-    moves = []
-
-    def failing(move):
-        def moved(path, target):
-            if "new" in path.parts or "new" in Path(target).parts or path.name == "figures":
-                moves.append(path)
-                if len(moves) == number:
-                    raise OSError(errno.EIO, "Input/output error", str(path))
-            return move(path, target)
-
-        return moved
-
-    for name in ("rename", "replace"):
-        monkeypatch.setattr(Path, name, failing(getattr(Path, name)))
-    only = replace(measured, entries=measured.entries[:1], models=("a",))
-    with pytest.raises(OutputError, match=rf"{tmp_path} could not be written \(Input/output"):
-        only.write_files(tmp_path)
-    assert content(tmp_path) == before
-
-
 def test_a_page_that_cannot_be_written_is_named(make, tmp_path, monkeypatch):
     measured = make("anatomy")
 

@@ -1,6 +1,5 @@
 """Passes for logits in a study (src/visprism/analyses/output_passes.py)."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +8,9 @@ import torch
 from torch import nn
 
 from visprism import (
-    ANALYSES,
     Attack,
     DataOptions,
     InputError,
-    Planned,
     Preprocessing,
     Run,
     adversarial,
@@ -22,7 +19,6 @@ from visprism import (
     predict,
 )
 from visprism.analyses.subject import subject_of
-from visprism.core.inference import Inference
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 WAY = Preprocessing((32, 32), **NORMALIZATION)
@@ -102,24 +98,26 @@ def test_clean_predictions_are_computed_once_for_all_analyses(model, data, image
 
 def test_predictions_do_not_depend_on_the_order_of_the_calls(subject, images_of_passes):
     run = Run()
+    subject = replace(subject, output_batch_size=48)
     full = replace(subject, passes=type(subject.passes)()).predictions(run)
+    images_of_passes.clear()
     first = subject.limited(70).predictions(run)
     again = subject.limited(30).predictions(run)
     then = subject.predictions(run)
-    assert images_of_passes == [100, 100]  # 64 images are a batch, and batches are full
+    assert images_of_passes == [96, 4]  # batches are full
     for predictions in (first, again, then):
         number = len(predictions)
         assert torch.equal(predictions.logits, full.logits[:number])
         assert torch.equal(predictions.targets, full.targets[:number])
         assert predictions.provenance.images == number
     subject.passes.clean = None
-    assert torch.equal(subject.limited(64).predictions(run).logits, full.logits[:64])
+    assert torch.equal(subject.limited(48).predictions(run).logits, full.logits[:48])
     assert torch.equal(subject.predictions(run).logits, full.logits)
-    assert images_of_passes[2:] == [64, 36]
+    assert images_of_passes[2:] == [48, 52]
 
 
 def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
-    run = Run(inference=Inference())
+    run = Run()
     clean = predict(model, data, run=run)
     for measure in (
         lambda **options: frequency_noise(
@@ -141,38 +139,7 @@ def test_predictions_of_other_images_are_refused(model, data):
         frequency_noise(model, data, clean=clean, **NORMALIZATION)
 
 
-# Settings.
-
-
-def test_settings_stand_in_the_plan_the_provenance_and_the_index(model, data, tmp_path):
-    events = []
-    study = examine(
-        {"net": model}, data, analyses=["calibration"], out=tmp_path, minutes=None,
-        listener=events.append,
-    )  # fmt: skip
-    (plan,) = (event for event in events if isinstance(event, Planned))
-    text = "outputs: batches of 64, channels-last, 1 BatchNorm layer folded"
-    assert plan.preparation[0].endswith(text)
-    provenance = study["net"]["calibration"].provenance
-    assert provenance.inference == "channels-last, 1 BatchNorm layer folded"
-    assert provenance.batch_size == 64
-    (stored,) = json.loads((tmp_path / "study.json").read_text())["header"][
-        "inference"
-    ].values()
-    assert Inference.from_json(stored) == Inference(64, True, (("conv", "norm"),))
-
-
-def test_a_resumed_study_keeps_the_settings_of_the_index(model, data, tmp_path):
-    options = {"minutes": None, "out": tmp_path, "preprocessing": WAY}
-    examine(model, data, analyses=["calibration"], **options)
-    index = json.loads((tmp_path / "study.json").read_text())
-    (key,) = index["header"]["inference"]
-    index["header"]["inference"][key] = Inference(7).to_json()  # as another machine selected
-    (tmp_path / "study.json").write_text(json.dumps(index))
-    noise = ANALYSES["frequency-noise"](frequencies=(0.5,))
-    study = examine(model, data, analyses=[noise], **options)
-    provenance = study[study.models[0]]["frequency-noise"].provenance
-    assert (provenance.batch_size, provenance.inference) == (7, "")
+# Batches.
 
 
 def test_a_batch_size_that_the_user_names_is_used(model, data):
@@ -182,8 +149,12 @@ def test_a_batch_size_that_the_user_names_is_used(model, data):
     assert study["net"]["calibration"].provenance.batch_size == 9
 
 
-def test_analyses_of_feature_maps_alone_select_nothing(model, data, monkeypatch):
-    monkeypatch.setattr("visprism.analyses.output_passes.select_inference", None)
-    study = examine({"net": model}, data, analyses=["variance"], minutes=None)
-    assert not study.failures
-    assert study["net"]["variance"].provenance.inference == ""
+def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(data):
+    class Viewed(Net):
+        def forward(self, x):
+            x = self.conv(x)
+            return self.head(x.view(len(x), 6, -1).mean(2))
+
+    model = Viewed()
+    logits = torch.cat([model(images) for images, _ in data])
+    torch.testing.assert_close(predict(model, data).logits, logits)

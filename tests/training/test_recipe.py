@@ -15,7 +15,7 @@ from visprism import (
     read_metadata,
     save_checkpoint,
 )
-from visprism.core.arguments import check_fields
+from visprism.core.options import check_values
 from visprism.training import as_yaml, recipe_from_fields
 from visprism.training.recipe_files import FORMER_NAMES, recipe_fields
 
@@ -202,7 +202,7 @@ def test_a_value_that_is_no_choice_is_refused_without_type_checks(name, value):
     recipe = replace(RECIPE)
     object.__setattr__(recipe, name, value)  # past the type checker of the tests
     with pytest.raises(InputError, match=f"{name} must be one of .*, got '{value}'"):
-        check_fields(recipe)
+        check_values(recipe)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,6 @@ class Ablation(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn."""
         with_tokens = "tokens" in self.parts
-        run = subject.for_outputs(run)
         rows, kinds, per_image = ablation(
             subject.anatomy,
             subject.batches(self._batch_size(subject)),

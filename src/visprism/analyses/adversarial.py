@@ -70,7 +70,6 @@ class Adversarial(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Attack the images."""
-        run = subject.for_outputs(run)
         return adversarial(
             subject.model,
             subject.output_batches(run),

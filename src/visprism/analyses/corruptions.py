@@ -60,7 +60,6 @@ class Corruptions(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images without and with each corruption."""
-        run = subject.for_outputs(run)
         batches = {CLEAN: subject.predictions(run)} | {
             (name, severity): subject.output_batches(run, change_of(name, severity, run.seed))
             for name in self.corruptions

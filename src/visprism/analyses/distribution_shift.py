@@ -43,7 +43,6 @@ class DistributionShift(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict each set, and restrict the logits to its classes."""
-        run = subject.for_outputs(run)
         sets = read_shifted(self.sets, subject, seed=run.seed)
         return (distribution_shift(subject.model, sets, subject.predictions(run), run=run),)
 

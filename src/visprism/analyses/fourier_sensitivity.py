@@ -42,7 +42,6 @@ class FourierSensitivity(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the error rate under each frequency."""
-        run = subject.for_outputs(run)
         return fourier_sensitivity(
             subject.model,
             subject.output_batches(run),

@@ -67,7 +67,6 @@ class FrequencyNoise(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure accuracy under noise of each band."""
-        run = subject.for_outputs(run)
         return noise_contrasts(
             subject.anatomy,
             subject.output_batches(run),

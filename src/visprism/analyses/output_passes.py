@@ -1,14 +1,11 @@
-"""Output passes: how a model's logits are computed, and those of unchanged images, once."""
+"""Output passes: the predictions of unchanged images, computed once for all analyses."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 
-from visprism.core.inference import Inference
-from visprism.core.processes import gather
 from visprism.core.run import Run
-from visprism.measure.inference import select_inference, verified_images
 from visprism.measure.outputs import Predictions, predict
 
 if TYPE_CHECKING:
@@ -17,24 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class OutputPasses:
-    """Inference settings of a model and its clean predictions, for all analyses of a study."""
+    """A model's clean predictions of the first images, in full batches."""
 
-    settings: Inference | None = None  # None: not selected yet
-    clean: Predictions | None = None  # of the first images, in full batches
-
-    def select(self, subject: "Subject", run: Run) -> Inference:
-        """The settings, selected at first use; those of the first process in all processes."""
-        if self.settings is None:
-            total = len(subject.images)
-            few = min(verified_images(total), total)
-            (batch,) = subject.limited(few).batches(few)
-            images = batch[0] if isinstance(batch, tuple | list) else batch
-            size = subject.output_batch_size
-            selected = select_inference(
-                subject.model, images, run.compute, size=size, total=total
-            )
-            self.settings = gather(selected)[0]
-        return self.settings
+    clean: Predictions | None = None
 
     def predictions(self, subject: "Subject", run: Run) -> Predictions:
         """The model's predictions of the unchanged evaluation images.
@@ -42,13 +24,13 @@ class OutputPasses:
         Images of an earlier call are not computed again. Batches are always full, except for
         the last of all images, so that logits do not depend on the order of the calls.
         """
-        settings = self.select(subject, run)
-        run, number = replace(run, inference=settings), subject.num_images
-        size = settings.batch_size or subject.batch_size
+        number = subject.num_images
+        size = subject.size_of_outputs(run)
         rows = 0 if self.clean is None else len(self.clean)
         if rows < number:
-            batches = subject.limited(None).batches(size)[rows // size : -(-number // size)]
-            self.clean = _joined(self.clean, predict(subject.model, batches, run=run))
+            batches = subject.limited(None).output_batches(run)
+            missing = batches[rows // size : -(-number // size)]
+            self.clean = _joined(self.clean, predict(subject.model, missing, run=run))
         assert self.clean is not None
         of_pass = self.clean.provenance
         origin = run.measured(

@@ -63,7 +63,7 @@ class Stability(Analysis):
             )
             for name in self.perturbations
         }
-        return stability(subject.model, sequences, run=subject.for_outputs(run))
+        return stability(subject.model, sequences, run=run)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Flip rates of the second model over those of the first."""

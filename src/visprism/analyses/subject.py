@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
+from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
-from visprism.core.memory import WeightFile, return_free_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
 from visprism.images.images import Images, tensor_images
+from visprism.measure.forward_passes import default_batch_size
 from visprism.measure.outputs import Predictions
 from visprism.results.base import Result
 
@@ -38,9 +39,8 @@ class Subject:
     decayed: str = "all"  # the parameters that the recipe's weight decay applies to
     limit: int | None = None  # number of images to measure; None: all
     batch_size: int = BATCH_SIZE  # of passes over feature maps, and of mini-batches
-    output_batch_size: int | None = None  # of passes that return logits only; None: selected
+    output_batch_size: int | None = None  # of passes that return logits only; None: by pixels
     passes: OutputPasses = field(default_factory=OutputPasses, repr=False, compare=False)
-    weights: WeightFile | None = field(default=None, repr=False, compare=False)
     extra: Mapping[str, Any] = field(default_factory=dict)  # for analyses of plug-ins
 
     @property
@@ -91,14 +91,14 @@ class Subject:
             change=change,
         )
 
-    def for_outputs(self, run: Run) -> Run:
-        """The run with the inference settings of the model; see `select_inference`."""
-        return replace(run, inference=self.passes.select(self, run))
-
     def output_batches(self, run: Run, change: Change | None = None) -> Sequence:
-        """The evaluation images in batches as the settings of a run `for_outputs` have them."""
-        size = None if run.inference is None else run.inference.batch_size
-        return self.batches(size, change)
+        """The evaluation images in batches for passes that return logits only."""
+        return self.batches(self.size_of_outputs(run), change)
+
+    def size_of_outputs(self, run: Run) -> int:
+        """Number of images in such a batch."""
+        shape = self.anatomy.image_shape
+        return self.output_batch_size or default_batch_size(shape, run.compute)
 
     def predictions(self, run: Run) -> Predictions:
         """The model's predictions of the evaluation images, computed once for all analyses."""
@@ -136,9 +136,9 @@ class Subject:
         return self.images.pixels(self.preprocessing, index, index + 1)[0]
 
     def named(self, run: Run, *, training: bool = False) -> Run:
-        """The run with this model and its data in the provenance."""
+        """The run on the device of this model, with it and its data in the provenance."""
         images = self.training_images if training else self.images
-        return run.named(
+        return run.on(self.model).named(
             self.spec or self.name,
             f"{images.name} ({images.split})" if images.split else images.name,
             split=images.split,
@@ -147,28 +147,18 @@ class Subject:
         )
 
     def preparation(self) -> str:
-        """How the model is given the images, and how its outputs are computed."""
-        way, settings = self.preprocessing, self.passes.settings
+        """How the model is given the images."""
+        way = self.preprocessing
         if way is None:
-            text = f"{self.name}: {self.num_images} images as they are"
-        else:
-            mean, std = (
-                ", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std)
-            )
-            text = (
-                f"{self.name}: {self.num_images} images, {way}, mean ({mean}), "
-                f"standard deviation ({std})"
-            )
-        if settings is None:
-            return text
-        size = settings.batch_size or self.batch_size
-        how = ", ".join(filter(None, [f"batches of {size}", settings.sentence()]))
-        return f"{text}; outputs: {how}"
+            return f"{self.name}: {self.num_images} images as they are"
+        mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
+        return (
+            f"{self.name}: {self.num_images} images, {way}, mean ({mean}), "
+            f"standard deviation ({std})"
+        )
 
     def release(self) -> None:
-        """Return free memory to the system, and that of weights which wait on disk."""
-        if self.weights is not None:
-            self.weights.release()
+        """Return free memory to the system."""
         return_free_memory()
 
     def missing(self, needs: Any) -> str | None:

@@ -236,7 +236,7 @@ class Anatomy(Printing, Sized, Weights):
         from visprism.analyses.subject import dissected_on
         from visprism.anatomy import costs
         from visprism.core.files import output_folder, slug
-        from visprism.core.rng import stream
+        from visprism.core.run import stream
         from visprism.figures import panel, save_figure
         from visprism.models import load_model
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from visprism.core.errors import InputError
+from visprism.core.files import read_fields
 from visprism.core.registry import suggestion
-from visprism.core.yaml_files import read_fields
 
 _WHAT = "the study file"
 _NOT_FIELDS = ("help", "set", "json", "fresh")  # of a call, or written otherwise

@@ -1,18 +1,25 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, locks of folders, and YAML that users write."""
 
 import errno
 import os
-import platform
 import re
 import shutil
 import stat
 import zipfile
+from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import time
+from typing import Any
 from uuid import uuid4
 
 from visprism.core.errors import InputError, OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk, or a quota, that is full
 
@@ -42,13 +49,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
     A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. Its
     mode is that of any new file, whatever the body makes of it.
-
-    Raises:
-        InputError: if the path does not end in a name.
-        OutputError: if the file cannot be written; the old one stays.
     """
     check_named(path)
-    scratch = path.with_name(f".{path.name}.{_process()}.tmp{path.suffix}")
+    scratch = path.with_name(f".{path.name}.{uuid4().hex}.tmp{path.suffix}")
     try:
         scratch.touch()
         mode = stat.S_IMODE(scratch.stat().st_mode)  # as the user's umask has it
@@ -63,39 +66,22 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files and folders of processes of this machine that were killed."""
+    """Remove temporary files and folders of processes that were killed over an hour ago."""
     for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
-        process = _SCRATCH.fullmatch(scratch.name)
-        if process is None or process[1] != _machine() or _runs(int(process[2])):
-            continue
-        if scratch.is_dir():
-            shutil.rmtree(scratch, ignore_errors=True)
-        else:
-            with suppress(OSError):
+        with suppress(OSError):
+            if (
+                not _SCRATCH.fullmatch(scratch.name)
+                or time() - scratch.stat().st_mtime < _STALE
+            ):
+                continue
+            if scratch.is_dir():
+                shutil.rmtree(scratch, ignore_errors=True)
+            else:
                 scratch.unlink()
 
 
-_SCRATCH = re.compile(r"\..+\.([^.]+)-(\d+)\.tmp.*")  # machine and process
-
-
-def _process() -> str:
-    """This process, as names of temporary files have it."""
-    return f"{_machine()}-{os.getpid()}"
-
-
-def _machine() -> str:
-    return re.sub(r"\W+", "-", platform.node()) or "local"
-
-
-def _runs(process: int) -> bool:
-    """Whether a process of this machine is running, under any user."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+_SCRATCH = re.compile(r"\..+\.[0-9a-f]{32}\.tmp.*")
+_STALE = 3600  # seconds
 
 
 def not_written(path: Path, error: OSError) -> OutputError:
@@ -116,11 +102,7 @@ def slug(text: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file with UNIX line ends, whole or not at all.
-
-    Raises:
-        OutputError: if the file cannot be written.
-    """
+    """Write a text file with UNIX line ends, whole or not at all."""
     with atomic_write(path) as scratch:
         scratch.write_text(text, encoding="utf-8", newline="\n")
 
@@ -129,25 +111,18 @@ def write_text(path: Path, text: str) -> None:
 def output_folder(
     path: Path, *, replaced: Collection[str] = (), last: str = ""
 ) -> Iterator[Path]:
-    """A temporary folder whose content goes to `path` together, if the body succeeds.
+    """A temporary folder whose files go to `path`, one by one, if the body succeeds.
 
-    After a failure or Ctrl-C, also while the content is moved, everything under `path` is as it
-    was. A process that is killed while it moves can leave a part of the new files; `last` is
-    then the old file, and each file and each of the folders `replaced` is old or new as a whole
-    (or, for the instant between two renames, absent).
+    After a failure of the body, as on a full disk, everything under `path` is as it was.
 
     Args:
         path: is made if it does not exist.
         replaced: folders that hold exactly the new files afterwards; what they held before is
             removed. Elsewhere, files with other names stay.
         last: name of the file that goes last, which refers to the others.
-
-    Raises:
-        InputError: at once, if nothing can be written to `path`.
-        OutputError: if the disk is full, or the content cannot be moved.
     """
     created: list[Path] = []
-    scratch = path / f".visprism.{_process()}.tmp{uuid4().hex}"
+    scratch = path / f".visprism.{uuid4().hex}.tmp"
     try:
         try:
             created += [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -158,98 +133,31 @@ def output_folder(
             raise InputError(
                 f"out must be a folder that can be written to, got {path} ({error.strerror})"
             ) from error
-        new, old = scratch / "new", scratch / "old"
         try:
-            new.mkdir()
-            yield new
+            yield scratch
+            _move(scratch, path, replaced, last)
         except OSError as error:
-            if not _concerns(error, new):
-                raise
-            raise not_written(path, error) from error
-        try:
-            _Move(new, old, path).perform(replaced, last)
-        except OSError as error:
+            files = (str(error), str(error.filename), str(error.filename2))
+            if error.errno not in FULL and not any(str(scratch) in file for file in files):
+                raise  # it is about a file elsewhere that the body reads
             raise not_written(path, error) from error
     finally:
-        _remove(scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
         for folder in created:
             with suppress(OSError):  # not empty, as after success
                 folder.rmdir()
 
 
-def _remove(folder: Path) -> None:
-    """Remove a folder if it exists, also if Ctrl-C comes meanwhile."""
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-def _concerns(error: OSError, scratch: Path) -> bool:
-    """Whether an error is about writing, and not about a file elsewhere that the body reads."""
-    files = (str(error), str(error.filename), str(error.filename2))
-    return error.errno in FULL or any(str(scratch) in file for file in files)
-
-
-class _Move:
-    """Moves new files to their place, and moves them back if that cannot be completed."""
-
-    def __init__(self, new: Path, old: Path, target: Path) -> None:
-        self.new, self.old, self.target = new, old, target
-        self.undo = ExitStack()  # runs what it was given in reverse order
-
-    def perform(self, folders: Collection[str], last: str) -> None:
-        """Move the folders, then files from the deepest up, then the file `last`.
-
-        Copies of the files that will be replaced come first, since they need space.
-        """
-        folders = [name for name in folders if (self.new / name).exists()]
-        files = [p.relative_to(self.new) for p in self.new.rglob("*") if p.is_file()]
-        files = [f for f in files if f.parts[0] not in folders]
-        files.sort(key=lambda f: (str(f) == last, -len(f.parts), f))
-        for file in files:
-            (self.old / file).parent.mkdir(parents=True, exist_ok=True)
-            if (self.target / file).is_file():
-                shutil.copy2(self.target / file, self.old / file)
-        with self.undo:
-            for name in folders:
-                self._folder(name)
-            for file in files:
-                self._file(file)
-            self.undo.pop_all()  # complete: nothing is moved back
-
-    def _folder(self, name: str) -> None:
-        new, old, target = self.new / name, self.old / name, self.target / name
-
-        def restore() -> None:
-            if not new.exists():
-                target.rename(new)
-            if old.exists():
-                old.rename(target)
-
-        self.old.mkdir(exist_ok=True)
-        self.undo.callback(restore)
-        if target.exists():
-            target.rename(old)
-        new.rename(target)
-
-    def _file(self, file: Path) -> None:
-        new, old, target = self.new / file, self.old / file, self.target / file
-        missing = [f for f in target.parents if not f.exists()]
-
-        def restore() -> None:
-            if not new.exists():
-                target.replace(new)
-                if old.exists():
-                    old.replace(target)
-            for folder in missing:
-                with suppress(OSError):
-                    folder.rmdir()
-
-        self.undo.callback(restore)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        new.replace(target)
+def _move(scratch: Path, target: Path, replaced: Collection[str], last: str) -> None:
+    """Move all files, the deepest first, and remove others from the folders `replaced`."""
+    files = [p.relative_to(scratch) for p in scratch.rglob("*") if p.is_file()]
+    for file in sorted(files, key=lambda f: (str(f) == last, -len(f.parts), f)):
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / file).replace(target / file)
+    for name in replaced:
+        for old in (target / name).rglob("*"):
+            if old.is_file() and old.relative_to(target) not in files:
+                old.unlink()
 
 
 _ZIP = b"PK\x03\x04"  # how an archive begins
@@ -275,3 +183,69 @@ def check_uncompressed(path: Path) -> None:
             f"{path} was refused: it must be an archive without compression. Save it again by "
             "np.savez or torch.save."
         )
+
+
+def lock_folder(folder: Path, name: str) -> int | None:
+    """A descriptor that locks a folder until it is closed, or its process ends.
+
+    None where there are no locks: on Windows, and on some file systems.
+
+    Args:
+        folder: an existing folder.
+        name: of the argument, for the error.
+    """
+    if fcntl is None:
+        return None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise InputError(
+            f"{name} must not be in use, and another run writes to {folder}. Wait for its end, "
+            "or choose another folder."
+        ) from error
+    except OSError:  # a file system without locks
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def read_fields(path: Path, what: str, example: str) -> dict[str, Any]:
+    """The fields in a YAML file of ``field: value`` lines.
+
+    Args:
+        path: of the file.
+        what: the file in an error, such as "the recipe".
+        example: a line that such a file may hold.
+    """
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise InputError(f"{what} {path} must not use YAML aliases. Write each value out.")
+        values = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)  # a dictionary would keep the last
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read ({error.strerror})") from error
+    except InputError:
+        raise
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{what} {path} is not valid YAML ({error})".replace("\n", " ")
+        ) from error
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise InputError(f"{what} {path} must hold lines such as {example}")
+    counts = Counter(key.value for key, _ in root.value)
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise InputError(f"{what} {path} must name each field once, got {repeated[0]} twice")
+    return values
+
+
+def yaml_text(fields: dict[str, Any]) -> str:
+    """Fields as text that `read_fields` reads, in their order."""
+    import yaml
+
+    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)

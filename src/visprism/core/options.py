@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from sys import float_info
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -204,6 +205,17 @@ def check_options(instance: object) -> None:
     """Check every option of a dataclass instance; for its ``__post_init__``."""
     for name, declared in options_of(type(instance)).items():
         declared.check(getattr(instance, name))
+
+
+def check_values(instance: object) -> None:
+    """Check that numbers of a dataclass instance are finite, and values of a `Literal` its."""
+    for name, kind in get_type_hints(type(instance)).items():
+        value = getattr(instance, name)
+        if isinstance(value, float) and not isfinite(value):
+            raise InputError(f"{name} must be a finite number, got {value}")
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            values = ", ".join(map(str, get_args(kind)))
+            raise InputError(f"{name} must be one of {values}, got {value!r}")
 
 
 def option_values(instance: object) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from math import isfinite
 
-from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 
 
@@ -18,7 +17,6 @@ class Preprocessing:
     crop: float = 1.0  # side of the center crop over that of the resized image
 
     def __post_init__(self) -> None:
-        check_fields(self)
         if len(self.mean) != len(self.std) or not self.mean:
             raise InputError(
                 "mean and std must have one value per channel each, got "

@@ -129,7 +129,7 @@ def processes(compute: Compute = CPU) -> Iterator[None]:
     if started == 1 or _several():
         yield
         return
-    GROUP.enter("gloo" if compute.device == "cpu" else None)
+    GROUP.enter("gloo" if compute.torch_device.type == "cpu" else None)
     try:
         if compute.torch_device.type == "cuda":
             torch.cuda.set_device(compute.torch_device)  # where objects are gathered

@@ -4,12 +4,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from visprism.core.devices import CPU, Compute
+import torch
+from torch import nn
+
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
-from visprism.core.inference import Inference
 from visprism.core.processes import rank, share, world_size
 from visprism.core.provenance import Provenance
 
@@ -41,19 +44,20 @@ class Run:
         'model'
     """
 
-    compute: Compute = CPU
+    compute: Compute = field(default_factory=Compute)
     seed: int = 0
     progress: Progress | None = None
     provenance: Provenance = field(default_factory=Provenance)  # completed by the measurement
     deadline: float | None = None  # of `time.monotonic`, seconds; None: no limit
-    # How passes without derivatives in the parameters run, in batches as they are given; None:
-    # a measurement that returns logits selects it.
-    inference: Inference | None = None
 
     def named(self, model: str, data: str, **changes: Any) -> "Run":
         """The same run with this model and data (and other fields) in its provenance."""
         origin = replace(self.provenance, model=model, data=data, **changes)
         return replace(self, provenance=origin)
+
+    def on(self, model: nn.Module) -> "Run":
+        """The same run with a device: where the model lies, if none is named."""
+        return replace(self, compute=self.compute.on(model))
 
     @property
     def seconds_left(self) -> float:
@@ -117,17 +121,16 @@ class Run:
         **changes: Any,
     ) -> Provenance:
         """The provenance of a measurement that is complete."""
-        settings = "" if self.inference is None else self.inference.sentence()
         return replace(
             self.provenance,
             images=images,
             batch_size=batch_size,
             image_shape=tuple(image_shape),
             precision=self.compute.precision,
-            device=self.compute.device,
+            device=self.compute.device or str(self.compute.torch_device),
             processes=world_size(),
             seed=self.seed,
-            **{"inference": settings, **changes},
+            **changes,
         )
 
     def require_full_precision(self, quantity: str) -> None:
@@ -139,3 +142,18 @@ class Run:
 
 
 DEFAULT_RUN = Run()
+
+
+def stream(seed: int, *use: object) -> torch.Generator:
+    """A generator for one use of a seed: ``stream(0, "lanczos", run)``.
+
+    Streams of different uses or seeds are unrelated, so repeats with seeds 0, 1, 2 share no
+    draws. (``seed + run`` would: run 1 of seed 0 is run 0 of seed 1.)
+
+    Example:
+        >>> a, b = stream(0, "lanczos", 1), stream(1, "lanczos", 0)
+        >>> bool(torch.equal(torch.randn(3, generator=a), torch.randn(3, generator=b)))
+        False
+    """
+    digest = blake2b(repr((seed, *use)).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest))

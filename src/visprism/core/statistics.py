@@ -14,6 +14,8 @@ _EXPLAINED = 0.5  # of the squared skewness, by simulation of log-normal and gam
 _NO_SKEWNESS = 1e-6  # below it the correction is less than the rounding of its formula
 _LARGEST_RELATIVE_ERROR = 0.25  # of a mean fraction whose standard error is taken as it is
 _FEWEST_FRACTIONS = 16  # images, from which on the standard error is used
+_HALVINGS = 50  # of the ends of the interval of an AUROC
+_STEP = 1e-9  # of kappa, to the side of the estimate, where the standard error may be 0
 _LARGEST_CORRECTION = 0.9  # of |b| t in `mean_interval`; at 1 Hall's formula turns
 
 
@@ -243,3 +245,207 @@ def t_interval(mean: float, error: float, count: int) -> tuple[float, float]:
     """
     half = t_quantile(count) * error if count > 1 else float("nan")
     return mean - half, mean + half
+
+
+def auroc_interval(
+    area: Float[np.ndarray, " k"], error: Float[np.ndarray, " k"], first: int, second: int
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """The 95% interval of the AUROC, Newcombe's with DeLong's variance where it is larger.
+
+    The interval holds each A with (area - A)^2 <= 1.96^2 max(1, f) V(A), where
+
+        V(A) = A (1 - A) / (m n) (1 + ((m + n) / 2 - 1) ((1 - A) / (2 - A) + A / (1 + A)))
+
+    and f = error^2 / V(area), so that distributions of scores that V does not fit have wide
+    enough intervals. As V is 0 at 0 and 1, the interval lies within them and has a positive
+    width also for an area of 0 or 1, where DeLong's error is 0. DeLong's on the logit scale is
+    not defined there, and covers an area of 0.99 in less than 92% of samples of 200 and 1,000.
+
+    In simulations of normal scores with an AUROC of 0.95, 0.98 and 0.99, of 20, 50 and 200
+    images of each data set, it covers the AUROC in 96 to 99% of samples (area ± 1.96
+    errors: 53 to 94%).
+
+    Args:
+        area: observed AUROC.
+        error: its standard error by DeLong's method; not finite where it is not known.
+        first: number of images of one data set, m.
+        second: number of images of the other one, n.
+
+    Returns:
+        The lower and the upper ends; NaN for an area of NaN or where a number of images is 0.
+
+    Source: Newcombe (2006), Confidence intervals for an effect size measure based on the
+    Mann-Whitney statistic, part 2, method 5.
+    """
+    missing = np.full(len(area), np.nan)
+    if min(first, second) < 1:
+        return missing, missing
+    model = _auroc_variance(area, first, second)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(model > 0, error**2 / model, 1.0)
+    inflation = np.maximum(np.where(np.isfinite(ratio), ratio, 1.0), 1.0)
+
+    def end(limit: float) -> Float[np.ndarray, " k"]:
+        inside, outside = area.astype(float), np.full(len(area), limit)
+        for _ in range(_HALVINGS):
+            middle = (inside + outside) / 2
+            variance = inflation * _auroc_variance(middle, first, second)
+            holds = (area - middle) ** 2 <= NORMAL_95**2 * variance
+            inside, outside = np.where(holds, middle, inside), np.where(holds, outside, middle)
+        return np.where(np.isfinite(area), inside, np.nan)
+
+    return end(0.0), end(1.0)
+
+
+def _auroc_variance(area: Float[np.ndarray, " k"], m: int, n: int) -> Float[np.ndarray, " k"]:
+    pairs = (1 - area) / (2 - area) + area / (1 + area)
+    return area * (1 - area) / (m * n) * (1 + ((m + n) / 2 - 1) * pairs)
+
+
+def kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
+    """The 95% interval of Cohen's kappa, with the standard error at each end of the interval.
+
+    It holds each k with |kappa - k| <= 1.96 s(k), with kappa that of the counts and s(k) its
+    large-sample standard error in the table that has the observed marginals and kappa k. As
+    s(k) is 0 at k = 1, the interval lies within it and has a positive width also for a kappa
+    of 1, where the standard error of the observed table is 0. Marginals that differ by more
+    than kappa k allows are moved towards their mean, and for a k below that of models which are
+    never both correct or never both wrong towards 1/2.
+
+    Standard errors at the estimate, with tanh(artanh(kappa) ± ...) or without, cover a kappa of
+    0.95 in 87 to 91% of samples of 64 to 500 images.
+
+    Args:
+        counts: number of images by outcome of the first model (rows: wrong, correct) and of the
+            second one (columns).
+
+    Returns:
+        Both ends; NaN where one of the models has fewer than 5 correct or 5 wrong outcomes.
+
+    Source: Fleiss, Cohen and Everitt (1969), Large sample standard errors of kappa and weighted
+    kappa, for s; Wilson (1927), Probable inference, the law of succession, and statistical
+    inference, for the standard error at the ends.
+    """
+    from scipy.optimize import brentq  # SciPy takes a while to import
+
+    if min(counts.sum(0).min(), counts.sum(1).min()) < FEWEST_DIFFERENT:
+        return float("nan"), float("nan")
+    images = float(counts.sum())
+    table = counts / images
+    first, second = float(table[1].sum()), float(table[:, 1].sum())
+    observed = 1 - (table[0, 1] + table[1, 0]) / _disagreement(first, second)
+
+    def excess(kappa: float) -> float:
+        error = _standard_error(_table_of(kappa, first, second), kappa, images)
+        return abs(observed - kappa) - NORMAL_95 * error
+
+    def end(limit: float) -> float:
+        start = observed + float(np.sign(limit)) * _STEP
+        if abs(start) >= 1 or excess(start) >= 0:
+            return observed
+        root: float = brentq(excess, start, limit, xtol=1e-9)  # pyrefly: ignore
+        return float(root)
+
+    return end(-1.0), end(1.0)
+
+
+def _disagreement(first: float, second: float) -> float:
+    """Fraction of images on which independent models with these accuracies disagree."""
+    return first * (1 - second) + second * (1 - first)
+
+
+def _table_of(kappa: float, first: float, second: float) -> Float[np.ndarray, "2 2"]:
+    """Joint proportions with this kappa and these accuracies, or the nearest that exist.
+
+    With m the mean of the accuracies and d their difference, the models disagree on a fraction
+    (1 - kappa) (2 m (1 - m) + d^2 / 2) of the images, which must be at least |d| and at most
+    2 min(m, 1 - m).
+    """
+    mean, difference, beyond = (first + second) / 2, first - second, 1 - kappa
+    if kappa < 0:
+        mean = float(np.clip(mean, 1 - 1 / beyond, 1 / beyond))
+        room = max(4 * min(mean, 1 - mean) / beyond - 4 * mean * (1 - mean), 0.0)
+        difference = float(np.clip(difference, -(room**0.5), room**0.5))
+    independent = 2 * mean * (1 - mean)
+    if abs(difference) > beyond * (independent + difference**2 / 2):
+        largest = 2 * beyond * independent / (1 + np.sqrt(1 - 2 * beyond**2 * independent))
+        difference = float(np.sign(difference) * largest)
+    first, second = mean + difference / 2, mean - difference / 2
+    disagree = beyond * (independent + difference**2 / 2)
+    only_first, only_second = (disagree + difference) / 2, (disagree - difference) / 2
+    table = np.array([[1 - first - only_second, only_second], [only_first, first - only_first]])
+    return np.clip(table, 0, 1)
+
+
+def _standard_error(table: Float[np.ndarray, "2 2"], kappa: float, images: float) -> float:
+    """Standard error of kappa from a table of joint proportions."""
+    rows, columns = table.sum(1), table.sum(0)
+    expected = float(rows @ columns)
+    diagonal = np.diag(table) @ (1 - (rows + columns) * (1 - kappa)) ** 2
+    crossed = (1 - kappa) ** 2 * (
+        table[0, 1] * (columns[0] + rows[1]) ** 2 + table[1, 0] * (columns[1] + rows[0]) ** 2
+    )
+    chance = (kappa - expected * (1 - kappa)) ** 2
+    return float(np.sqrt(max(diagonal + crossed - chance, 0) / images) / (1 - expected))
+
+
+def heavy_tailed_interval(
+    values: Float[np.ndarray, " n"], logs: Float[np.ndarray, " m"] | None = None
+) -> tuple[float, float]:
+    """The 95% interval of the mean of independent positive values with a heavy upper tail.
+
+    The lower end is that of `mean_interval`, at least 0. The upper end
+    is the larger one of that interval and of the one for log-normal values,
+
+        a + v / 2 + sqrt(t^2 v / n + (v / 2)^2 ((n - 1) / c - 1)^2), exponentiated,
+
+    with a and v the mean and the variance of the logarithms of n values, and c the 2.5%
+    quantile of chi-square with n - 1 degrees of freedom. Values that are not all positive have
+    the interval of `mean_interval`.
+
+    In simulations of log-normal (standard deviation of the logarithms 0.2 to 2), gamma and
+    two-valued mixtures the interval covers the mean in 92 to 98% of samples of 32 and more.
+    There is none for fewer than 32: where one value in ten is ten times as large, a fifth of
+    samples of 16 hold none of these, no sample of that kind shows that they exist, and the
+    interval would cover the mean in 80%. For the same reason no interval of n values covers
+    what events make that are rarer than 3 in n.
+
+    Args:
+        values: of mini-batches or other independent units; `linearized_ratio` of a ratio.
+        logs: logarithms of the units' own values, where `values` are linearized.
+
+    Source: Zou, Taleban and Huo (2009), Confidence interval estimation for lognormal data with
+    application to health economics.
+    """
+    low, high = mean_interval(values)
+    if logs is None and (values > 0).all():
+        logs = np.log(values)
+    if logs is None or not np.isfinite(low):
+        return low, high
+    return max(low, 0.0), max(high, _log_normal_end(logs))
+
+
+def heavy_tailed_difference(
+    first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]
+) -> tuple[float, float]:
+    """The 95% interval of the difference of two such means over the same units.
+
+    It is that of `difference_interval`, with the correlation of the
+    values; NaN where one mean has no interval. Student's interval of the mean of the paired
+    differences covers the truth in 58 to 94% of samples of 10 to 32.
+    """
+    pair = [(float(v.mean()), *heavy_tailed_interval(v)) for v in (first, second)]
+    if not np.isfinite(pair).all():
+        return float("nan"), float("nan")
+    r = correlation(first, second)
+    return difference_interval(pair[0], pair[1], (r, r))
+
+
+def _log_normal_end(logs: Float[np.ndarray, " m"]) -> float:
+    """Upper end of the 95% interval of the mean of log-normal values."""
+    from scipy.special import chdtri  # SciPy takes a while to import
+
+    n, variance = len(logs), float(logs.var(ddof=1))
+    spread = variance / 2 * ((n - 1) / chdtri(n - 1, 0.975) - 1)
+    margin = (t_quantile(n) ** 2 * variance / n + spread**2) ** 0.5
+    return float(np.exp(logs.mean() + variance / 2 + margin))

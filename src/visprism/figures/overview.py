@@ -9,8 +9,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from visprism.figures.depth import kinds_key
 from visprism.figures.registry import plot
 from visprism.figures.style import FAINT, model_axes, paper_style
-from visprism.figures.text import caption
-from visprism.figures.titles import set_titles
+from visprism.figures.text import caption, set_titles
 from visprism.results.attention import AttentionStatistics
 from visprism.results.base import Result
 from visprism.results.fourier import HighFrequency

@@ -12,8 +12,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from visprism.core.errors import InputError
 from visprism.figures.registry import frame_of, plot
 from visprism.figures.style import FAINT, model_axes, paper_style
-from visprism.figures.text import caption
-from visprism.figures.titles import set_titles
+from visprism.figures.text import caption, set_titles
 from visprism.results.base import Result
 
 _SMALL = 5.5  # points; the protocol

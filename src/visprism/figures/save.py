@@ -1,22 +1,19 @@
 """Files: a figure as PNG, SVG and PDF, the same bytes every time."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
-from visprism.figures.canvas import measuring_canvas
 from visprism.figures.style import paper_style
 
 # Arguments of `Figure.savefig`: no dates and versions; what the formats call their fields.
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "png": {},
+    "png": {"metadata": {"Software": None}},
     "svg": {"metadata": {"Date": None, "Creator": None}},
     "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
 }
@@ -29,38 +26,14 @@ def render_figure(figure: Figure, format: str) -> bytes:
 
 
 def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
-    """The content of a file in each format, of one layout."""
+    """The content of a file in each format."""
     rendered = {}
-    with paper_style(), measuring_canvas(figure), _laid_out(figure):
+    with paper_style():
         for format in check_formats(formats):
             file = BytesIO()
             figure.savefig(file, format=format, **_OPTIONS[format])
             rendered[format] = file.getvalue()
     return rendered
-
-
-@contextmanager
-def _laid_out(figure: Figure) -> Iterator[None]:
-    """Inside, the figure has its layout and no engine for it.
-
-    With an engine matplotlib draws the figure twice, first to compute the layout. Text has
-    another relative width at each resolution, so the layout is computed at that of PNG files.
-    """
-    engine = figure.get_layout_engine()
-    if engine is None:
-        yield
-        return
-    before, resolution = figure.dpi, rcParams["savefig.dpi"]
-    figure.dpi = before if resolution == "figure" else resolution
-    engine.execute(figure)
-    figure.dpi = before
-    # `set_layout_engine` would leave one that does nothing.
-    figure._layout_engine = None  # pyrefly: ignore
-    try:
-        with rc_context({"figure.constrained_layout.use": False}):  # `savefig` asks for it
-            yield
-    finally:
-        figure._layout_engine = engine  # pyrefly: ignore
 
 
 def save_figure(

@@ -1,9 +1,10 @@
-"""Text wrapped to a width."""
+"""Text wrapped to a width: titles and captions."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
@@ -39,6 +40,13 @@ def fill(parts: Sequence[str], joint: str, *, width: float, size: float) -> str:
 def title(name: str, *, width: float, size: float) -> str:
     """The name of a model, broken after its punctuation if it is too long for a line."""
     return fill(re.findall(r"[^\W_]*(?:[\W_]+|$)", name), "", width=width, size=size)
+
+
+def set_titles(axes: Iterable[Axes], names: Sequence[str], *, width: float) -> None:
+    """Set the titles of axes, in lines of at most `width` inches."""
+    for ax, name in zip(axes, names, strict=True):
+        size = ax.title.get_fontproperties().get_size_in_points()
+        ax.set_title(title(name, width=width, size=size), parse_math=False)
 
 
 def caption(

@@ -15,7 +15,7 @@ from torchvision.ops import StochasticDepth
 
 from visprism.anatomy import Images
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.harmonize.block_selection import Placement, select_blocks
 from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock

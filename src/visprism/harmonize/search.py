@@ -12,7 +12,7 @@ from torch import nn
 from visprism.anatomy import Images
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, exists, not_written
-from visprism.core.fingerprint import fingerprint
+from visprism.core.provenance import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.block_selection import select_blocks
 from visprism.harmonize.conv_blocks import conv_blocks

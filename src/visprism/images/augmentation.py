@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
+from visprism.core.options import check_values
 
 # timm's notation: m is the magnitude (10), n the number of operations (2), p the probability of
 # each (0.5), mstd the deviation of the magnitude (0), mmax its upper end (10), and inc1 makes
@@ -41,7 +41,7 @@ class Augmentation:
     smoothing: float = 0.0  # probability that is spread over all classes
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_values(self)
         names = ("flip", "erasing", "mix_probability", "switch_probability")
         for name in names:
             if not 0 <= getattr(self, name) <= 1:

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.images.augmentation import Augmentation
 from visprism.images.image_set import ImageSet
 from visprism.images.mixing import Mix, batch_share, draw_mix, mixed, soft

@@ -10,8 +10,7 @@ from PIL import Image
 
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
-from visprism.core.rng import stream
-from visprism.core.run import Progress
+from visprism.core.run import Progress, stream
 
 DATA = Registry("data")
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64, Integer, UInt8, UInt32, UInt64
 from PIL import Image
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.images.image_set import DATA, ImageSet, chosen_split
 from visprism.images.silhouettes import SILHOUETTES
 from visprism.images.textures import TEXTURES, coverage

@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from visprism.core.devices import CPU, Compute
 from visprism.core.errors import InputError
-from visprism.core.fingerprint import fingerprint
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.provenance import fingerprint
+from visprism.core.run import stream
 from visprism.images.augmentation import PLAIN, Augmentation
 from visprism.images.augmented import AugmentationPlan, Augmenter, SoftBatch, checked_labels
 from visprism.images.image_set import ImageSet

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 Product = Callable[[Float[Tensor, "b s p"]], Float[Tensor, "b s p"]]
 

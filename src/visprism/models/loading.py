@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.author_formats import AuthorFormat
 from visprism.models.author_networks import author_format
 from visprism.models.checkpoints import load_state

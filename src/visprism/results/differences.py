@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from visprism.core.errors import InputError
-from visprism.core.heavy_tails import heavy_tailed_difference
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import (
     FEWEST_DIFFERENT,
     FEWEST_VALUES,
+    heavy_tailed_difference,
     mean_interval,
     paired_proportions_interval,
     t_interval,
@@ -102,7 +102,7 @@ def paired_differences(first: PerImage, second: PerImage) -> Differences:
     that of `visprism.core.statistics.mean_interval`, Student's with a correction for skewed
     differences; there is none where fewer than 5 images differ from the median difference. Of
     mini-batches, whose losses have heavy tails, it is that of
-    `visprism.core.heavy_tails.heavy_tailed_difference`, from 32 on. Of direction pairs it is
+    `visprism.core.statistics.heavy_tailed_difference`, from 32 on. Of direction pairs it is
     Student's, from 3 on. Where all values are 0 or 1, as for correct classification, the
     interval is that of Bonett and Price, which does not shrink to a point when the models agree
     on every image. NLL, Brier score and signed calibration error have an interval if each model

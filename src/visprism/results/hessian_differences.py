@@ -5,7 +5,7 @@ from math import isfinite, nan
 
 import numpy as np
 
-from visprism.core.heavy_tails import heavy_tailed_difference
+from visprism.core.statistics import heavy_tailed_difference
 from visprism.results.differences import Differences, Row
 from visprism.results.hessian import HessianSpectrum
 from visprism.results.hessian_statistics import (

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visprism.core.heavy_tails import heavy_tailed_interval
 from visprism.core.statistics import (
     FEWEST_VALUES,
     correlation,
     difference_interval,
+    heavy_tailed_interval,
     t_interval,
     t_quantile,
 )
@@ -76,7 +76,7 @@ def negative_proportion_difference(
 def average_positive(values: Sequence[np.ndarray]) -> tuple[float, float, float]:
     """APE and its interval over mini-batches, that of a ratio of sums of heavy-tailed values.
 
-    See `visprism.core.heavy_tails.heavy_tailed_interval`; there is none for fewer than 32
+    See `visprism.core.statistics.heavy_tailed_interval`; there is none for fewer than 32
     mini-batches with a positive eigenvalue.
     """
     sums, counts = _positive_sums(values)
@@ -95,7 +95,7 @@ def average_positive_difference(
     """The interval of the difference of APE between two models on the same mini-batches.
 
     It combines the intervals of both models with the correlation of the linearized values, as
-    `visprism.core.heavy_tails.heavy_tailed_difference` does.
+    `visprism.core.statistics.heavy_tailed_difference` does.
     """
     pair = (linearized_ratio(*_positive_sums(values)) for values in (first, second))
     return _combined(average_positive(first), average_positive(second), *pair)

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visprism.core.heavy_tails import heavy_tailed_interval
-from visprism.core.statistics import t_interval
+from visprism.core.statistics import heavy_tailed_interval, t_interval
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, renaming, result_type, scalar
@@ -256,7 +255,7 @@ class Sharpness(Result):
         """Measure, distance, steps, mean increase, both ends of its interval, mini-batches.
 
         The interval is over mini-batches, from 32 of them on, see
-        `visprism.core.heavy_tails.heavy_tailed_interval`; for one row of the Gaussian measure
+        `visprism.core.statistics.heavy_tailed_interval`; for one row of the Gaussian measure
         it is Student's over directions.
         """
         keys = zip(self.measure.tolist(), self.rho.tolist(), self.steps.tolist(), strict=True)

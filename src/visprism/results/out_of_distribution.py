@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from visprism.core.auroc import auroc_interval
+from visprism.core.statistics import auroc_interval
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import column, result_type, scalar

@@ -9,8 +9,13 @@ import numpy as np
 from jaxtyping import Int64
 
 from visprism.core.errors import InputError
-from visprism.core.kappa import kappa_interval
-from visprism.core.statistics import FEWEST_DIFFERENT, correlation, difference_interval, wilson
+from visprism.core.statistics import (
+    FEWEST_DIFFERENT,
+    correlation,
+    difference_interval,
+    kappa_interval,
+    wilson,
+)
 from visprism.results import questions
 from visprism.results.answers import Answer
 from visprism.results.base import Result, column, result_type, scalar
@@ -209,7 +214,7 @@ def error_consistency(
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
     kappa = (c_obs - c_exp) / (1 - c_exp). The interval is that of
-    `visprism.core.kappa.kappa_interval`; there is none where one of the models has fewer than 5
+    `kappa_interval`; there is none where one of the models has fewer than 5
     correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0, and 0 in any case where
     one model alone is correct, or wrong, on all images: c_obs is c_exp then.
 

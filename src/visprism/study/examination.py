@@ -9,11 +9,9 @@ from typing import Any
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError, OutputError
-from visprism.core.inference import Inference
-from visprism.core.machine import machine
 from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
-from visprism.core.revision import revision
+from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features.observe import observations
 from visprism.results.base import Result
@@ -50,7 +48,6 @@ class Examination:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
         self.store.header.pop("keys", None)  # an interrupted study has no complete list
         workload = self._workload()
-        self._decide_inference(workload)
         remaining = [a for a in self.analyses if workload.applicable[a.name]]
         plan = self._planned(workload, remaining, self._left)
         self.spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
@@ -167,27 +164,6 @@ class Examination:
         # Analyses that share a pass share its images: a new one is given those of the others.
         images = min(decision["images"] for decision in decided.values())
         return step_of(analyses, workload, images)
-
-    def _decide_inference(self, workload: Workload) -> None:
-        """Keep how outputs are computed, so that a resumed study computes them the same way."""
-        decisions = self.store.header.setdefault("inference", {})
-        for subject in workload.subjects_of(
-            [a for a in self.analyses if Needs.OUTPUTS in a.needs]
-        ):
-            compute = self.run.compute
-            key = key_of(
-                model=self._identity(subject),
-                preprocessing=str(subject.preprocessing),
-                batch_size=subject.output_batch_size,
-                device=compute.torch_device.type,
-                precision=compute.precision,
-            )
-            stored = gather(decisions.get(key))[0]
-            if stored is not None:
-                subject.passes.settings = Inference.from_json(stored)
-            decisions[key] = subject.passes.select(subject, self.run).to_json()
-            subject.release()
-        self.store.write()
 
     def _decide(self, step: Step) -> None:
         """Keep how an analysis runs, so that a resumed study runs it in the same way."""

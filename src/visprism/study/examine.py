@@ -8,8 +8,8 @@ from typing import Any
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
+from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
-from visprism.core.memory import reused_memory
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run

@@ -16,7 +16,7 @@ from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
 from visprism.anatomy import forward
 from visprism.anatomy.trace.operations import tensors_in
-from visprism.core.fingerprint import bytes_of
+from visprism.core.provenance import bytes_of
 from visprism.core.run import Run
 from visprism.measure.batches import on_device
 

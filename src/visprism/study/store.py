@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.core.errors import InputError
-from visprism.core.files import remove_leftovers, slug, write_text
-from visprism.core.locks import lock_folder
+from visprism.core.files import lock_folder, remove_leftovers, slug, write_text
 from visprism.results.base import Result
 
 INDEX = "study.json"

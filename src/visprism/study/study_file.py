@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from visprism.analyses.base import Analysis
-from visprism.core.files import write_text
+from visprism.core.files import write_text, yaml_text
 from visprism.core.options import option_values
 from visprism.core.run import Run
-from visprism.core.yaml_files import yaml_text
 from visprism.study.subjects import DataOptions
 
 STUDY_FILE = "study.yaml"

@@ -9,10 +9,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from visprism.analyses.subject import BATCH_SIZE, Subject, dissected, without_replicas
 from visprism.anatomy import Anatomy
-from visprism.core.arguments import check_fields
+from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.memory import WeightFile, map_weights
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.images import ImageSet, load_data
@@ -29,12 +28,17 @@ class DataOptions:
     split: str | None = None  # of the evaluation images; None: test images where there are any
     limit: int | None = None  # at most this number of images
     size: tuple[int, int] | None = None  # (height, width); None: as each model states
-    # Images of a forward pass; None: 16, or as selected for passes that return logits only.
+    # Images of a forward pass; None: 16, or by their pixels for passes that return logits only.
     batch_size: int | None = None
     skip_bad: bool = False  # leave out images that cannot be read
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        for name in ("limit", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+        if self.size is not None and min(self.size) < 1:
+            raise InputError(f"size must be at least one pixel each way, got {self.size}")
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,6 @@ class Candidate:
     trained: bool = True
     recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
     anatomy: Anatomy | None = None  # where the user has dissected it already
-    weights: WeightFile | None = None  # of a model that is one of several given by name
 
 
 def candidates_of(
@@ -228,7 +231,6 @@ def _subject(
         decayed=str(model.recipe.get("decay_params", "all")),
         batch_size=options.batch_size or BATCH_SIZE,
         output_batch_size=options.batch_size,
-        weights=model.weights,
     )
     subject.release()
     return subject
@@ -251,18 +253,7 @@ def _resized(
 
 
 def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate]:
-    """A candidate for each of the models; several that are given by name wait on disk.
-
-    A user's modules stay as they are. A single model never waits.
-    """
-    candidates = []
-    for model in models:
-        candidate = _candidate(model, pretrained, seed)
-        if isinstance(model, str) and len(models) > 1:
-            weights = map_weights(candidate.model, candidate.label)
-            candidate = replace(candidate, weights=weights)
-        candidates.append(candidate)
-    return candidates
+    return [_candidate(model, pretrained, seed) for model in models]
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
@@ -276,6 +267,7 @@ def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
 
     if isinstance(model, str):
         model = load_model(model, pretrained=pretrained, seed=seed)
+        model.model.to(default_device())
     if isinstance(model, LoadedModel):
         way = model.preprocessing if model.preprocessing_stated else None
         return Candidate(model.model, model.label, model.name, way, model.trained, model.recipe)

@@ -9,9 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
-from visprism.core.fingerprint import fingerprint
-from visprism.core.locks import lock_folder
+from visprism.core.files import atomic_write, lock_folder
 from visprism.core.processes import gather, rank
 from visprism.images import Feed
 from visprism.measure.loss.curvature import CurvatureMonitor

@@ -17,7 +17,7 @@ from visprism.anatomy import forward
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, rank, world_size
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.training.fabric import compiled, make_fabric
 from visprism.training.losses import distillation_loss, task_loss
 from visprism.training.optimizers import make_optimizers, sam_displaced

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
-from visprism.core.memory import reused_memory
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
@@ -96,7 +96,7 @@ def fit(
             f"{type(model).__name__} has none"
         )
     _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
-    run = _run_of_recipe(run, recipe)
+    run = _run_of_recipe(run, recipe).on(model)
     check_optimizer(recipe, run.compute)
     with processes(run.compute), reused_memory(), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
@@ -123,7 +123,7 @@ def fit(
                 images = min(train.batch_size, train.images - position * train.batch_size)
                 guard.add(step, lr, engine.update(step, lr, next(batches), images), images)
                 done = step + 1
-                if done % (1 if run.compute.device == "cpu" else _CHECK_EVERY) == 0:
+                if done % (1 if run.compute.torch_device.type == "cpu" else _CHECK_EVERY) == 0:
                     guard.check_losses()
                 metrics.tick(busy=True)
                 if monitor is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
+from visprism.core.options import check_values
 from visprism.core.registry import Registry
 from visprism.images.augmentation import Augmentation
 from visprism.images.augmentation import unused_fields as unused_augmentation_fields
@@ -65,7 +65,7 @@ class Recipe:
     seed: int = 0  # of the order of the images, the augmentation and dropout
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_values(self)
         for name in (
             "epochs", "batch_size", "lr", "grad_accum_steps", "eval_every", "temperature",
             "curvature_images", "curvature_k",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.core.errors import InputError
-from visprism.core.yaml_files import read_fields, yaml_text
+from visprism.core.files import read_fields, yaml_text
 from visprism.training.recipe import RECIPES, Recipe
 
 # Fields of version 0.1 by their names there; their values mean the same.

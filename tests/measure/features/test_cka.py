@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from visprism import Block, CKAProbe, InputError, Result, assert_results_equal, plot
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 def block(name):

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism import Objective
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.loss import Products
 from visprism.measure.loss.pointwise import CachedDerivatives
 

@@ -18,7 +18,7 @@ from visprism import (
     dissect,
     smoothed_cross_entropy,
 )
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.inference.batch_norm_folding import foldable, folded
 from visprism.measure.loss import Products, gauss_newton_product, hvp
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism import Objective
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.loss import hvp
 from visprism.measure.loss.pointwise import CachedDerivatives, TwiceDifferentiable
 

@@ -1,8 +1,5 @@
 """Ablation: accuracy and NLL without one part (measure/outputs, anatomy/run)."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import timm
 import torch
@@ -21,8 +18,6 @@ from visprism.anatomy import (
     forward_from_cut,
     head_ablations,
 )
-from visprism.core.devices import CPU
-from visprism.measure.inference import select_inference
 from visprism.results.ablation import Ablations
 
 MODELS = {
@@ -159,19 +154,6 @@ def test_resuming_gives_what_the_whole_model_gives(anatomy_and_images):
         assert (full - recording.logits).abs().max() > 1e-4  # the ablation has an effect
         again = removal.from_cut(anatomy, images, recording)
         torch.testing.assert_close(again, full, rtol=1e-5, atol=1e-5)
-
-
-def test_inference_settings_change_neither_the_drops_nor_where_a_pass_starts(
-    anatomy_and_images,
-):
-    anatomy, images = anatomy_and_images
-    batches = labeled_batches(images)
-    settings = replace(select_inference(anatomy.model, images, CPU), channels_last=True)
-    plain, *_ = ablation(anatomy, batches, parts=["blocks"])
-    result, *_ = ablation(anatomy, batches, parts=["blocks"], run=Run(inference=settings))
-    assert (result.partial == plain.partial).all()
-    np.testing.assert_allclose(result.nll, plain.nll, atol=1e-4)
-    assert result.provenance.inference == "channels-last"
 
 
 @torch.no_grad()

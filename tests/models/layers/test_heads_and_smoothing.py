@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.layers.heads import AttentionPool, MeanPool, classifier_of, pool_of
 from visprism.models.layers.smoothing import SpatialSmoothing
 

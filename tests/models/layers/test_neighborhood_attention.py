@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.layers.neighborhood_attention import NeighborhoodAttention
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
 from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
 

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.registry import Registry
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.images.corruptions.severities import check_severity, severity_parameters
 
 CORRUPTIONS = Registry("corruption")

@@ -18,8 +18,7 @@ from visprism.anatomy.run.interception import intercept
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.core.statistics import mean_interval
 from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
 from visprism.measure.features.per_block import block_columns

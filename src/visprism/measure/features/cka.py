@@ -20,7 +20,7 @@ from torch import Tensor
 from visprism.anatomy import Block
 from visprism.core.errors import InputError
 from visprism.core.processes import rank, world_size
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.features.hsic import FEWEST, gram, hsic, linear, paired_hsic, rbf
 from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.probe import Probe

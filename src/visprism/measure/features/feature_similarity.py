@@ -17,8 +17,7 @@ from jaxtyping import Float, Int
 
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
-from visprism.core.run import Run
+from visprism.core.run import Run, stream
 from visprism.measure.batches import image_shape
 from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.pooled import PooledFeatures, Pooling

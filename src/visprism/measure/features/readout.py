@@ -15,7 +15,7 @@ from visprism.anatomy.run.interception import intercept
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 def tokens_read(

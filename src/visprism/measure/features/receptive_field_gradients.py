@@ -9,8 +9,7 @@ neural networks; Ding et al. (2022), Scaling up your kernels to 31x31.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
@@ -20,10 +19,8 @@ from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
-from visprism.measure.features.box_convolution_rules import BoxGradient
 from visprism.measure.features.receptive_extent import (
     Fields,
     extents,
@@ -34,10 +31,6 @@ from visprism.measure.features.receptive_extent import (
 )
 from visprism.results.per_image import PerImage
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
-
-# Gradients of distant pixels of a network with small LayerScales lie below the smallest normal
-# number, with which a CPU is ten times as slow. A factor of a power of two changes no digit.
-_FACTOR = 2.0**64
 
 
 def receptive_field(
@@ -56,8 +49,7 @@ def receptive_field(
 
     Costs one forward pass of each batch with its activations stored, and for each block one
     backward pass from it to the image: at most half as many full backward passes as there are
-    blocks. On a CPU the zeros of gradients are skipped, which are most of them in the first
-    blocks of convolutional networks. Eight images are enough for sizes. Parameters get no
+    blocks. Eight images are enough for sizes. Parameters get no
     gradients.
 
     Args:
@@ -74,6 +66,7 @@ def receptive_field(
     but around the field's center of mass; the signs are those of Hutchinson (1989).
     """
     run.require_full_precision("the receptive field")
+    run = run.on(anatomy.model)
     if num_blocks < 1:
         raise InputError(f"num_blocks must be at least 1, got {num_blocks}")
     blocks = blocks_on_grid(anatomy)
@@ -138,35 +131,10 @@ def receptive_map(
     return gradient.abs().sum(1)
 
 
-@dataclass(frozen=True)
-class _SignedSum:
+def _signed_sum(x: Tensor, position: tuple[int, int], run: Run) -> Tensor:
     """One position with random signs, of all images together: they do not mix."""
-
-    boxed: Tensor  # its gradient is a `BoxGradient`, times `_FACTOR`
-    plain: Tensor
-
-
-class _BoxedSum(torch.autograd.Function):
-    """The sum over images and channels of one position times signs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, position: tuple[int, int], signs: Tensor) -> Tensor:
-        ctx.shape, ctx.position, ctx.signs = x.shape, position, signs
-        return (x[:, :, position[0], position[1]] * signs).sum()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        values = (_FACTOR * gradients[0] * ctx.signs).view(1, -1, 1, 1)
-        values = values.expand(ctx.shape[0], -1, 1, 1)
-        return BoxGradient(values, (0, 0, *ctx.position), ctx.shape), None, None
-
-
-def _signed_sum(x: Tensor, position: tuple[int, int], run: Run) -> _SignedSum:
-    """New memory, so that a later in-place change of the feature map has no effect."""
     signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
-    signs = (2 * signs - 1).to(x)
-    plain = (x[:, :, position[0], position[1]] * signs).sum()
-    return _SignedSum(_BoxedSum.apply(x, position, signs), plain)
+    return (x[:, :, position[0], position[1]] * (2 * signs - 1).to(x)).sum()
 
 
 def _weights(
@@ -174,7 +142,7 @@ def _weights(
 ) -> Iterator[tuple[Block, Tensor]]:
     """The weight of each pixel (B, H, W) for each block in turn."""
 
-    def center(x: Tensor) -> _SignedSum:
+    def center(x: Tensor) -> Tensor:
         return _signed_sum(x, (x.shape[2] // 2, x.shape[3] // 2), run)
 
     with torch.enable_grad():
@@ -200,37 +168,19 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
     return {name: tensor if value is original else value for name, value in images.items()}
 
 
-def _gradient(center: _SignedSum, leaf: Tensor, block: Block) -> Tensor:
-    """Gradient with respect to the images, in double precision."""
-    if not center.plain.requires_grad:
+def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
+    """Gradient with respect to the images, in double precision on the CPU."""
+    if not center.requires_grad:
         raise _no_field(block, "the model detaches it from the images")
-    # A GPU computes zeros faster than it starts the kernels that would leave them out.
-    gradient = _boxed_gradient(center.boxed, leaf) if leaf.device.type == "cpu" else None
-    if gradient is not None:
-        return gradient
     try:
-        (gradient,) = torch.autograd.grad(
-            center.plain, leaf, retain_graph=True, allow_unused=True
-        )
+        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         raise _no_field(block, str(error).strip().splitlines()[0].rstrip(".")) from error
     if gradient is None:
         raise _no_field(block, "no gradient arrives at the images")
     if not torch.isfinite(gradient).all():
         raise _no_field(block, "its gradient is NaN or infinite")
-    return gradient.double()
-
-
-def _boxed_gradient(center: Tensor, leaf: Tensor) -> Tensor | None:
-    """The gradient without its zeros on the way; None where ordinary tensors are needed."""
-    try:
-        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
-    except Exception:  # such as a backward pass of a user's that is not linear in its gradient
-        return None
-    if not isinstance(gradient, BoxGradient):  # none, or one that does not depend on the factor
-        return None
-    dense = gradient.dense()
-    return dense.double() / _FACTOR if torch.isfinite(dense).all() else None
+    return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
 
 
 def _no_field(block: Block, reason: str) -> InputError:

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int8
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.core.statistics import standard_error
 from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
 from visprism.measure.features.per_block import (

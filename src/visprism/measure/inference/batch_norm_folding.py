@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy import Images, forward
 from visprism.anatomy.trace.operations import tensors_in
-from visprism.core.interrupts import delayed_interrupts
+from visprism.core.devices import delayed_interrupts
 
 Pair = tuple[str, str]  # names of a convolution and of its norm
 _Map = Callable[[Tensor], Tensor]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, forward
-from visprism.core.interrupts import delayed_interrupts
+from visprism.core.devices import delayed_interrupts
 
 _TOLERANCE = 1e-4  # of the largest logit
 

@@ -10,7 +10,7 @@ from visprism.anatomy import Images, pixels
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.measure.batches import first_images, on_device, with_targets
-from visprism.measure.inference import default_batch_size
+from visprism.measure.forward_passes import default_batch_size
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def cache_batches(
         sizes = ", ".join(sorted("x".join(map(str, shape)) for shape in shapes))
         raise InputError(f"images must have one shape, got {sizes}. Resize them.")
     (shape,) = shapes
-    size = batch_size or default_batch_size(parts[0][0], compute)
+    size = batch_size or default_batch_size(shape, compute)
     size = int(size)  # `torch.split` takes no integers of NumPy
     images = [on_device(part, compute) for part in _split([i for i, _ in parts], size)]
     targets = torch.cat([targets for _, targets in parts]).to(compute.torch_device).split(size)

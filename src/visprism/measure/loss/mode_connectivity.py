@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from visprism.core.devices import delayed_interrupts
 from visprism.core.errors import InputError
-from visprism.core.interrupts import delayed_interrupts
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval
 from visprism.measure.batches import check_evaluation_mode

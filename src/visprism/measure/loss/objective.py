@@ -114,8 +114,9 @@ class Objective:
         check_weight_decay(self.weight_decay)
         check_batch_norm(self.batch_norm, ("frozen", "batch"), "derivatives of the loss")
         self.run.require_full_precision("derivatives of the loss")
+        object.__setattr__(self, "run", self.run.on(self.model))
         images, _ = _first_batch(self.batches)
-        trial = first_images(images)
+        trial = on_device(first_images(images), self.run.compute)
         with as_written():
             check_repeatable(self.model, trial)
         names = selected(self.model, self.parameters, lambda: dissect(self.model, trial))

@@ -16,7 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from visprism.core.devices import free_bytes
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.loss.double_backward import (
     check_twice,
     without_second_derivative,

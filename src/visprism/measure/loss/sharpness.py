@@ -17,8 +17,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.measure.loss.objective import Objective
 from visprism.results.loss import Sharpness
 

@@ -23,7 +23,7 @@ from visprism.anatomy import (
     token_parts,
 )
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 Planned = Ablation | ReplacedPart
 Plan = tuple[Sequence[Planned], Sequence[str]]  # and why other parts cannot be ablated

@@ -28,12 +28,10 @@ from visprism.anatomy import (
     replaced_ablation,
 )
 from visprism.core.errors import InputError
-from visprism.core.inference import Inference
 from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
-from visprism.measure.inference import prepared
 from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
 from visprism.measure.outputs.ablation_plan import (
     AblationSpec,
@@ -97,6 +95,7 @@ def ablation(
     Source: Park and Kim (2022), app. D.4.
     """
     check_evaluation_mode(anatomy.model)
+    run = run.on(anatomy.model)
     spec = AblationSpec(parts, replacement, num_channels, run.seed, roles or {})
     planned, reasons = plan_ablations(anatomy, spec)
     single = _replaced(anatomy, planned, batches, replacement, run)
@@ -142,15 +141,10 @@ def ablated_outcomes(
     partial: set[int] | None = None  # cuts at which a forward pass can start
     shape, largest = (), 0
     shared = share(batches)
-    # Operations are found by their numbers, and folding would take the norms among them away.
-    settings = replace(run.inference or Inference(), folds=())
-    run = replace(run, inference=settings)
     ticks = run.ticks(shared, 1 + len(ablations), label)
-    how = prepared(anatomy.model, settings, run.compute)
-    with torch.no_grad(), how as prepare, ticks as tick:
+    with torch.no_grad(), run.compute.borrow(anatomy.model), ticks as tick:
         for start, batch in positioned(shared):
             images, targets = labeled(batch, run.compute)
-            images = prepare(images)
             shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
             with run.compute.autocast():
                 if partial is None:

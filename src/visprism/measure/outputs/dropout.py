@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from visprism.core.devices import Compute
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 _DROPOUT = nn.modules.dropout._DropoutNd
 # Modules of stochastic depth drop residual branches, not units.

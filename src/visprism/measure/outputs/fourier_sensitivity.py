@@ -12,8 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, fft, nn
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.core.statistics import mean_interval
 from visprism.measure.batches import Batch
 from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed

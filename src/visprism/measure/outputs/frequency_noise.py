@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.core.statistics import mean_interval
 from visprism.measure.batches import Batch
 from visprism.measure.outputs.bands import (

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.outputs.bands import band, check_band, check_band_shape, filtered
 from visprism.results.perturbations import BAND_WIDTH
 

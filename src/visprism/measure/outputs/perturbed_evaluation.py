@@ -12,7 +12,7 @@ from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
-from visprism.measure.inference import inference
+from visprism.measure.forward_passes import inference
 from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.pixel_space import PixelSpace
 from visprism.measure.outputs.predictions import Predictions
@@ -43,13 +43,14 @@ def evaluate_perturbed(
         perturb: the change of each condition.
         clean: the model's predictions of the same images in the same order, which then are not
             computed.
-        run: device, precision, inference settings and progress.
+        run: device, precision and progress.
     """
     check_evaluation_mode(model)
+    run = run.on(model)
     paired = Paired(conditions)
     shape, largest = (), 0
     with ExitStack() as stack:
-        predict = stack.enter_context(inference(model, run.inference, run.compute))
+        predict = stack.enter_context(inference(model, run.compute))
         shared = share(batches)
         tick = stack.enter_context(run.ticks(shared, 1 + conditions, "perturbed images"))
         for start, batch in positioned(shared):

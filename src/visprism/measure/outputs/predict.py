@@ -2,27 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size, pixels
+from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
-from visprism.core.inference import Inference
-from visprism.core.memory import reused_memory
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.batches import Batch, check_evaluation_mode, labeled
-from visprism.measure.inference import (
-    Forward,
-    grouped,
-    inference,
-    peek,
-    regrouped,
-    select_inference,
-)
+from visprism.measure.forward_passes import Forward, inference
 from visprism.measure.outputs.dropout import dropout_modules, stochastic
 from visprism.measure.outputs.predictions import Predictions
 
@@ -42,10 +33,6 @@ def predict(
     active and nothing else in training mode (Monte Carlo dropout). Several models are an
     ensemble. Both give a stack of logits, whose probabilities the metrics average.
 
-    Without `run.inference` each model runs as `select_inference` selects on the first batch: in
-    batches of another size, channels-last and with folded BatchNorm where its logits stay what
-    they are. Stochastic passes run as the model is written.
-
     Several processes share the batches; the images stay in their order. Costs the forward
     passes and the memory of the logits.
 
@@ -61,73 +48,28 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
-    schedule, batches = _scheduled(models, batches, samples, run)
+    run = run.on(models[0])
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0
     with reused_memory(), ExitStack() as stack:
         forwards = [
-            stack.enter_context(inference(member, choice, run.compute))
-            for member, choice in zip(models, schedule.choices, strict=True)
+            stack.enter_context(inference(member, run.compute, channels_last=samples == 1))
+            for member in models
         ]
-        for turn, group in enumerate(run.track_share(schedule.groups(batches), "predictions")):
-            checked = (labeled(batch, run.compute) for batch in group)
+        for turn, batch in enumerate(run.track_share(batches, "predictions")):
+            images, targets = labeled(batch, run.compute)
             number = rank() + turn * world_size()
-            of_group: list[_BatchLogits] = []
-            for images, targets in regrouped(checked, schedule.size):
-                shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
-                passes = _passes(models, forwards, images, samples, run, number)
-                of_group.append((torch.stack(passes), targets))
-            logits, targets = zip(*of_group, strict=True)
-            parts.append((torch.cat(logits, dim=1), torch.cat(targets)))
+            shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
+            passes = _passes(models, forwards, images, samples, run, number)
+            parts.append((torch.stack(passes), targets))
             if samples > 1 and not turn:
                 _check_stochastic(models, parts[0][0], samples)
     parts, shape, largest = _gathered(parts, shape, largest)
     targets = torch.cat([targets for _, targets in parts])
     logits = torch.cat([logits for logits, _ in parts], dim=1)
-    provenance = run.measured(
-        images=len(targets),
-        batch_size=largest,
-        image_shape=shape,
-        inference="; ".join(dict.fromkeys(choice.sentence() for choice in schedule.choices)),
-    )
+    provenance = run.measured(images=len(targets), batch_size=largest, image_shape=shape)
     return Predictions(logits if len(logits) > 1 else logits[0], targets, provenance)
-
-
-@dataclass(frozen=True)
-class _Schedule:
-    """How the passes of several models run on the same batches."""
-
-    choices: Sequence[Inference]
-    number: int = 1  # of given batches that are read together
-    size: int | None = None  # images of a forward pass; None: batches as they are given
-
-    def groups(self, batches: Iterable[Batch]) -> Iterable[Iterable[Batch]]:
-        return grouped(batches, self.number)
-
-
-def _scheduled(
-    models: Sequence[nn.Module], batches: Iterable[Batch], samples: int, run: Run
-) -> tuple[_Schedule, Iterable[Batch]]:
-    """The settings given, or those selected on the first batch, and all batches.
-
-    The first batch is read for the selection alone: corrupting it a second time may take
-    longer than its forward pass.
-    """
-    if run.inference is not None or samples > 1:
-        given = run.inference if samples == 1 else None
-        return _Schedule([given or Inference()] * len(models)), batches
-    first, number, batches = peek(batches)
-    if first is None:
-        return _Schedule([Inference()] * len(models)), batches
-    images, targets = labeled(first, run.compute)
-    total = None if number is None else number * len(targets)
-    selected = [select_inference(m, images, run.compute, total=total) for m in models]
-    choices = gather(selected)[0]  # the same in every process
-    sizes = [choice.batch_size for choice in choices if choice.batch_size is not None]
-    size = min(sizes) if len(sizes) == len(choices) else None
-    number_together = 1 if size is None else max(1, size // len(targets))
-    return _Schedule(choices, number_together, size), batches
 
 
 def _check(models: Sequence[nn.Module], samples: int) -> None:

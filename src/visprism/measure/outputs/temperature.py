@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.core.statistics import mean_interval, t_quantile
 from visprism.measure.outputs.outcomes import outcomes
 from visprism.measure.outputs.predictions import Predictions

@@ -20,7 +20,7 @@ from visprism import (
     top_eigenvalues,
     trace,
 )
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.core.statistics import t_interval
 from visprism.measure.loss import Products
 from visprism.measure.loss.curvature import seconds_per_product

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from visprism import CurvatureMonitor, InputError, Objective
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.measure.loss import Products
 from visprism.measure.loss.curvature.stability import sam_threshold, update_rule
 from visprism.results.training_curvature import TrainingCurvature

@@ -10,7 +10,7 @@ from spectra import spectrum_of
 from torch import nn
 
 from visprism import examine
-from visprism.core.heavy_tails import heavy_tailed_difference
+from visprism.core.statistics import heavy_tailed_difference
 from visprism.results.hessian_differences import hessian_differences
 from visprism.results.hessian_statistics import negative_proportion_difference
 

@@ -12,8 +12,7 @@ from visprism import linalg
 from visprism.anatomy import Images
 from visprism.core.devices import free_bytes
 from visprism.core.processes import rank, world_size
-from visprism.core.rng import stream
-from visprism.core.run import Run
+from visprism.core.run import Run, stream
 from visprism.linalg import Product, Request
 from visprism.measure.loss.curvature.batched_hessian import BatchedHessian
 from visprism.measure.loss.objective import Objective

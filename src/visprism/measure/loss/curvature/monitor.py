@@ -15,8 +15,7 @@ from torch.optim import Optimizer
 from visprism import linalg
 from visprism.anatomy import batch_size
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.linalg import Request
 from visprism.measure.loss.batch_norm import BatchNorm
 from visprism.measure.loss.curvature.stability import UpdateRule, sam_threshold, update_rule

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, check_uncompressed
-from visprism.core.fingerprint import bytes_of
 from visprism.core.processes import gather, rank
+from visprism.core.provenance import bytes_of
 
 Rows = dict[int, tuple[float, ...]]  # by the number of the point
 

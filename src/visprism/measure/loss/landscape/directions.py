@@ -16,7 +16,7 @@ from torch.linalg import vector_norm
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 Direction = dict[str, Tensor]  # by the name of the parameter
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.anatomy import forward
-from visprism.core.interrupts import delayed_interrupts
+from visprism.core.devices import delayed_interrupts
 from visprism.measure.inference.memory_format import channels_last_kernels, to_channels_last
 from visprism.measure.loss.cached_batches import CachedBatches
 from visprism.measure.loss.landscape.directions import Direction, named_parameters

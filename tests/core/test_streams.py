@@ -1,8 +1,8 @@
-"""Laws of random streams (src/visprism/rng.py)."""
+"""Laws of random streams (src/visprism/core/run.py)."""
 
 import torch
 
-from visprism.core.rng import stream
+from visprism.core.run import stream
 
 
 def draw(*use):
