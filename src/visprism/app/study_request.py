@@ -10,7 +10,7 @@ from visprism.analyses import ANALYSES
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.options import Option, OptionInfo, options_of
+from visprism.core.options import EFFORTS, Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
 from visprism.models.spec import ModelSpec
 from visprism.models.stored_names import stored_model_name
@@ -28,7 +28,8 @@ class StudyRequest:
     data: str  # name as `load_data` takes it
     analyses: tuple[str, ...]
     options: Mapping[str, Mapping[str, str]]  # values as text, by analysis and option
-    minutes: int | float | None = 2.0
+    effort: Effort = "quick"
+    minutes: int | float | None = None
     limit: int | None = 256  # number of images
     seed: int = 0
     pretrained: bool = False
@@ -46,13 +47,16 @@ class StudyRequest:
         analyses = tuple(_list("analyses", values.get("analyses")))
         options = values.get("options") or {}
         parsed_analyses(analyses, options)
-        minutes = values.get("minutes", 2.0)
+        minutes = values.get("minutes")
         if minutes is not None:
             _check(NUMBERS["minutes"], minutes)
             if minutes > settings.limits.minutes:
                 raise InputError(
                     f"minutes must be at most {settings.limits.minutes:g}, got {minutes}"
                 )
+        effort = values.get("effort", "quick")
+        if effort not in EFFORTS:
+            raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
         limit, seed = values.get("limit", 256), values.get("seed", 0)
         _check(NUMBERS["limit"], limit)
         _check(NUMBERS["seed"], seed)
@@ -63,6 +67,7 @@ class StudyRequest:
             data=data_name(values.get("data"), settings),
             analyses=analyses,
             options=options,
+            effort=effort,
             minutes=minutes,
             limit=limit,
             seed=seed,

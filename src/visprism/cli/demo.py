@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visprism.cli.options import json_option, out_options, seed_options
+from visprism.cli.options import effort_option, json_option, out_options, seed_options
 from visprism.cli.output import columns
 from visprism.cli.values import minutes
 
@@ -57,6 +57,7 @@ def _examined(arguments: Namespace, status: "StatusLine", progress: "Progress") 
         study = examine(
             models,
             "shapes",
+            effort=arguments.effort,
             minutes=arguments.minutes,
             images=DataOptions(limit=_IMAGES, batch_size=32),
             out=arguments.out,
@@ -92,12 +93,12 @@ def add(to: ArgumentParser) -> None:
         help="train the networks first, which takes about two minutes (default: use the "
         "weights inside the package)",
     )
+    effort_option(to, "quick")
     to.add_argument(
         "--minutes",
         type=minutes,
-        default=0.9,
         metavar="N",
-        help="time budget in minutes, figures and report included, training not (default: 0.9)",
+        help="time limit in minutes, figures and report included, training not (default: none)",
     )
     json_option(to, "answers, findings and failures")
     to.set_defaults(run=demo)

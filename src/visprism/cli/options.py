@@ -166,20 +166,30 @@ def device_options(to: Container) -> None:
     )
 
 
-def study_options(to: argparse.ArgumentParser, *, default_minutes: float | None) -> None:
-    """Models, data, output folder, time budget and device of a study, in groups of the help."""
+def effort_option(to: Container, default: str) -> None:
+    """How much to measure."""
+    to.add_argument(
+        "--effort",
+        default=default,
+        choices=["quick", "standard", "full"],
+        help="how many images, and values of options that are not given: quick, standard "
+        f"(about ten times as long) or full (all images) (default: {default})",
+    )
+
+
+def study_options(to: argparse.ArgumentParser, *, effort: str) -> None:
+    """Models, data, output folder, effort, time limit and device, in groups of the help."""
     models_options(to)
     data_options(to.add_argument_group("images"))
     group = to.add_argument_group("study")
     out_options(group)
-    limit = "none" if default_minutes is None else f"{default_minutes:g}"
+    effort_option(group, effort)
     group.add_argument(
         "--minutes",
         type=minutes_or_none,
-        default=default_minutes,
         metavar="N",
-        help="time budget of the command in minutes, figures and report included, or none "
-        f"(default: {limit})",
+        help="time limit of the command in minutes, figures and report included: what is not "
+        "reached is listed (default: none)",
     )
     group.add_argument(
         "--fresh",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from visprism.study.events import Listener
 
 EXAMINE_HELP = "several analyses of one or more models on the same images, and a report"
-_MINUTES = 2.0  # of `examine`; a test compares it with the default in Python
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
@@ -43,7 +42,7 @@ def add_examine(to: ArgumentParser) -> None:
         help="option of an analysis, such as fourier.profile=radial; repeatable "
         "(default: the defaults of each analysis)",
     )
-    study_options(to, default_minutes=_MINUTES)
+    study_options(to, effort="quick")
     to.set_defaults(run=examine)
 
 
@@ -62,7 +61,7 @@ def add_analysis(to: ArgumentParser, name: str) -> None:
     for option in options.values():
         _add_option(group, option)
     try:
-        study_options(to, default_minutes=None)
+        study_options(to, effort="standard")
     except argparse.ArgumentError as error:
         raise InputError(
             f"options of {name} must not have the name of an argument of every command "
@@ -81,7 +80,9 @@ def _one(arguments: Namespace, name: str) -> int:
     from visprism.core.options import options_of
 
     ANALYSES[name].check_settings(arguments.precision, arguments.size)
-    values = {key: getattr(arguments, f"option_{key}") for key in options_of(ANALYSES[name])}
+    given = vars(arguments)  # options that are not given have no value here
+    names = (key for key in options_of(ANALYSES[name]) if f"option_{key}" in given)
+    values = {key: given[f"option_{key}"] for key in names}
     return _perform(arguments, [name], {name: values})
 
 
@@ -89,7 +90,7 @@ def _add_option(group: Any, option: "Option") -> None:
     flag = "--" + option.name.replace("_", "-")
     shared: dict[str, Any] = {
         "dest": f"option_{option.name}",
-        "default": option.default,
+        "default": argparse.SUPPRESS,
         "help": option.help.replace("%", "%%"),
     }
     if option.type is bool:
@@ -200,6 +201,7 @@ def _study(
         arguments.data,
         analyses=analyses,
         options=options,
+        effort=arguments.effort,
         minutes=arguments.minutes,
         train_data=arguments.train_data,
         images=DataOptions(

@@ -60,9 +60,7 @@ def _described(
     chapter: Chapter, entries: list[Entry], files: Collection[str], offered: int
 ) -> Chapter:
     tables = [
-        name.removesuffix(".npz") + ".csv"
-        for entry in entries
-        for name in file_names(entry.models, entry.analysis, entry.results)
+        name.removesuffix(".npz") + ".csv" for entry in entries for name in file_names(entry)
     ]
     return replace(
         chapter,

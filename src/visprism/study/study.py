@@ -16,7 +16,7 @@ from visprism.results.findings import Finding
 from visprism.study.rows import Row
 from visprism.study.table import comparison_rows, pairs_of
 
-Kind = Literal["failed", "skipped", "no time"]
+Kind = Literal["failed", "skipped", "effort", "no time"]
 FROM_PYTHON = "a module from Python"  # the source of weights that no name stands for
 
 
@@ -27,7 +27,7 @@ class Failure:
     model: str
     analysis: str
     reason: str  # a sentence
-    kind: Kind = "failed"  # "skipped": it does not apply; "no time": the budget has no room
+    kind: Kind = "failed"  # "skipped": it does not apply; else beyond the effort or the time
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,14 @@ class Study:
 
     def save(self, folder: Path | str) -> None:
         """Write every result and the index, so that `load` reads them."""
-        from visprism.study.files import save_study
+        from visprism.study.store import save_study
 
         save_study(self, Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str) -> "Study":
         """Read what `save`, or `examine` with `out`, wrote."""
-        from visprism.study.files import load_study
+        from visprism.study.store import load_study
 
         return load_study(Path(folder))
 
@@ -237,6 +237,6 @@ class Study:
 
     def to_markdown(self) -> str:
         """The table, the findings and the failures as Markdown."""
-        from visprism.study.files import markdown_of
+        from visprism.study.exports import markdown_of
 
         return markdown_of(self)

@@ -1,6 +1,6 @@
 """From what a user passes as models and data to the subjects of a study."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from visprism.anatomy import Anatomy
 from visprism.core.arguments import check_fields
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.memory import WeightFile, map_weights
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
 from visprism.data import ImageSet, load_data
@@ -49,7 +48,6 @@ class Candidate:
     trained: bool = True
     recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training
     anatomy: Anatomy | None = None  # where the user has dissected it already
-    weights: WeightFile | None = None  # of a model that is one of several given by name
 
 
 def candidates_of(
@@ -60,13 +58,14 @@ def candidates_of(
 ) -> dict[str, Candidate]:
     """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping."""
     if isinstance(models, Mapping):
-        made = _candidates(list(models.values()), pretrained, seed)
+        made = [_candidate(model, pretrained, seed) for model in models.values()]
         named = dict(zip(map(str, models), made, strict=True))
     else:
         single = not isinstance(models, Iterable) or isinstance(
             models, str | nn.Module | Anatomy
         )
-        made = _candidates([models] if single else list(models), pretrained, seed)
+        listed = [models] if single else list(models)
+        made = [_candidate(model, pretrained, seed) for model in listed]
         labels = [model.label for model in made]
         titles = [(m.spec if labels.count(m.label) > 1 else "") or m.label for m in made]
         repeated = {title for title in titles if titles.count(title) > 1}
@@ -227,7 +226,6 @@ def _subject(
         decayed=str(model.recipe.get("decay_params", "all")),
         batch_size=options.batch_size or BATCH_SIZE,
         output_batch_size=options.batch_size,
-        weights=model.weights,
     )
     subject.release()
     return subject
@@ -247,21 +245,6 @@ def _resized(
             )
         return way
     return None if way is None else replace(way, size=size, crop=1.0)
-
-
-def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate]:
-    """A candidate for each of the models; several that are given by name wait on disk.
-
-    A user's modules stay as they are. A single model never waits.
-    """
-    candidates = []
-    for model in models:
-        candidate = _candidate(model, pretrained, seed)
-        if isinstance(model, str) and len(models) > 1:
-            weights = map_weights(candidate.model, candidate.label)
-            candidate = replace(candidate, weights=weights)
-        candidates.append(candidate)
-    return candidates
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
