@@ -163,7 +163,6 @@ def test_what_is_stored_is_shown_whatever_the_time_limit(net, loader, brightness
     assert [(a["models"], a["analysis"]) for a in stored] == [
         (list(e.models), e.analysis) for e in study.entries
     ]
-    assert "## slow" in study.to_markdown()
 
 
 def test_analyses_and_efforts_of_earlier_runs_stay_part_of_a_study(net, loader, tmp_path):

@@ -13,8 +13,7 @@ from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
 from visprism.results.findings import Finding
-from visprism.study.rows import Row
-from visprism.study.table import comparison_rows, pairs_of
+from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
 
 Kind = Literal["failed", "skipped", "effort", "no time"]
 FROM_PYTHON = "a module from Python"  # the source of weights that no name stands for
@@ -75,7 +74,7 @@ class ModelStudy(Mapping[str, Result]):
 
     def findings(self) -> list[Finding]:
         """Every finding, in the order of the analyses."""
-        return [f for entry in self.entries for r in entry.results for f in r.findings()]
+        return [f for entry in self.entries for f in findings_of(entry.results)]
 
     def __repr__(self) -> str:
         """The model and its analyses on one line."""
@@ -86,8 +85,7 @@ class ModelStudy(Mapping[str, Result]):
         rows = "".join(
             f"<tr><th>{escape(entry.analysis)}</th><td>{escape(str(finding))}</td></tr>"
             for entry in self.entries
-            for result in entry.results
-            for finding in result.findings()
+            for finding in findings_of(entry.results)
         )
         return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
 
