@@ -17,7 +17,6 @@ from visprism.analyses.base import GROUPS
 from visprism.cli import declarations, study_commands, values
 from visprism.cli.parser import command_parser, commands, help_text
 from visprism.figures import FORMATS
-from visprism.study.examine import DEFAULT_MINUTES
 
 HELP = Path(__file__).parent / "help"
 COMMANDS = [name for name in commands() if name != "sparsity"]
@@ -72,7 +71,6 @@ def test_declarations_read_as_text_are_those_of_the_registry():
 
 
 def test_the_command_line_and_python_have_the_same_defaults():
-    assert study_commands._MINUTES == DEFAULT_MINUTES
     assert set(values.FORMATS) == set(FORMATS)
 
 

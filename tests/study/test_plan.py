@@ -49,7 +49,7 @@ def test_expected_seconds_are_passes_times_their_seconds():
 def test_an_effort_pays_for_images_by_their_arithmetic(subjects, brightness, net, effort):
     passes = 3e7
     analysis = priced(brightness, Cost(per_image=passes), Sizes(work=2))
-    expected = 2 * {"quick": 1.1e12, "standard": 1.1e13}[effort] / (passes * macs(net))
+    expected = 2 * {"quick": 8e11, "standard": 8e12}[effort] / (passes * macs(net))
     number, beyond = number_of_images(analysis, subjects, effort)
     assert number == min(int(expected), 20)
     assert not beyond

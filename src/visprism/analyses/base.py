@@ -57,9 +57,9 @@ class Sizes:
     work: int | float = 1  # multiple of `WORK`
 
 
-# Multiply-accumulates of an analysis of one model at each effort: about 15 s and 150 s of a
+# Multiply-accumulates of an analysis of one model at each effort: about 10 s and 100 s of a
 # convolutional network on two cores.
-WORK: Mapping[Effort, float] = {"quick": 1.1e12, "standard": 1.1e13, "full": inf}
+WORK: Mapping[Effort, float] = {"quick": 8e11, "standard": 8e12, "full": inf}
 _RATE = 8e10  # multiply-accumulates per second, to count what is not a pass
 
 

@@ -27,7 +27,7 @@ class Landscape(Analysis):
     needs = Needs.TARGETS | Needs.TRAINING_IMAGES
     source = "Li et al. (2018); Park & Kim (2022), fig. 1a"
     claims = ("C15",)
-    images = Sizes(fewest=16, quick=32, standard=512, work=5)
+    images = Sizes(fewest=16, quick=32, standard=512, work=6)
     rank = 3
     sections = (
         Section(

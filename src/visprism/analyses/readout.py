@@ -25,7 +25,7 @@ class Readout(Analysis):
 
     name = "readout"
     needs = Needs.FEATURES
-    images = Sizes(fewest=50, full=5000, work=0.6)
+    images = Sizes(fewest=50, full=5000, work=0.8)
     source = "Caron et al. (2021); Alain & Bengio (2017); nostalgebraist (2020)"
     sections = (
         Section(
