@@ -55,8 +55,8 @@ def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(
     largest_file(resource.RLIM_INFINITY)
     assert code == 2
     assert last_line(capsys) == (
-        f"visprism: {file.format(out=out, npz=npz)} could not be written (File too large). Free some "
-        f"space and try again. So far, {outcome.format(out=out)}."
+        f"visprism: {file.format(out=out, npz=npz)} could not be written (File too large). "
+        f"Free some space and try again. So far, {outcome.format(out=out)}."
     )
     assert not [p for p in out.rglob("*") if ".tmp" in p.name or p.name.startswith(".")]
     assert not (out / "report.html").exists()

@@ -14,7 +14,7 @@ import pytest
 
 from visprism import ANALYSES
 from visprism.analyses.base import GROUPS
-from visprism.cli import declarations, study_commands, values
+from visprism.cli import declarations, values
 from visprism.cli.parser import command_parser, commands, help_text
 from visprism.figures import FORMATS
 
