@@ -1,6 +1,5 @@
 """Passes for logits in a study (src/visprism/analyses/output_passes.py)."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +8,9 @@ import torch
 from torch import nn
 
 from visprism import (
-    ANALYSES,
     Attack,
     DataOptions,
     InputError,
-    Planned,
     Preprocessing,
     Run,
     adversarial,
@@ -90,7 +87,7 @@ def test_clean_predictions_are_computed_once_for_all_analyses(model, data, image
             "adversarial": {"attacks": ("fgsm",)},
         },
         preprocessing=WAY,
-        minutes=None,
+        effort="full",
     )
     assert not study.failures
     assert images_of_passes == [100]
@@ -142,37 +139,6 @@ def test_predictions_of_other_images_are_refused(model, data):
 
 
 # Settings.
-
-
-def test_settings_stand_in_the_plan_the_provenance_and_the_index(model, data, tmp_path):
-    events = []
-    study = examine(
-        {"net": model}, data, analyses=["calibration"], out=tmp_path, minutes=None,
-        listener=events.append,
-    )  # fmt: skip
-    (plan,) = (event for event in events if isinstance(event, Planned))
-    text = "outputs: batches of 64, channels-last, 1 BatchNorm layer folded"
-    assert plan.preparation[0].endswith(text)
-    provenance = study["net"]["calibration"].provenance
-    assert provenance.inference == "channels-last, 1 BatchNorm layer folded"
-    assert provenance.batch_size == 64
-    (stored,) = json.loads((tmp_path / "study.json").read_text())["header"][
-        "inference"
-    ].values()
-    assert Inference.from_json(stored) == Inference(64, True, (("conv", "norm"),))
-
-
-def test_a_resumed_study_keeps_the_settings_of_the_index(model, data, tmp_path):
-    options = {"minutes": None, "out": tmp_path, "preprocessing": WAY}
-    examine(model, data, analyses=["calibration"], **options)
-    index = json.loads((tmp_path / "study.json").read_text())
-    (key,) = index["header"]["inference"]
-    index["header"]["inference"][key] = Inference(7).to_json()  # as another machine selected
-    (tmp_path / "study.json").write_text(json.dumps(index))
-    noise = ANALYSES["frequency-noise"](frequencies=(0.5,))
-    study = examine(model, data, analyses=[noise], **options)
-    provenance = study[study.models[0]]["frequency-noise"].provenance
-    assert (provenance.batch_size, provenance.inference) == (7, "")
 
 
 def test_a_batch_size_that_the_user_names_is_used(model, data):
