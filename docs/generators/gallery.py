@@ -100,8 +100,9 @@ def needs(analysis: type[Analysis]) -> str:
 
 
 def _limits(analysis: type[Analysis]) -> str:
-    least = f"at least {analysis.min_images}" if analysis.min_images > 1 else ""
-    most = f"at most {analysis.max_images:,} in a study" if analysis.max_images else ""
+    sizes = analysis.images
+    least = f"at least {sizes.fewest}" if sizes.fewest > 1 else ""
+    most = f"at most {sizes.quick:,} at quick effort" if sizes.quick else ""
     return ", ".join(part for part in (least, most) if part)
 
 

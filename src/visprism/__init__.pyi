@@ -31,6 +31,7 @@ from visprism.analyses.base import Cost as Cost
 from visprism.analyses.base import FeatureAnalysis as FeatureAnalysis
 from visprism.analyses.base import Needs as Needs
 from visprism.analyses.base import Section as Section
+from visprism.analyses.base import Sizes as Sizes
 from visprism.analyses.subject import Measured as Measured
 from visprism.analyses.subject import Subject as Subject
 from visprism.core.options import option as option

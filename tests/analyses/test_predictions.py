@@ -115,15 +115,6 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
     assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
 
 
-def test_fewer_severities_are_cheaper_and_end_with_severity_3():
-    analysis, costs, given = ANALYSES["corruptions"](), [], subject()
-    while analysis is not None:
-        costs.append(analysis.cost(given).per_image)
-        last, analysis = analysis, analysis.coarser()
-    assert costs == [76, 46, 16]
-    assert last.severities == (3,)
-
-
 def test_stability_predicts_every_frame():
     analysis = ANALYSES["stability"](perturbations=("brightness", "rotate"))
     result, per_image = measure(analysis, subject(images=4))

@@ -34,7 +34,7 @@ def test_it_says_what_it_measures_and_where_that_comes_from(analysis):
     assert analysis.source
     assert analysis.group in GROUPS
     assert isinstance(analysis.needs, Needs)
-    assert analysis.min_images >= 1
+    assert analysis.images.fewest >= 1
 
 
 def test_every_field_is_an_option_with_a_default_that_fits_and_a_help_text(analysis):

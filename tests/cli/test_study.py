@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +22,14 @@ pytestmark = pytest.mark.usefixtures("plugin")
 
 
 def files_of(folder):
-    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    """Names of files; those of results without the key of the result."""
+    names = (str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    return {re.sub(r"-[0-9a-f]{8}(?=\.(npz|csv)$)", "", name) for name in names}
 
 
 def sparsity_of(folder, model=FIRST):
-    return Result.load(folder / "results" / f"{model}-sparsity-sparsity.npz")
+    (path,) = folder.glob(f"results/{model}-sparsity-sparsity-*.npz")
+    return Result.load(path)
 
 
 # What is written.
@@ -48,7 +52,8 @@ def test_a_result_records_what_it_was_measured_by(studied):
 
 
 def test_the_table_is_the_result(studied):
-    with (studied / "results" / f"{FIRST}-sparsity-sparsity.csv").open(newline="") as file:
+    (path,) = studied.glob(f"results/{FIRST}-sparsity-sparsity-*.csv")
+    with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     result = sparsity_of(studied)
     assert [row["block"] for row in rows] == result.block.tolist()
@@ -72,7 +77,7 @@ def test_formats_are_those_that_are_named(study_command, tmp_path):
 def test_the_same_command_measures_nothing_and_leaves_the_same_bytes(
     studied, study_command, capsys
 ):
-    before = {n: (studied / n).read_bytes() for n in files_of(studied) if "results/" in n}
+    before = {p: p.read_bytes() for p in studied.glob("results/*")}
     assert main([*study_command, str(studied)]) == 0
     assert "feature maps: " not in capsys.readouterr().err  # the progress of a pass
     assert {n: (studied / n).read_bytes() for n in before} == before

@@ -221,7 +221,7 @@ def test_one_model_of_hostile_blocks_is_safe(study, make, tmp_path):
 
 @pytest.mark.parametrize(
     ("models", "most"),
-    [(2, 2_500_000 / 5), pytest.param(12, 8_000_000 / 3, marks=pytest.mark.slow)],
+    [(2, 6_000_000 / 5), pytest.param(12, 20_000_000 / 3, marks=pytest.mark.slow)],
 )
 def test_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
     study, make, tmp_path, models, most
@@ -245,7 +245,7 @@ def test_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
     ]
     large = replace(study, models=tuple(e.models[0] for e in entries), entries=tuple(entries))
     write_report(large, tmp_path / "x.html")
-    # Parts of the budgets of 2.5 and 8 MB: a study has more analyses than these two.
+    # Parts of the budgets of 6 and 20 MB: a study has more analyses than these two.
     assert (tmp_path / "x.html").stat().st_size < most
 
 

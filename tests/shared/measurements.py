@@ -43,7 +43,7 @@ def measurement(name, model, folder):
     if name == "training-curvature":
         options["curvature"] = _curvature(model, folder)
     analysis = ANALYSES[name](**options)
-    number = max(16, analysis.min_images)
+    number = max(16, analysis.images.fewest)
     images = images_of(DATA, DataOptions(limit=number), side=SIDE)
 
     def measure(model):

@@ -15,6 +15,7 @@ from visprism import (
     PerImage,
     Result,
     Section,
+    Sizes,
     column,
     option,
     result_type,
@@ -39,7 +40,7 @@ class MeasureBrightness(Analysis):
     name = "brightness"
     needs = Needs.NOTHING
     sections = (Section(Brightness, "Brightness", "How bright the images are."),)
-    min_images = 2
+    images = Sizes(fewest=2)
 
     offset: float = option(0.0, "number to add")
 

@@ -196,6 +196,7 @@ def test_an_analysis_that_no_budget_has_room_for_is_skipped_with_the_reason(
     (failure,) = study.failures
     assert failure.kind == "no time"
     assert "2 images would take about 2000 s" in failure.reason
+    assert not study.entries
 
 
 def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
@@ -364,7 +365,7 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("models must name at least one model", {}, loader)
     refused("models must have different names, got 'Net' twice", [net(), net()], loader)
     refused("model must be in evaluation mode", net().train(), loader)
-    refused("minutes must be a finite number or None", net(), loader, minutes=float("nan"))
+    refused("minutes must be a positive number", net(), loader, minutes=float("nan"))
     refused("minutes must be a positive number", net(), loader, minutes=0)
     refused(
         "unknown analysis 'furier'. Did you mean fourier", net(), loader, analyses=["furier"]

@@ -86,7 +86,7 @@ def test_clean_predictions_are_computed_once_for_all_analyses(model, data, image
             "adversarial": {"attacks": ("fgsm",)},
         },
         preprocessing=WAY,
-        minutes=None,
+        effort="full",
     )
     assert not study.failures
     assert images_of_passes == [100]

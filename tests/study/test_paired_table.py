@@ -17,8 +17,7 @@ from visprism.results.perturbations import (
     FrequencyRobustness,
 )
 from visprism.results.predictions import Outcomes, error_consistency
-from visprism.study.rows import Difference, Row
-from visprism.study.table import comparison_rows
+from visprism.study.table import Difference, Row, comparison_rows
 
 SIDE = 4  # of the token grid
 IMAGES = 32

@@ -1,12 +1,16 @@
 """A stored result is used again only for the code and the folder that it belongs to."""
 
+import json
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from visprism import Finished, InputError, Study, examine
+from visprism import Cost, Finished, InputError, Planned, Study, examine
+from visprism.study.exports import json_of
 from visprism.study.fingerprints import code_of, fingerprint_of
 
 
@@ -128,8 +132,60 @@ def test_targets_and_images_of_another_type_are_refused_with_the_remedy(
         examine(net(), batches, analyses=[brightness])
 
 
-def test_an_empty_folder_name_and_a_flag_for_minutes_are_refused(net, loader, brightness):
-    with pytest.raises(InputError, match="out must be a path or None, got ''"):
-        examine(net(), loader, analyses=[brightness], out="")
-    with pytest.raises(InputError, match="minutes must be a finite number or None, got True"):
-        examine(net(), loader, analyses=[brightness], minutes=True)
+def test_what_is_stored_is_shown_whatever_the_time_limit(net, loader, brightness, tmp_path):
+    class Slow(type(brightness)):
+        name = "slow"
+
+        def cost(self, subject):
+            return Cost(per_image=1.0, seconds_per_image=100.0)
+
+    models = {"a": net(0), "b": net(1)}
+    analyses = [brightness, "cka", Slow()]
+    first = examine(models, loader, analyses=analyses, effort="full", out=tmp_path)
+    assert len(first.entries) == 7  # CKA is about both models too
+    models["c"] = net(2)
+    events = []
+    study = examine(
+        models,
+        loader,
+        analyses=analyses,
+        effort="full",
+        minutes=0.05,
+        out=tmp_path,
+        listener=events.append,
+    )
+    assert set(first.entries) <= set(study.entries)
+    assert [(f.model, f.analysis, f.kind) for f in study.failures] == [("c", "slow", "no time")]
+    (plan,) = [e.plan for e in events if isinstance(e, Planned)]
+    (slow,) = [step for step in plan.steps if step.names == {"slow"}]
+    assert "a: stored, 0 s  b: stored, 0 s  c: 2000" in slow.line()
+    stored = json.loads(json_of(study))["analyses"]
+    assert [(a["models"], a["analysis"]) for a in stored] == [
+        (list(e.models), e.analysis) for e in study.entries
+    ]
+
+
+def test_analyses_and_efforts_of_earlier_runs_stay_part_of_a_study(net, loader, tmp_path):
+    examine(net(), loader, analyses="variance", out=tmp_path)
+    study = examine(net(), loader, analyses="fourier", effort="standard", out=tmp_path)
+    assert study.analyses == ("fourier", "variance")
+    assert Study.load(tmp_path).entries == study.entries
+
+
+def test_a_changed_file_is_measured_again_and_said_so(net, loader, brightness, tmp_path):
+    first = examine(net(), loader, analyses=[brightness], out=tmp_path)
+    (path,) = tmp_path.glob("results/*-test-brightness-*.npz")
+    replace(first["Net"]["brightness"], mean=np.array([7.0])).save(path)
+    (failure,) = Study.load(tmp_path).failures
+    assert f"{path.name} was changed since it was measured" in failure.reason
+    events = []
+    again = examine(net(), loader, analyses=[brightness], out=tmp_path, listener=events.append)
+    assert again["Net"]["brightness"] == first["Net"]["brightness"]
+    assert [e.resumed for e in events if isinstance(e, Finished)] == [False]
+    assert any("is measured again" in text for text in events[0].preparation)
+
+
+def test_names_of_models_never_share_a_file(net, loader, tmp_path):
+    models = {name: net(seed) for seed, name in enumerate(["a", "b", "a-and-b"])}
+    study = examine(models, loader, analyses="cka", out=tmp_path)
+    assert Study.load(tmp_path).entries == study.entries

@@ -7,8 +7,8 @@ from visprism import Answer
 from visprism.results import questions
 from visprism.results.answers import DISAGREE
 from visprism.results.questions import QUESTIONS, Question, place_of, question_of
-from visprism.study.rows import Difference, Row
 from visprism.study.summary import summary_of
+from visprism.study.table import Difference, Row
 
 MODELS = "cnn", "vit"
 

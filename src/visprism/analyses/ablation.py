@@ -1,10 +1,10 @@
 """Ablation of blocks, convolutions, heads, channels and tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -22,8 +22,7 @@ class Ablation(Analysis):
 
     name = "ablation"
     group = "robustness"
-    min_images = 16
-    max_images = 512
+    images = Sizes(fewest=16, quick=128, standard=512)
     needs = Needs.TARGETS | Needs.OUTPUTS
     source = (
         "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016); Morcos et al. (2018) for "
@@ -92,11 +91,6 @@ class Ablation(Analysis):
         spec = AblationSpec(self.parts, self.replacement, self.channels)
         passes = ablation_passes(subject.anatomy, spec, self.joint, self.draws)
         return Cost(per_image=passes)
-
-    def coarser(self) -> "Ablation | None":
-        """Blocks only, without joint ablations."""
-        cheaper = replace(self, parts=("blocks",), joint=())
-        return cheaper if cheaper != self else None
 
     def _batch_size(self, subject: Subject) -> int:
         """The largest batch size up to the usual one that leaves no image alone, to shuffle."""

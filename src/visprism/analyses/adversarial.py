@@ -1,10 +1,10 @@
 """Robust accuracy under adversarial perturbations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -21,8 +21,8 @@ class Adversarial(Analysis):
 
     name = "adversarial"
     group = "robustness"
-    min_images = 16
-    max_images = 512
+    images = Sizes(fewest=16, quick=64, standard=512, work=2)
+    rank = 3
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS | Needs.GRADIENTS
     source = (
         "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017); Croce & Hein "
@@ -53,9 +53,12 @@ class Adversarial(Analysis):
         "largest norm of the perturbation, for pixel values in [0, 1], such as 4/255; choose "
         "larger values for norm l2",
         above=0,
+        quick=(1 / 255,),
     )
     norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
-    steps: int = option(10, "number of steps of PGD and APGD; AutoAttack takes 100", minimum=1)
+    steps: int = option(
+        10, "number of steps of PGD and APGD; AutoAttack takes 100", minimum=1, quick=5
+    )
     restarts: int = option(1, "number of random starts of PGD and APGD", minimum=1)
     target_classes: int = option(
         9, "number of other classes that apgd-t aims at, the most likely ones", minimum=1
@@ -84,13 +87,6 @@ class Adversarial(Analysis):
         """A forward and backward pass per gradient, two forward passes per attack."""
         gradients = sum(attack.gradients for attack in self._attacks())
         return Cost(per_image=1 + 3 * gradients + 3 * len(self._attacks()))
-
-    def coarser(self) -> "Adversarial | None":
-        """One size of perturbation and half of the steps."""
-        cheaper = replace(
-            self, epsilons=self.epsilons[:1], restarts=1, steps=max(5, self.steps // 2)
-        )
-        return cheaper if cheaper != self else None
 
     def _attacks(self) -> list[Attack]:
         return attack_grid(

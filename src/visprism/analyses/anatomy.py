@@ -19,7 +19,7 @@ class Anatomy(Analysis):
     name = "anatomy"
     group = "model"
     source = "Park & Kim (2022), fig. 8"
-    share = 0.0
+    rank = 0
     sections = (
         Section(
             Costs,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -22,8 +22,8 @@ class AttentionMaps(Analysis):
     name = "attention-maps"
     group = "attention"
     needs = Needs.ATTENTION | Needs.GRADIENTS
-    max_images = 1
-    share = 0.0
+    images = Sizes(quick=1, standard=1, full=1)
+    rank = 1
     default = False
     source = "Abnar & Zuidema (2020); Chefer et al. (2021)"
     sections = (

@@ -1,9 +1,9 @@
 """Attribution maps of blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -19,9 +19,7 @@ class Attribution(Analysis):
 
     name = "attribution"
     needs = Needs.FEATURES | Needs.GRADIENTS
-    min_images = 8
-    max_images = 128
-    share = 0.5
+    images = Sizes(fewest=8, quick=32, standard=128, work=0.5)
     default = False  # tens of forward passes for each block
     source = "Selvaraju et al. (2017), eq. 1 and 2; Petsiuk et al. (2018), sec. 4.3"
     sections = (
@@ -41,9 +39,11 @@ class Attribution(Analysis):
         ),
     )
 
-    blocks: int = option(4, "number of blocks, spread evenly over the depth", minimum=1)
+    blocks: int = option(
+        4, "number of blocks, spread evenly over the depth", minimum=1, quick=2
+    )
     steps: int = option(
-        10, "number of equal parts in which pixels are inserted and deleted", minimum=2
+        10, "number of equal parts in which pixels are inserted and deleted", minimum=2, quick=5
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
@@ -60,11 +60,6 @@ class Attribution(Analysis):
         """Passes with the pixels of each step, for each map."""
         blocks = min(self.blocks, len(subject.anatomy))
         return Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
-
-    def coarser(self) -> "Attribution | None":
-        """Two blocks and five steps."""
-        cheaper = replace(self, blocks=min(self.blocks, 2), steps=min(self.steps, 5))
-        return cheaper if cheaper != self else None
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without a vector of logits."""

@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
+from math import inf
 from typing import Any, ClassVar, TypeVar
 
 from visprism.analyses.subject import Measured, Subject, subject_of
 from visprism.core.errors import InputError
-from visprism.core.options import check_options, options_of
+from visprism.core.options import Effort, check_options, options_of
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.features import Probe
@@ -42,17 +43,24 @@ class Needs(Flag):
 
 
 @dataclass(frozen=True)
-class Timing:
-    """Seconds that one image takes, measured on a few.
+class Sizes:
+    """How many images a study measures at each effort: the same of every model.
 
-    Without a measurement, a gradient counts as 3 forward passes, a Hessian-vector product as 6.
+    The number is what the arithmetic of the effort pays for (`WORK`, in multiply-accumulates of
+    the costliest model), at least `fewest` and at most what is declared here. Nothing is timed.
     """
 
-    forward: float  # a pass without gradients
-    load: float = 0.0  # reading and preparing the image
-    evaluation: float | None = None  # of the loss, at any parameters
-    gradient: float | None = None  # of the loss with respect to the parameters
-    product: float | None = None  # of the Hessian of the loss with a vector
+    fewest: int = 1  # where the effort pays for fewer, a study leaves the analysis out
+    quick: int | None = 256  # at most; None: no limit
+    standard: int | None = 2048
+    full: int | None = None
+    work: int | float = 1  # multiple of `WORK`
+
+
+# Multiply-accumulates of an analysis of one model at each effort: about 10 s and 100 s of a
+# convolutional network on two cores.
+WORK: Mapping[Effort, float] = {"quick": 8e11, "standard": 8e12, "full": inf}
+_RATE = 8e10  # multiply-accumulates per second, to count what is not a pass
 
 
 @dataclass(frozen=True)
@@ -60,51 +68,34 @@ class Cost:
     """What a measurement costs, in passes of one image.
 
     `per_image` and `fixed` count forward passes without gradients. A forward and backward pass
-    with respect to the input counts as 3 of them.
+    counts as 3 of them, a Hessian-vector product as 7.
     """
 
     per_image: int | float = 0.0  # passes for each image that is measured
     fixed: int | float = 0.0  # passes whatever the number of images
-    seconds_per_image: int | float = 0.0  # beside the passes, on this machine
+    seconds_per_image: int | float = 0.0  # beside the passes, on two cores
     evaluations: int | float = 0.0  # of the loss of each image, at any parameters
     gradients: int | float = 0.0  # of the loss of each image, for the parameters
     products: int | float = 0.0  # Hessian-vector products for each image
 
     @property
-    def of_loss(self) -> bool:
-        """Whether the loss or its derivatives are computed."""
-        return bool(self.evaluations or self.gradients or self.products)
+    def passes(self) -> int | float:
+        """Forward passes for each image."""
+        return self.per_image + self.evaluations + 3 * self.gradients + 7 * self.products
 
-    @property
-    def reads_images(self) -> bool:
-        """Whether images are loaded, since something is computed for each."""
-        return bool(self.per_image or self.seconds_per_image or self.of_loss)
+    def macs(self, macs: float) -> tuple[int | float, int | float]:
+        """Multiply-accumulates for each image, and beside them, given those of a pass."""
+        return self.passes * macs + self.seconds_per_image * _RATE, self.fixed * macs
 
-    def seconds(self, images: int, timing: Timing) -> float:
-        """Expected seconds for a number of images.
+    def seconds(self, images: int, forward: float, load: float = 0.0) -> float:
+        """Expected seconds, given those of a forward pass and of loading of one image.
 
         Example:
-            >>> Cost(per_image=2, fixed=10).seconds(100, Timing(forward=0.01))
+            >>> Cost(per_image=2, fixed=10).seconds(100, forward=0.01)
             2.1
         """
-        evaluation, gradient, product = (
-            passes * timing.forward if measured is None else measured
-            for passes, measured in (
-                (1, timing.evaluation),
-                (3, timing.gradient),
-                (6, timing.product),
-            )
-        )
-        seconds_per_image = (
-            self.per_image * timing.forward
-            + self.seconds_per_image
-            + self.evaluations * evaluation
-            + self.gradients * gradient
-            + self.products * product
-        )
-        if self.reads_images:
-            seconds_per_image += timing.load
-        return images * seconds_per_image + self.fixed * timing.forward
+        per_image = self.passes * forward + self.seconds_per_image
+        return images * (per_image + load * bool(per_image)) + self.fixed * forward
 
 
 @dataclass(frozen=True)
@@ -131,11 +122,10 @@ class Analysis(ABC):
         needs: see `Needs`.
         source: paper, section or figure.
         sections: how each type of result is presented, the main one first.
-        min_images: fewer are not measured; the analysis is skipped with the reason.
+        images: how many a study measures at each effort; see `Sizes`.
         min_side: fewest pixels of a side of the images.
         full_precision: whether the precision must be "fp32", as derivatives need it.
-        max_images: more are not measured within a study; None for no limit.
-        share: weight in the division of a time budget; 0 for analyses that always run in full.
+        rank: a study measures low ranks first; within a rank, what costs less.
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
         default: whether a study runs it when no analyses are named.
     """
@@ -145,11 +135,10 @@ class Analysis(ABC):
     needs: ClassVar[Needs] = Needs.NOTHING
     source: ClassVar[str] = ""
     sections: ClassVar[tuple[Section, ...]] = ()
-    min_images: ClassVar[int] = 1
+    images: ClassVar[Sizes] = Sizes()
     min_side: ClassVar[int] = 1
     full_precision: ClassVar[bool] = False
-    max_images: ClassVar[int | None] = None
-    share: ClassVar[float] = 1.0
+    rank: ClassVar[int] = 2
     claims: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
 
@@ -171,10 +160,6 @@ class Analysis(ABC):
     def comparison_cost(self, subject: Subject) -> Cost:
         """Expected cost of `compare` for one of its models; none by default."""
         return Cost()
-
-    def coarser(self: A) -> A | None:
-        """The same analysis in a cheaper variant, for small budgets; None if this is it."""
-        return None
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Why the analysis cannot run on this model and data, as a sentence; None if it can.
@@ -221,7 +206,7 @@ class FeatureAnalysis(Analysis):
     """An analysis of feature maps or attention weights: its probe shares the one pass."""
 
     needs: ClassVar[Needs] = Needs.FEATURES
-    share: ClassVar[float] = 0.0
+    rank: ClassVar[int] = 1
 
     @abstractmethod
     def probe(self, subject: Subject) -> Probe:
@@ -273,8 +258,12 @@ class AnalysisRegistry(Registry):
         self,
         analyses: "Iterable[str | Analysis | type[Analysis]] | Analysis | None",
         options: Mapping[str, Mapping[str, Any]] | None = None,
+        effort: Effort = "standard",
     ) -> list[Analysis]:
-        """Analyses by name or as they are, with options by the name of the analysis."""
+        """Analyses by name or as they are, with options by the name of the analysis.
+
+        Options that are not given have their values at the effort; an instance stays as it is.
+        """
         options = dict(options or {})
         if analyses is None:
             analyses = [name for name in self if self[name].default]
@@ -293,7 +282,7 @@ class AnalysisRegistry(Registry):
                 made.append(item)
             else:
                 cls = item if isinstance(item, type) else self._named(item)
-                made.append(_made(cls, options.pop(cls.name, {})))
+                made.append(_made(cls, options.pop(cls.name, {}), effort))
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
             raise InputError(
@@ -310,7 +299,7 @@ class AnalysisRegistry(Registry):
         return self[name]
 
 
-def _made(cls: type[Analysis], values: Mapping[str, Any]) -> Analysis:
+def _made(cls: type[Analysis], values: Mapping[str, Any], effort: Effort) -> Analysis:
     if not isinstance(values, Mapping):
         raise InputError(f"options of {cls.name} must be a mapping, got {values!r}")
     for key in values:
@@ -318,8 +307,10 @@ def _made(cls: type[Analysis], values: Mapping[str, Any]) -> Analysis:
             raise InputError(
                 f"{cls.name} has no option {key!r}. {suggestion(key, list(options_of(cls)))}"
             )
+    efforts = {name: o.info.by_effort for name, o in options_of(cls).items()}
+    others = {name: by[effort] for name, by in efforts.items() if effort in by}
     try:
-        return cls(**values)
+        return cls(**{**others, **values})
     except InputError as error:
         raise InputError(f"{cls.name}: {error}") from None
 

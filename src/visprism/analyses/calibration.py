@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -37,7 +37,8 @@ class Calibration(Analysis):
     name = "calibration"
     group = "predictions"
     needs = Needs.TARGETS | Needs.OUTPUTS
-    share = 0.0
+    images = Sizes(quick=512, standard=None, work=0.5)
+    rank = 0
     claims = ("C12",)
     source = "Guo et al. (2017); Park & Kim (2022), app. C"
     sections = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
+from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -19,7 +19,7 @@ class CKA(FeatureAnalysis):
     """CKA similarity of all pairs of blocks, of one model and between two."""
 
     name = "cka"
-    min_images = 4
+    images = Sizes(fewest=4)
     source = (
         "Kornblith et al. (2019); Nguyen, Raghu & Kornblith (2021); Park & Kim (2022), fig. D.3"
     )
@@ -49,7 +49,7 @@ class CKA(FeatureAnalysis):
 
     def inapplicable(self, subject: Subject) -> str | None:
         """The unbiased estimate takes at least 4 images."""
-        return super().inapplicable(subject) or subject.too_few_images(self.min_images)
+        return super().inapplicable(subject) or subject.too_few_images(self.images.fewest)
 
     def probe(self, subject: Subject) -> Probe:
         """The probe that gathers the similarity."""

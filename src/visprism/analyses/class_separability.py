@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -22,9 +22,7 @@ class ClassSeparability(Analysis):
 
     name = "class-separability"
     needs = Needs.FEATURES | Needs.TRAINING_IMAGES
-    min_images = 50
-    max_images = 5000
-    share = 0.3
+    images = Sizes(fewest=50, full=5000, work=0.5)
     source = "Papyan et al. (2020); Garrido et al. (2023); Agrawal et al. (2022)"
     sections = (
         Section(

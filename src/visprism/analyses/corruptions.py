@@ -1,10 +1,10 @@
 """Robustness to common corruptions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -29,9 +29,8 @@ class Corruptions(Analysis):
 
     name = "corruptions"
     group = "robustness"
-    min_images = 16
+    images = Sizes(fewest=16, quick=128, standard=512, work=1.4)
     min_side = 16  # see `corrupt`
-    max_images = 512
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     claims = ("C11",)
     source = "Hendrycks & Dietterich (2019)"
@@ -54,7 +53,11 @@ class Corruptions(Analysis):
 
     corruptions: tuple[Corruption, ...] = option(COMMON, "names of the corruptions")
     severities: tuple[int, ...] = option(
-        (1, 2, 3, 4, 5), "severities from 1 (mild) to 5 (severe)", minimum=1, maximum=5
+        (1, 2, 3, 4, 5),
+        "severities from 1 (mild) to 5 (severe)",
+        minimum=1,
+        maximum=5,
+        quick=(3,),
     )
     bins: int = option(10, "number of bins of the confidence", minimum=1)
 
@@ -77,12 +80,3 @@ class Corruptions(Analysis):
             per_image=1.0 + conditions,
             seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL,
         )
-
-    def coarser(self) -> "Corruptions | None":
-        """Severities 1, 3 and 5 instead of all, then 3 alone."""
-        fewer: dict[tuple[int, ...], tuple[int, ...]] = {
-            (1, 2, 3, 4, 5): (1, 3, 5),
-            (1, 3, 5): (3,),
-        }
-        severities = fewer.get(self.severities)
-        return None if severities is None else replace(self, severities=severities)

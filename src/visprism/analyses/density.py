@@ -1,8 +1,8 @@
 """Spectral density of the Hessian over all images."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -12,7 +12,6 @@ from visprism.results.base import Result
 from visprism.results.loss import Eigenvalues, SpectralDensity, Trace
 
 _PRODUCTS = 26  # Hessian-vector products for the leading eigenvalues
-_FEWEST_STEPS = 20  # of Lanczos, in the cheaper variant
 
 
 @ANALYSES.register
@@ -26,9 +25,8 @@ class Density(Analysis):
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Ghorbani, Krishnan & Xiao (2019); Park & Kim (2022), app. C"
     claims = ("C16",)
-    min_images = 16
-    max_images = 256
-    share = 2.0
+    images = Sizes(fewest=16, quick=32, standard=256, work=2)
+    rank = 3
     default = False
     sections = (
         Section(
@@ -58,7 +56,7 @@ class Density(Analysis):
         "number of random start vectors of the density; at least 3 for a standard error",
         minimum=1,
     )
-    steps: int = option(40, "number of Lanczos steps per start vector", minimum=2)
+    steps: int = option(40, "number of Lanczos steps per start vector", minimum=2, quick=20)
     probes: int = option(30, "number of random vectors for the trace", minimum=3)
     weight_decay: float | None = option(
         0.0,
@@ -99,7 +97,3 @@ class Density(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """Hessian-vector products of all images."""
         return Cost(products=float(self.runs * self.steps + self.probes + _PRODUCTS))
-
-    def coarser(self) -> "Density | None":
-        """Half the Lanczos steps."""
-        return None if self.steps <= _FEWEST_STEPS else replace(self, steps=_FEWEST_STEPS)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.shifted_sets import read_shifted
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
@@ -21,8 +21,7 @@ class DistributionShift(Analysis):
     name = "distribution-shift"
     group = "robustness"
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
-    min_images = 16
-    share = 0.5
+    images = Sizes(fewest=16)
     default = False  # which sets are stored, only the user can say
     source = "Hendrycks & Dietterich (2019); Hendrycks et al. (2021); Wang et al. (2019)"
     sections = (

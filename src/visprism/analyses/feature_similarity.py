@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -23,9 +23,7 @@ class FeatureSimilarity(Analysis):
 
     name = "feature-similarity"
     needs = Needs.FEATURES
-    min_images = 32
-    max_images = 500
-    share = 0.3
+    images = Sizes(fewest=32, standard=512, work=0.5)
     default = False  # `cka` is the similarity of a study; this one is quadratic in blocks
     source = "Huh et al. (2024); Williams et al. (2021); Kriegeskorte et al. (2008)"
     sections = (

@@ -1,9 +1,9 @@
 """Sensitivity to noise of single frequencies."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -20,8 +20,7 @@ class FourierSensitivity(Analysis):
 
     name = "fourier-sensitivity"
     group = "robustness"
-    min_images = 16
-    max_images = 512
+    images = Sizes(fewest=16, quick=64, standard=512)
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Yin et al. (2019), fig. 3"
     default = False
@@ -38,7 +37,9 @@ class FourierSensitivity(Analysis):
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
     max_frequency: int = option(8, "highest frequency in cycles per image side", minimum=1)
-    frequency_step: int = option(2, "distance between frequencies in cycles", minimum=1)
+    frequency_step: int = option(
+        2, "distance between frequencies in cycles", minimum=1, quick=4
+    )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the error rate under each frequency."""
@@ -59,9 +60,3 @@ class FourierSensitivity(Analysis):
         return Cost(
             per_image=1 + 1.2 * len(half_plane(self.max_frequency, self.frequency_step))
         )
-
-    def coarser(self) -> "FourierSensitivity | None":
-        """Twice the distance between frequencies."""
-        if 2 * self.frequency_step > self.max_frequency:
-            return None
-        return replace(self, frequency_step=2 * self.frequency_step)

@@ -1,10 +1,10 @@
 """Robustness to noise of frequency bands."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -22,8 +22,7 @@ class FrequencyNoise(Analysis):
 
     name = "frequency-noise"
     group = "robustness"
-    min_images = 16
-    max_images = 512
+    images = Sizes(fewest=16, quick=128, standard=512)
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Park & Kim (2022), fig. 2b"
     claims = ("C7",)
@@ -45,7 +44,11 @@ class FrequencyNoise(Analysis):
     )
 
     frequencies: tuple[float, ...] = option(
-        BAND_CENTERS, "centers of the bands in π rad/pixel", minimum=0, maximum=1.41
+        BAND_CENTERS,
+        "centers of the bands in π rad/pixel",
+        minimum=0,
+        maximum=1.41,
+        quick=BAND_CENTERS[::2],
     )
     rms: float = option(
         RMS, "root mean square of the noise, for pixel values in [0, 1]", above=0
@@ -85,9 +88,3 @@ class FrequencyNoise(Analysis):
         """One forward pass per band with its noise, and one without, for each protocol."""
         passes = 1 + 1.5 * len(self.frequencies)
         return Cost(per_image=2 * passes if self.protocol == "both" else passes)
-
-    def coarser(self) -> "FrequencyNoise | None":
-        """Every second band."""
-        if len(self.frequencies) < 4:
-            return None
-        return replace(self, frequencies=self.frequencies[::2])

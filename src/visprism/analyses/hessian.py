@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.checkpoints import phases
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
@@ -31,9 +31,8 @@ class Hessian(Analysis):
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Park & Kim (2022), fig. 1b, 4 and app. C"
     claims = ("C1", "C2", "C3", "C13", "C16")
-    min_images = 16
-    max_images = 512
-    share = 3.0
+    images = Sizes(fewest=16, quick=80, standard=512, work=3)  # 80: ten mini-batches
+    rank = 3
     sections = (
         Section(
             HessianSummary,
@@ -65,7 +64,7 @@ class Hessian(Analysis):
     which: Literal["LM", "LA", "SA", "BE"] = option(
         "LM", "largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE)"
     )
-    mini_batch: int = option(16, "images per mini-batch", minimum=1)
+    mini_batch: int = option(16, "images per mini-batch", minimum=1, quick=8)
     train_images: Literal["clean", "augmented", "both"] = option(
         "clean", "training images as they are, augmented as in the strong recipe, or both"
     )

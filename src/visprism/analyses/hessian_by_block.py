@@ -1,10 +1,10 @@
 """Hessian of the training loss with respect to the parameters of each block."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -25,9 +25,8 @@ class HessianByBlock(Analysis):
     group = "loss"
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Dong et al. (2020), HAWQ-V2; Park & Kim (2022), app. C"
-    min_images = 16
-    max_images = 128
-    share = 1.0
+    images = Sizes(fewest=16, quick=16, standard=128)
+    rank = 3
     default = False
     sections = (
         Section(
@@ -46,7 +45,7 @@ class HessianByBlock(Analysis):
     fractions: tuple[float, ...] = option(
         (1.0,), "fractions of the images, the first ones", above=0, maximum=1
     )
-    probes: int = option(10, "number of random vectors for each trace", minimum=3)
+    probes: int = option(10, "number of random vectors for each trace", minimum=3, quick=3)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Trace and leading eigenvalue of each part."""
@@ -66,7 +65,3 @@ class HessianByBlock(Analysis):
         names = {getattr(block, self.by, block.name) for block in subject.anatomy}
         parts = len(subject.anatomy) if self.by == "block" else len(names)
         return Cost(products=(self.probes + _PRODUCTS) * parts * sum(self.fractions))
-
-    def coarser(self) -> "HessianByBlock | None":
-        """Three random vectors for each trace."""
-        return None if self.probes <= 3 else replace(self, probes=3)

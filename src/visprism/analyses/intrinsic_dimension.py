@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -23,9 +23,7 @@ class IntrinsicDimension(Analysis):
 
     name = "intrinsic-dimension"
     needs = Needs.FEATURES
-    min_images = FEWEST
-    max_images = 5000
-    share = 0.3
+    images = Sizes(fewest=FEWEST, full=5000, work=0.5)
     default = False
     source = "Facco et al. (2017); Ansuini et al. (2019)"
     sections = (

@@ -1,10 +1,10 @@
 """Loss landscape around the weights."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
@@ -15,8 +15,6 @@ from visprism.results.base import Result
 from visprism.results.landscape import Landscape as LandscapeResult
 from visprism.results.landscape import Rings
 from visprism.results.trajectory import Projection
-
-_COARSER = {21: 15, 15: 11, 11: 9}  # points of the grid
 
 
 @ANALYSES.register
@@ -29,9 +27,8 @@ class Landscape(Analysis):
     needs = Needs.TARGETS | Needs.TRAINING_IMAGES
     source = "Li et al. (2018); Park & Kim (2022), fig. 1a"
     claims = ("C15",)
-    min_images = 16
-    max_images = 512
-    share = 3.0
+    images = Sizes(fewest=16, quick=32, standard=512, work=6)
+    rank = 3
     sections = (
         Section(
             Rings,
@@ -67,7 +64,7 @@ class Landscape(Analysis):
         ),
     )
 
-    points: int = option(21, "number of grid points along each axis, odd", minimum=3)
+    points: int = option(21, "number of grid points along each axis, odd", minimum=3, quick=11)
     reach: float = option(
         1.0, "half width of the grid, in units of the directions", above=0, maximum=1e6
     )
@@ -151,8 +148,3 @@ class Landscape(Analysis):
         )
         treatments = 3 if batch_norms(subject.model) else 1
         return Cost(per_image=grid + treatments * self.ring_planes * self.angles * len(RADII))
-
-    def coarser(self) -> "Landscape | None":
-        """A grid with fewer points; the circles stay."""
-        points = _COARSER.get(self.points)
-        return None if points is None else replace(self, points=points)

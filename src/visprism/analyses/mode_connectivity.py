@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
@@ -23,9 +23,8 @@ class ModeConnectivity(Analysis):
     name = "mode-connectivity"
     group = "loss"
     needs = Needs.TARGETS
-    min_images = 32
-    max_images = 2000
-    share = 0.5
+    images = Sizes(fewest=32, quick=64, standard=512, full=2000)
+    rank = 3
     default = False  # which checkpoints to compare, only the user can say
     source = "Frankle et al. (2020), sec. 2; Wortsman et al. (2022), sec. 2"
     sections = (

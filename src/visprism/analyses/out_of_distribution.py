@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -24,9 +24,7 @@ class OutOfDistribution(Analysis):
     name = "out-of-distribution"
     group = "robustness"
     needs = Needs.FEATURES | Needs.PIXELS
-    min_images = 100
-    max_images = 5000
-    share = 0.5
+    images = Sizes(fewest=100, full=5000)
     default = False  # which data is of another distribution, only the user can say
     source = (
         "Hendrycks & Gimpel (2017); Liu et al. (2020); Hendrycks et al. (2022); Sun et al. "

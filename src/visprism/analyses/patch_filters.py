@@ -21,7 +21,7 @@ class PatchFilters(Analysis):
     name = "patch-filters"
     group = "weights"
     source = "Dosovitskiy et al. (2021), fig. 7, left"
-    share = 0.0
+    rank = 0
     sections = (
         Section(
             Components,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -21,9 +21,7 @@ class PatchPCA(Analysis):
 
     name = "patch-pca"
     needs = Needs.FEATURES
-    min_images = 1
-    max_images = _MOST_IMAGES
-    share = 0.0
+    images = Sizes(quick=_MOST_IMAGES, standard=_MOST_IMAGES, full=_MOST_IMAGES)
     source = "Oquab et al. (2024), fig. 1"
     sections = (
         Section(

@@ -20,7 +20,7 @@ class PositionEmbeddings(Analysis):
     name = "position-embeddings"
     group = "weights"
     source = "Dosovitskiy et al. (2021), fig. 7, center"
-    share = 0.0
+    rank = 0
     sections = (
         Section(
             PositionalSimilarity,

@@ -1,9 +1,9 @@
 """Quantization sensitivity of blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.anatomy import weights_of
 from visprism.core.errors import InputError
@@ -26,9 +26,7 @@ class Quantization(Analysis):
     name = "quantization"
     group = "robustness"
     needs = Needs.TARGETS
-    min_images = 16
-    max_images = 512
-    share = 0.5
+    images = Sizes(fewest=16, quick=64, standard=512)
     default = False  # as many passes as an ablation for each number of bits
     source = "Nagel et al. (2021), sec. 2 and 3.5; Dong et al. (2020), HAWQ-V2"
     sections = (
@@ -44,9 +42,11 @@ class Quantization(Analysis):
         ),
     )
 
-    bits: tuple[int, ...] = option(BITS, "numbers of bits of a weight", minimum=2, maximum=16)
+    bits: tuple[int, ...] = option(
+        BITS, "numbers of bits of a weight", minimum=2, maximum=16, quick=(min(BITS),)
+    )
     trace_probes: int = option(
-        5, "number of random vectors of each Hessian trace (0: no traces)", minimum=0
+        5, "number of random vectors of each Hessian trace (0: no traces)", minimum=0, quick=3
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
@@ -94,9 +94,3 @@ class Quantization(Analysis):
             per_image=1.5 + 0.55 * len(self.bits) * blocks,
             fixed=6.0 * self.trace_probes * self._trace_images(subject) * blocks,
         )
-
-    def coarser(self) -> "Quantization | None":
-        """The smallest number of bits; then three random vectors for each trace."""
-        if len(self.bits) > 1:
-            return replace(self, bits=(min(self.bits),))
-        return replace(self, trace_probes=3) if self.trace_probes > 3 else None

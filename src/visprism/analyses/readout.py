@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -25,9 +25,7 @@ class Readout(Analysis):
 
     name = "readout"
     needs = Needs.FEATURES
-    min_images = 50
-    max_images = 5000
-    share = 0.5
+    images = Sizes(fewest=50, full=5000, work=0.8)
     source = "Caron et al. (2021); Alain & Bengio (2017); nostalgebraist (2020)"
     sections = (
         Section(

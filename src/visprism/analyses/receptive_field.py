@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -21,7 +21,9 @@ class ReceptiveField(Analysis):
     name = "receptive-field"
     full_precision = True
     needs = Needs.FEATURES | Needs.GRADIENTS
-    max_images = 32  # the fewest with an interval of a difference
+    images = Sizes(
+        quick=32, standard=32, work=0.5
+    )  # 32: fewest with an interval of a difference
     source = "Luo et al. (2016); Ding et al. (2022)"
     sections = (
         Section(

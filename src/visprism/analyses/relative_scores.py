@@ -20,7 +20,7 @@ class RelativeScores(Analysis):
     name = "relative-scores"
     group = "weights"
     source = "Cordonnier et al. (2020), fig. 3 and 4"
-    share = 0.0
+    rank = 0
     sections = (
         Section(
             Scores,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
@@ -25,7 +25,8 @@ class ShapeBias(Analysis):
     name = "shape-bias"
     group = "robustness"
     needs = Needs.TEXTURES | Needs.OUTPUTS
-    share = 0.0
+    images = Sizes(quick=512, standard=None, work=0.5)
+    rank = 0
     source = "Geirhos et al. (2019)"
     sections = (
         Section(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -23,8 +23,7 @@ class Sharpness(Analysis):
     needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
     source = "Foret et al. (2021); Kwon et al. (2021)"
     claims = ("C3",)
-    min_images = 16
-    max_images = 512
+    images = Sizes(fewest=16, quick=160, standard=512, work=1.5)  # 160: ten mini-batches
     sections = (
         Section(
             SharpnessResult,

@@ -1,10 +1,10 @@
 """Stability of predictions along perturbation sequences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
@@ -29,8 +29,7 @@ class Stability(Analysis):
 
     name = "stability"
     group = "robustness"
-    min_images = 16
-    max_images = 512
+    images = Sizes(fewest=16, quick=64, standard=512)
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     source = "Hendrycks & Dietterich (2019), sec. 3.2 and 4.2"
     default = False
@@ -51,7 +50,7 @@ class Stability(Analysis):
     )
 
     perturbations: tuple[Perturbation, ...] = option(
-        PERTURBATIONS, "names of the perturbations"
+        PERTURBATIONS, "names of the perturbations", quick=PERTURBATIONS[::2]
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
@@ -77,12 +76,6 @@ class Stability(Analysis):
         size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
         seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
         return Cost(per_image=float(frames), seconds_per_image=seconds)
-
-    def coarser(self) -> "Stability | None":
-        """Every second perturbation."""
-        if len(self.perturbations) < 4:
-            return None
-        return replace(self, perturbations=self.perturbations[::2])
 
 
 def _flip_rates(measured: Measured) -> StabilityResult:

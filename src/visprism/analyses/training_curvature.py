@@ -20,7 +20,7 @@ class TrainingCurvature(Analysis):
     name = "training-curvature"
     group = "loss"
     source = "Cohen et al. (2021, 2022); Long & Bartlett (2024); Gur-Ari et al. (2018)"
-    share = 0.0
+    rank = 0
     default = False
     sections = (
         Section(

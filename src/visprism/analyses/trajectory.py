@@ -21,7 +21,7 @@ class Trajectory(Analysis):
     name = "trajectory"
     group = "loss"
     source = "Park & Kim (2022), fig. 1c, since withdrawn"
-    share = 0.0
+    rank = 0
     default = False
     sections = (
         Section(

@@ -10,7 +10,7 @@ from visprism.analyses import ANALYSES, Needs
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.options import Option, OptionInfo, options_of
+from visprism.core.options import EFFORTS, Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions import CORRUPTIONS
 from visprism.measure.outputs.bands import BAND_CENTERS
@@ -30,7 +30,8 @@ class StudyRequest:
     data: str  # name as `load_data` takes it
     analyses: tuple[str, ...]
     options: Mapping[str, Mapping[str, str]]  # values as text, by analysis and option
-    minutes: int | float | None = 2.0
+    effort: Effort = "quick"
+    minutes: int | float | None = None
     limit: int | None = 256  # number of images
     seed: int = 0
     pretrained: bool = False
@@ -56,6 +57,9 @@ class StudyRequest:
         if minutes is not None and minutes > settings.limits.minutes:
             most = settings.limits.minutes
             raise InputError(f"minutes must be at most {most:g}, got {minutes}")
+        effort = values.get("effort", "quick")
+        if effort not in EFFORTS:
+            raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
         title = _text("title", values.get("title") or " and ".join(map(_label, names)))
         return cls(
             title=title,
@@ -63,6 +67,7 @@ class StudyRequest:
             data=data_name(values.get("data"), settings),
             analyses=analyses,
             options=options,
+            effort=effort,
             minutes=minutes,
             limit=limit,
             seed=seed,

@@ -121,6 +121,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
         request.data,
         analyses=request.analyses,
         options=parsed_analyses(request.analyses, request.options),
+        effort=request.effort,
         minutes=request.minutes,
         images=DataOptions(limit=request.limit),
         pretrained=request.pretrained,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
+from visprism.analyses import ANALYSES
 from visprism.claims.quantities import Measurement, Quantity
 from visprism.claims.runs import END, TrainingRun
 from visprism.core.errors import InputError
@@ -50,9 +51,8 @@ def _measured(
     study = examine(
         {phase: str(weights[phase]) for phase in phases},
         training.train_data if train else training.data,
-        analyses=measurement.analyses,
-        options=measurement.options_at(training.scale),
-        minutes=None,
+        analyses=ANALYSES.chosen(measurement.analyses, measurement.options_at(training.scale)),
+        effort="full",
         train_data=training.train_data,
         images=DataOptions(
             split="train" if train else None, limit=measurement.limit_at(training.scale)

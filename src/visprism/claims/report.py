@@ -18,7 +18,7 @@ from visprism.claims.verdicts import ClaimVerdict, effects_of, trained_runs, ver
 from visprism.figures import panel, render_figure
 from visprism.figures.claims import claim_rows
 from visprism.figures.style import KIND_COLORS, paper_style
-from visprism.report.inline import Glyphs, inline_svg
+from visprism.report import inline_svg
 from visprism.results.claims import ClaimEffects, ClaimRuns
 
 NOT_TESTED = "not tested"
@@ -134,15 +134,12 @@ def learning_curves(raw: RawNumbers) -> Figure:
 
 def page(raw: RawNumbers) -> str:
     """The report as one HTML page that needs nothing else."""
-    glyphs = Glyphs()
     sections = sections_of(raw)
     drawings = {
         s.code: inline_svg(
             render_figure(claim_figure(s.effects), "svg").decode(),
             prefix=s.code,
             label=f"Effects of the hypotheses of claim {s.code}",
-            glyphs=glyphs,
-            blocks=frozenset(),
         )
         for s in sections
         if s.effects is not None
@@ -151,8 +148,6 @@ def page(raw: RawNumbers) -> str:
         render_figure(learning_curves(raw), "svg").decode(),
         prefix="curves",
         label="Learning curves of all runs",
-        glyphs=glyphs,
-        blocks=frozenset(),
     )
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("visprism.claims"),
@@ -169,7 +164,6 @@ def page(raw: RawNumbers) -> str:
         curves=curves,
         runs=_rows(trained_runs(raw)),
         total=trained_runs(raw).findings()[0],
-        glyphs=glyphs,
         style=Markup(style),
     )
 

@@ -23,6 +23,7 @@ from visprism.cli.arguments import (
     parser_of,
 )
 from visprism.core.errors import InputError, OutputError
+from visprism.core.options import Effort
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
 _DEMO_IMAGES = 256
+EFFORT = (
+    "how many images, and values of options that are not given: quick, standard (about ten "
+    "times as long) or full (all images)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +78,11 @@ class _Study(Printing):
 
     heading = "study"
     out: Path = argument(REQUIRED, "output folder", "DIR")
+    effort: Effort = argument("standard", EFFORT)
     minutes: float | None = argument(
         None,
-        "time budget of the command in minutes, figures and report included, or none",
+        "time limit of the command in minutes, figures and report included: what is not "
+        "reached is listed (default: none)",
         "N",
         above=0,
     )
@@ -145,6 +152,7 @@ class _Measuring(Computation, _Study, _Images, _Models):
             self.data,
             analyses=analyses,
             options=options,
+            effort=self.effort,
             minutes=self.minutes,
             train_data=self.train_data,
             images=DataOptions(**{name: getattr(self, name) for name in images}),
@@ -161,12 +169,7 @@ class Examine(_Measuring):
     """Several analyses of one or more models on the same images, and a report."""
 
     group, epilog, heading = "studies", MEASURED, "analyses"
-    minutes: float | None = argument(
-        2.0,
-        "time budget of the command in minutes, figures and report included, or none",
-        "N",
-        above=0,
-    )
+    effort: Effort = argument("quick", EFFORT)
     analyses: tuple[str, ...] | None = argument(
         None, "names of analyses (default: all that apply)", "A,B,..."
     )
@@ -241,7 +244,7 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
     for option in options.values():
         shared: dict[str, Any] = {
             "dest": f"{_OPTION}{option.name}",
-            "default": option.default,
+            "default": argparse.SUPPRESS,  # then the effort decides
             "help": help_of(option),
         }
         if option.type is bool:
@@ -276,9 +279,7 @@ class Demo(_Study, Seeded):
         "train the networks first, which takes about two minutes (default: use the weights "
         "inside the package)",
     )
-    minutes: float | None = argument(
-        0.9, "time budget in minutes, figures and report included, training not", "N", above=0
-    )
+    effort: Effort = argument("quick", EFFORT)
 
     def run(self) -> int:
         """Examine the networks that ship trained, or that are trained before."""
@@ -297,6 +298,7 @@ class Demo(_Study, Seeded):
         return examine(
             models,
             "shapes",
+            effort=self.effort,
             minutes=self.minutes,
             images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
             out=self.out,

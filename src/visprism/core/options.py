@@ -15,6 +15,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from visprism.core.errors import InputError
 
 Bound = int | float | None
+Effort = Literal["quick", "standard", "full"]
+EFFORTS: tuple[Effort, ...] = ("quick", "standard", "full")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class OptionInfo:
     above: Bound = None  # every value is larger
     maximum: Bound = None  # largest value
     below: Bound = None  # every value is smaller
+    # Values in a study of another effort than "standard", whose value is the default.
+    by_effort: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Option:
         values = (
             f": any of {', '.join(map(str, self.choices))}" if several and self.choices else ""
         )
-        return f"{self.info.help}{values} (default: {_text(self.default)})"
+        others = "".join(f"; {_text(v)} at {e} effort" for e, v in self.info.by_effort.items())
+        return f"{self.info.help}{values} (default: {_text(self.default)}{others})"
 
     @property
     def metavar(self) -> str:
@@ -179,14 +184,20 @@ def option(
     above: Bound = None,
     maximum: Bound = None,
     below: Bound = None,
+    quick: Any = None,
+    full: Any = None,
 ) -> Any:
     """A dataclass field that is an option; `help` is a noun phrase with its unit.
 
+    `quick` and `full` are its values in studies of these efforts, if not the default.
+
     Example::
 
-        steps: int = option(10, "number of PGD steps", minimum=1)
+        steps: int = option(10, "number of PGD steps", minimum=1, quick=5)
     """
-    info = OptionInfo(help, minimum, above, maximum, below)
+    efforts = {"quick": quick, "full": full}
+    by_effort = {effort: v for effort, v in efforts.items() if v is not None}
+    info = OptionInfo(help, minimum, above, maximum, below, by_effort)
     return field(default=default, metadata={"option": info})
 
 

@@ -13,7 +13,7 @@ from visprism.report.content import (
     chapters_of,
 )
 from visprism.report.drawings import Drawing, drawings, rendered
-from visprism.report.page import PageFigures, page_html, script_hash, style_sheet
+from visprism.report.page import PageFigures, inline_svg, page_html, script_hash, style_sheet
 
 __all__ = [
     "Cell",
@@ -29,6 +29,7 @@ __all__ = [
     "SummarySentence",
     "chapters_of",
     "drawings",
+    "inline_svg",
     "page_html",
     "rendered",
     "script_hash",

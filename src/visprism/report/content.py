@@ -80,7 +80,7 @@ class Omission:
     analysis: str
     models: Models
     reason: str
-    kind: str  # "failed", "no time", or "skipped": it does not apply
+    kind: str  # "failed", "no time", "effort", or "skipped": it does not apply
 
     @property
     def applies(self) -> bool:

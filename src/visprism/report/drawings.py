@@ -1,8 +1,10 @@
 """The figures of a report: models side by side, each drawn once, several at a time."""
 
+import ctypes
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +20,7 @@ from visprism.report.content import Chapter, Content
 
 OVERVIEW = "overview"
 _FEWEST = 6  # figures of a process, which takes some time to start
+_PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
 _MOST = 4  # processes; each holds a figure and its files in memory
 
 
@@ -108,8 +111,7 @@ def _shared(
     key = id(todo)
     _DRAWINGS[key] = todo
     context = multiprocessing.get_context("fork")
-    # What a process inherits stays: to search it for garbage takes longer than a figure.
-    pool = ProcessPoolExecutor(processes, context, initializer=gc.freeze)
+    pool = ProcessPoolExecutor(processes, context, initializer=_begin)
     with warnings.catch_warnings(), pool:
         # Of Python 3.12, about a fork beside other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
@@ -119,6 +121,13 @@ def _shared(
         finally:
             del _DRAWINGS[key]
             pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """Begin a process that draws: it ends when its parent does, however that ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # What a process inherits stays: to search it for garbage takes longer than a figure.
+    gc.freeze()
 
 
 def _files(key: int, formats: Sequence[str], number: int) -> dict[str, bytes]:

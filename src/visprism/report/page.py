@@ -1,26 +1,35 @@
 """The page: the content of a report as one HTML file that needs nothing else."""
 
 import json
+import re
 from base64 import b64encode
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from html import unescape
 from importlib.resources import files
 from itertools import chain
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from visprism.figures.landscape import surface_of
+from visprism.figures.style import MODEL, TIP
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
-from visprism.report.inline import Glyphs, inline_svg
 from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
 from visprism.report.terms import TermLinks
 from visprism.results.findings import CODES
 from visprism.results.paper_claims import PAPER_CLAIMS
 
+# Parts that a stand-alone file needs and an inline figure must not have.
+_STANDALONE = re.compile(
+    r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>| xmlns(?::\w+)?=\"[^\"]*\"",
+    re.DOTALL,
+)
+_SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
 _MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applicable": DASH}
 _MEANINGS = {
     "supports": "supports the claim of the paper",
@@ -28,6 +37,44 @@ _MEANINGS = {
     "undecided": "undecided: the interval contains 0, or measures disagree",
     "not applicable": "no number, for the reason in the cell",
 }
+
+
+def inline_svg(
+    svg: str, *, prefix: str, label: str, blocks: AbstractSet[str] = frozenset()
+) -> Markup:
+    """A figure as an ``<svg>`` element that refers to itself only.
+
+    Artists marked with `visprism.figures.style.tip` get the attribute ``data-tip``, and
+    ``data-block`` if the text begins with the name of a block; axes of a model get
+    ``data-model``.
+
+    Args:
+        svg: file content, as matplotlib writes it.
+        prefix: of the element's identifiers; one per figure of a page.
+        label: what a screen reader says.
+        blocks: names of blocks.
+    """
+
+    def tip(match: re.Match[str]) -> str:
+        """Attributes of an artist with a tip; the text is escaped, as in the file."""
+        block = unescape(match[1]).split(_SEPARATOR)[0]
+        marked = f' data-block="{escape(block)}"' if block in blocks else ""
+        return f'<g class="tip" data-tip="{match[1]}"{marked}'
+
+    width, height = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg).groups()  # pyrefly: ignore
+    svg = _STANDALONE.sub("", svg[svg.index("<svg") :]).replace("xlink:href", "href")
+    # An identifier with double quotes stands in single ones.
+    svg = re.sub(r" id='([^']*)'", lambda m: f' id="{m[1].replace(chr(34), "&quot;")}"', svg)
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # equal images have equal ones
+    svg = re.sub(rf'<g id="{TIP}[^"]*"/>', "", svg)  # an artist that has nothing to show
+    svg = re.sub(rf'<g id="{TIP}([^"]*)"', tip, svg)
+    svg = re.sub(rf'<g id="{MODEL}([^"]*)"', r'<g data-model="\1"', svg)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    opening = (
+        f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" '
+        f'style="--natural: {float(width) / 72:.3g}in">'
+    )
+    return Markup(re.sub(r"^<svg[^>]*>", lambda _: opening, svg))
 
 
 @dataclass(frozen=True)
@@ -41,21 +88,15 @@ class PageFigure:
 
 @dataclass
 class PageFigures:
-    """The figures of a page, by section; they share the outlines of letters."""
+    """The figures of a page, by section."""
 
     content: Content
-    glyphs: Glyphs = field(default_factory=Glyphs)
     by_anchor: dict[str, list[PageFigure]] = field(default_factory=dict)
 
     def add(self, drawing: Drawing, svg: str) -> None:
         """Add a figure, given the content of its SVG file."""
-        markup = inline_svg(
-            svg,
-            prefix=drawing.stem,
-            label=drawing.label,
-            glyphs=self.glyphs,
-            blocks=self.block_names,
-        )
+        names = self.block_names
+        markup = inline_svg(svg, prefix=drawing.stem, label=drawing.label, blocks=names)
         figure = PageFigure(drawing.stem, drawing.label, markup)
         self.by_anchor.setdefault(drawing.anchor, []).append(figure)
 

@@ -11,9 +11,11 @@ from visprism.core.progress import StatusLine, console_progress
 from visprism.core.run import Run
 from visprism.study.events import Event, Finished, Listener, Planned, Started, Stopped
 
+_TRUST = 0.07  # of the plan: until so much is measured, it counts more than the clock
+
 
 class TimeLeft:
-    """How long a study still takes, by its events.
+    """How long a study still takes, by its events and by how long its parts took so far.
 
     Args:
         clock: the time in seconds.
@@ -25,26 +27,38 @@ class TimeLeft:
         self._after: float | None = None  # seconds expected of what follows
         self._running = 0.0  # seconds expected of the measurement that runs
         self._unfinished: set[str] = set()  # its analyses
+        self._expected = self._taken = 0.0  # seconds of complete measurements
 
     def note(self, event: Event) -> None:
         """Take an event of the study into account."""
         match event:
             case Planned(plan):
                 self._after = plan.seconds
+                self._expected = self._taken = _TRUST * plan.seconds
             case Started(_, analyses, _, seconds, seconds_after):
                 self._begin, self._running = self._clock(), seconds
                 self._unfinished, self._after = set(analyses), seconds_after
             case Finished(entry, resumed=False):
-                self._unfinished.discard(entry.analysis)
+                self._end(entry.analysis)
             case Stopped(failure):
-                self._unfinished.discard(failure.analysis)
+                self._end(failure.analysis)
+
+    def _end(self, analysis: str) -> None:
+        if self._unfinished == {analysis}:
+            self._expected += self._running
+            self._taken += self._clock() - self._begin
+        self._unfinished.discard(analysis)
 
     @property
     def seconds(self) -> float | None:
         """Expected seconds until everything is measured; None before the plan is made."""
-        if self._after is None or not self._unfinished:
-            return self._after
-        return self._after + max(self._running - (self._clock() - self._begin), 0.0)
+        if self._after is None:
+            return None
+        factor = self._taken / self._expected if self._expected else 1.0
+        if not self._unfinished:
+            return factor * self._after
+        passed = self._clock() - self._begin
+        return factor * self._after + max(factor * self._running - passed, 0.0)
 
     def __str__(self) -> str:
         """A line about the whole study."""

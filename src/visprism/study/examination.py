@@ -2,14 +2,15 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError, OutputError
-from visprism.core.options import option_values, parsed_options
+from visprism.core.options import Effort, option_values
 from visprism.core.processes import gather
 from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
@@ -17,14 +18,14 @@ from visprism.measure.features.observe import observations
 from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
-from visprism.study.pace import Pace
-from visprism.study.plan import Plan, Step, minutes_with_room, plan_of, step_of
+from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
 from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
-from visprism.study.workload import Workload
 
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
+Place = tuple[tuple[str, ...], str]  # models and analysis
+_LATE = "A longer time limit measures it; a study with a folder resumes."
 
 
 @dataclass
@@ -38,166 +39,165 @@ class Examination:
     notify: Listener
     on_error: str
     named: bool  # whether the user named the analyses
+    effort: Effort
     budget: float | None = None  # seconds
-    spent: float = 0.0  # seconds of the budget that are not for measurements
-    entries: list[Entry] = field(default_factory=list)
+    entries: dict[Place, Entry] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
+    applicable: dict[str, list[Subject]] = field(default_factory=dict)  # by analysis
 
     def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
         self.store.header.pop("keys", None)  # an interrupted study has no complete list
-        workload = self._workload()
-        remaining = [a for a in self.analyses if workload.applicable[a.name]]
-        plan = self._planned(workload, remaining, self._left)
-        self.spent = 0.0 if self.budget is None else self.budget - (self._left or 0.0)
-        plan = replace(plan, budget=self.budget, spent=self.spent)
-        self.notify(Planned(plan, tuple(s.preparation() for s in self.subjects)))
-        pace = Pace(plan.seconds)
-        # The cheapest first: what takes longer than expected then costs no other analysis.
-        while remaining:
-            workload = replace(workload, pace=pace.factor)
-            plan = self._planned(workload, remaining, self._left)
-            if not plan.steps:
-                self._skip(plan, workload)
-                return
-            step = min(plan.steps, key=lambda s: s.total)
-            self._decide(step)
-            self._measure(step, workload, pace, plan.seconds - step.total)
-            remaining = [a for a in remaining if a.name not in step.names]
+        stored = self._stored()
+        steps = self._steps(stored)
+        for analysis in (a for step in steps for a in step.analyses):
+            for models, name in stored:
+                if name == analysis.name:
+                    key = self._key(analysis, self._of(models, self._images(analysis)))
+                    if key in stored[models, name]:
+                        self._resume(key)
+        plan = self._plan(steps)
+        self.notify(Planned(plan, self._preparation()))
+        for entry in self.entries.values():
+            self.notify(Finished(entry, resumed=True))
+        after = plan.seconds
+        for step in plan.steps:
+            after -= step.total
+            self._measure(step, after)
+        self._show_others(stored)
 
-    @property
-    def _left(self) -> float | None:
-        """Seconds of the budget that are left; None without one."""
-        return None if self.budget is None else max(self.run.seconds_left, 0.0)
+    def _show_others(self, stored: Mapping[Place, Sequence[str]]) -> None:
+        """Show what is stored of other sizes or options where nothing else is there."""
+        for models, name in sorted(stored, key=lambda place: len(place[0])):
+            if (models, name) in self.entries:
+                continue
+            for key in reversed(stored[models, name]):
+                if self._belongs(key):
+                    self._resume(key)
+                    self.notify(Finished(self.entries[models, name], resumed=True))
+                    break
 
-    def _skip(self, plan: Plan, workload: Workload) -> None:
-        """Report analyses without room, and the budget of a study that has room for them."""
-        analyses = [a for a in self.analyses if workload.applicable[a.name]]
-        minutes = minutes_with_room(workload, analyses, self.budget or 0.0, self.spent)
-        for name, shortage in plan.too_slow.items():
-            reason = str(shortage)
-            if name in minutes:
-                reason += f" A budget of {minutes[name]} min would be enough."
-            for model in sorted(workload.applicable[name]):
-                self._fail(Failure(model, name, reason, "no time"))
+    # What is planned.
 
-    def result(self, *, seconds: float) -> Study:
-        """The study as far as it is complete."""
-        order = {a.name: i for i, a in enumerate(self.analyses)}
-        entries = sorted(self.entries, key=lambda e: order.get(e.analysis, -1))
-        self.store.header["failures"] = [vars(f) for f in self.failures]
-        self.store.header["models"] = [s.name for s in self.subjects]
-        self.store.header["keys"] = [e.key for e in entries]
-        self.store.header["untrained"] = [s.name for s in self.subjects if not s.trained]
-        self.store.header["weights"] = self._weights()
-        self.store.header["revision"] = revision()
-        self.store.header["seconds"] = seconds
-        self.store.header["budget"] = self.budget
-        self.store.header["machine"] = machine()
-        self.store.header["positions"] = self.subjects[0].images.positions.tolist()
-        self.store.write()
-        header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
-        return Study(
-            tuple(s.name for s in self.subjects), tuple(entries), tuple(self.failures), header
-        )
-
-    def _weights(self) -> dict[str, dict[str, str]]:
-        """Where the weights of each model come from, and the fingerprint of the model."""
-        return {
-            subject.name: {
-                "source": subject.spec or FROM_PYTHON,
-                "fingerprint": self.identities.get(subject.name, ("", 0))[0],
-            }
-            for subject in self.subjects
-        }
-
-    def _workload(self) -> Workload:
-        applicable: dict[str, frozenset[str]] = {}
+    def _steps(self, stored: Mapping[Place, Sequence[str]]) -> list[Step]:
+        """The steps of what applies, and is not beyond the effort unless it is named."""
+        images = self.store.header.setdefault("sizes", {})
         for analysis in self.analyses:
-            names = set()
-            for subject in self.subjects:
-                reason = self._inapplicable(analysis, subject)
-                if reason is None:
-                    names.add(subject.name)
-                else:
-                    self._fail(Failure(subject.name, analysis.name, reason, "skipped"))
-            applicable[analysis.name] = frozenset(names)
-        return Workload.timed(self.subjects, self.analyses, applicable, self.run)
+            reasons = {s.name: self._inapplicable(analysis, s) for s in self.subjects}
+            self.applicable[analysis.name] = [s for s in self.subjects if not reasons[s.name]]
+            number, beyond = number_of_images(analysis, self.subjects, self.effort)
+            for name, reason in reasons.items():
+                if reason:
+                    self._fail(Failure(name, analysis.name, reason, "skipped"))
+                elif beyond and not self.named and ((name,), analysis.name) not in stored:
+                    self._fail(Failure(name, analysis.name, beyond, "effort"))
+            if beyond and not self.named:
+                self.applicable[analysis.name] = []
+            # A study keeps its sizes when a larger model joins it.
+            images.setdefault(self._request(analysis), number)
+        wanted = [a for a in self.analyses if self.applicable[a.name]]
+        return ordered_steps(wanted, {a.name: self._images(a) for a in wanted}, self.subjects)
+
+    def _request(self, analysis: Analysis) -> str:
+        return f"{analysis.name} {self.effort} {json.dumps(option_values(analysis))}"
+
+    def _images(self, analysis: Analysis) -> int:
+        return self.store.header["sizes"][self._request(analysis)]
+
+    def _plan(self, steps: Sequence[Step]) -> Plan:
+        """The steps with the seconds of what is not stored."""
+        late = [s for s in self.subjects if any(self._missing(step, s) for step in steps)]
+        speeds = {s.name: Speed.of(s, self.run) for s in late}
+        planned = []
+        for step in steps:
+            seconds, stored = {}, set()
+            for subject in self._subjects(step):
+                wanted = self._missing(step, subject)
+                seconds[subject.name] = (
+                    speeds[subject.name].seconds(wanted, subject.limited(step.images))
+                    if wanted
+                    else 0.0
+                )
+                stored |= set() if wanted else {subject.name}
+            comparing = [
+                analysis.comparison_cost(s.limited(step.images)).seconds(
+                    step.images, speeds[s.name].forward if s.name in speeds else 0.0
+                )
+                for analysis in step.analyses
+                for pair in pairs_of(self.applicable[analysis.name])
+                if (_names(pair), analysis.name) not in self.entries
+                for s in pair
+            ]
+            planned.append(
+                replace(
+                    step,
+                    seconds=seconds,
+                    comparing=sum(comparing, start=0.0),
+                    stored=frozenset(stored),
+                )
+            )
+        return Plan(tuple(planned), self.effort, self.budget)
+
+    def _subjects(self, step: Step) -> list[Subject]:
+        """The models that at least one analysis of the step applies to."""
+        return [s for s in self.subjects if any(self._applies(a, s) for a in step.analyses)]
+
+    def _applies(self, analysis: Analysis, subject: Subject) -> bool:
+        return any(s.name == subject.name for s in self.applicable[analysis.name])
+
+    def _missing(self, step: Step, subject: Subject) -> list[Analysis]:
+        """The analyses of a step that are still to be measured."""
+        return [
+            a
+            for a in step.analyses
+            if self._applies(a, subject) and ((subject.name,), a.name) not in self.entries
+        ]
+
+    def _preparation(self) -> tuple[str, ...]:
+        """How models are given images, and which stored results are not used."""
+        damaged = (f"{reason}; it is measured again" for reason in self.store.damaged)
+        return (*(s.preparation() for s in self.subjects), *damaged)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> str | None:
         if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
             return "it compares models, and the study has one"
         if Needs.TARGETS in analysis.needs and not subject.trained and not self.named:
             return _UNTRAINED
-        cost = analysis.cost(subject)
-        if (cost.gradients or cost.products) and self.run.compute.precision != "fp32":
-            return (
-                "precision must be 'fp32' for derivatives of the loss, got "
-                f"{self.run.compute.precision!r}"
-            )
+        cost, precision = analysis.cost(subject), self.run.compute.precision
+        if (cost.gradients or cost.products) and precision != "fp32":
+            return f"precision must be 'fp32' for derivatives of the loss, got {precision!r}"
         return analysis.inapplicable(subject)
 
-    def _planned(
-        self, workload: Workload, remaining: Sequence[Analysis], budget: float | None
-    ) -> Plan:
-        """A plan in which what was decided before, also by an earlier run, stays decided."""
-        plan = gather(plan_of(workload, remaining, budget))[0]
-        return replace(plan, steps=tuple(self._as_decided(s, workload) for s in plan.steps))
+    # What is measured.
 
-    def _as_decided(self, step: Step, workload: Workload) -> Step:
-        """The step as it was decided for the analyses of it that were asked for before."""
-        stored = self.store.header.get("decisions", {})
-        decided = {
-            a.name: stored[a.name]
-            for a in step.analyses
-            if a.name in stored and stored[a.name]["request"] == self._request(a)
-        }
-        if not decided:
-            return step
-        analyses = tuple(
-            replace(a, **parsed_options(a, decided[a.name]["options"]))  # pyrefly: ignore
-            if a.name in decided
-            else a
-            for a in step.analyses
-        )
-        # Analyses that share a pass share its images: a new one is given those of the others.
-        images = min(decision["images"] for decision in decided.values())
-        return step_of(analyses, workload, images)
-
-    def _decide(self, step: Step) -> None:
-        """Keep how an analysis runs, so that a resumed study runs it in the same way."""
-        decisions = self.store.header.setdefault("decisions", {})
-        for analysis in step.analyses:
-            decisions[analysis.name] = {
-                "request": self._request(analysis),
-                "images": step.images,
-                "options": option_values(analysis),
-            }
-        self.store.write()
-
-    def _request(self, analysis: Analysis) -> dict[str, Any]:
-        """What the user asked for: a decision holds only for the same request."""
-        given = next(a for a in self.analyses if a.name == analysis.name)
-        return {"options": option_values(given), "budget": self.budget}
-
-    def _measure(
-        self, step: Step, workload: Workload, pace: Pace, seconds_after: float
-    ) -> None:
-        waiting = dict(step.seconds)  # models of this step that are not measured yet
-        for subject in workload.subjects_of(step.analyses):
-            seconds = waiting.pop(subject.name)
-            limited = subject.limited(step.images)
-            wanted = [a for a in step.analyses if subject.name in workload.applicable[a.name]]
-            missing = [a for a in wanted if not self._resume(a, limited)]
-            if missing:
-                names = tuple(a.name for a in missing)
-                left = sum(waiting.values(), start=step.comparing + seconds_after)
-                self.notify(Started(subject.name, names, step.images, seconds, left))
-                with pace.measuring(seconds / workload.pace):
-                    self._measure_one(missing, limited)
+    def _measure(self, step: Step, seconds_after: float) -> None:
+        for subject in self._subjects(step):
+            missing = self._missing(step, subject)
+            if missing and self._has_time(subject.name, missing, step, seconds_after):
+                self._measure_one(missing, subject.limited(step.images))
             subject.release()
-        self._compare(step, workload, pace, seconds_after)
+        for analysis in step.analyses:
+            self._compare(analysis, step.images)
+
+    def _has_time(
+        self, model: str, analyses: Sequence[Analysis], step: Step, seconds_after: float
+    ) -> bool:
+        """Whether the time limit has room; what begins is announced, the rest is listed."""
+        seconds = step.seconds[model]
+        if gather(self.run.seconds_left)[0] < seconds:
+            reason = (
+                f"{step.images} image{'s' if step.images != 1 else ''} would take about "
+                f"{duration(seconds)}, and less is left of the time limit. {_LATE}"
+            )
+            for analysis in analyses:
+                self._fail(Failure(model, analysis.name, reason, "no time"))
+            return False
+        waiting = list(step.seconds)[list(step.seconds).index(model) + 1 :]
+        left = sum((step.seconds[name] for name in waiting), start=step.comparing)
+        names = tuple(a.name for a in analyses)
+        self.notify(Started(model, names, step.images, seconds, left + seconds_after))
+        return True
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
         begin = time.monotonic()
@@ -205,113 +205,112 @@ class Examination:
         run = subject.named(self.run, training=training)
         try:
             results = _measured(analyses, subject, run)
-            for analysis, analysis_results in zip(analyses, results, strict=True):
-                self._keep(
-                    analysis, (subject,), tuple(analysis_results), time.monotonic() - begin
-                )
-        except InputError as error:
-            if self.on_error == "raise":
-                raise
-            if len(analyses) == 1:
-                self._fail(self._failure(subject.name, analyses[0].name, error))
-                return
-            for analysis in analyses:  # one that cannot be measured does not cost the others
-                self._measure_one([analysis], subject)
+            for analysis, of_analysis in zip(analyses, results, strict=True):
+                self._keep(analysis, (subject,), of_analysis, time.monotonic() - begin)
         except Exception as error:  # a model may raise anything
-            if self.on_error == "raise" or isinstance(error, OutputError):
-                raise
+            self._raise_or_go_on(error)
+            if len(analyses) > 1 and isinstance(error, InputError):
+                for analysis in analyses:  # one that cannot be measured costs no other
+                    self._measure_one([analysis], subject)
+                return
             for analysis in analyses:
                 self._fail(self._failure(subject.name, analysis.name, error))
 
-    def _compare(
-        self, step: Step, workload: Workload, pace: Pace, seconds_after: float
-    ) -> None:
-        """What the analyses of a step find about two models together."""
-        waiting = step.comparing
-        for analysis in step.analyses:
-            measured = {
-                e.models[0]: e.results
-                for e in self.entries
-                if e.analysis == analysis.name and len(e.models) == 1
-            }
-            with_results = [s for s in self.subjects if s.name in measured]
-            for first, second in pairs_of(with_results):
-                pair = tuple(s.limited(step.images) for s in (first, second))
-                seconds = workload.comparison(analysis, pair)
-                waiting -= seconds
-                if self._resume(analysis, *pair):
-                    continue
-                names = f"{first.name} and {second.name}"
-                if seconds:
-                    left = waiting + seconds_after
-                    self.notify(Started(names, (analysis.name,), step.images, seconds, left))
-                begin = time.monotonic()
-                run = pair[0].named(self.run)
-                one, other = (Measured(s, measured[s.name]) for s in pair)
-                try:
-                    with pace.measuring(seconds / workload.pace):
-                        compared = tuple(analysis.compare(one, other, run))
-                except Exception as error:
-                    if self.on_error == "raise" or isinstance(error, OutputError):
-                        raise
-                    self._fail(self._failure(names, analysis.name, error))
-                else:
-                    if compared:
-                        self._keep(analysis, pair, compared, time.monotonic() - begin)
-                finally:
-                    for subject in pair:
-                        subject.release()
+    def _compare(self, analysis: Analysis, images: int) -> None:
+        """What an analysis finds about two models together."""
+        singles = {n: self.entries.get(((n,), analysis.name)) for n in self._names}
+        for pair in pairs_of([s for s in self.subjects if singles[s.name]]):
+            names = _names(pair)
+            if (names, analysis.name) in self.entries:
+                continue
+            pair = tuple(s.limited(images) for s in pair)
+            known = ((s, singles[s.name]) for s in pair)
+            measured = [Measured(s, entry.results) for s, entry in known if entry is not None]
+            begin = time.monotonic()
+            try:
+                compared = analysis.compare(*measured, pair[0].named(self.run))
+                if compared:
+                    self._keep(analysis, pair, compared, time.monotonic() - begin)
+            except Exception as error:
+                self._raise_or_go_on(error)
+                self._fail(self._failure(" and ".join(names), analysis.name, error))
+            for subject in pair:
+                subject.release()
+
+    def _raise_or_go_on(self, error: Exception) -> None:
+        if self.on_error == "raise" or isinstance(error, OutputError):
+            raise error
+
+    # What is kept.
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return _names(self.subjects)
 
     def _keep(
         self,
         analysis: Analysis,
         subjects: Sequence[Subject],
-        results: tuple[Result, ...],
+        results: Sequence[Result],
         seconds: float,
     ) -> None:
-        names = tuple(s.name for s in subjects)
         entry = Entry(
-            names,
+            _names(subjects),
             analysis.name,
-            results,
+            tuple(results),
             option_values(analysis),
             subjects[0].num_images,
             seconds,
             key=self._key(analysis, subjects),
         )
-        description = {
-            "model": "-and-".join(names),
-            "models": list(names),
-            "analysis": analysis.name,
-            "options": entry.options,
-            "images": entry.images,
-            "seconds": seconds,
-        }
-        self.store.put(entry.key, results, **description)
-        self.entries.append(entry)
+        self.store.put(entry)
+        self.entries[entry.models, entry.analysis] = entry
         self.notify(Finished(entry, resumed=False))
 
-    def _resume(self, analysis: Analysis, *subjects: Subject) -> bool:
-        """Whether the results exist already; then they become an entry."""
-        key = self._key(analysis, subjects)
-        results = self.store.get(key)
-        if not results:
-            return False
-        seconds = self.store.entries[key]["seconds"]
-        names = tuple(s.name for s in subjects)
-        options = option_values(analysis)
-        images = subjects[0].num_images
-        entry = Entry(names, analysis.name, results, options, images, seconds, key)
-        self.entries.append(entry)
-        self.notify(Finished(entry, resumed=True))
-        return True
+    def _stored(self) -> dict[Place, list[str]]:
+        """Keys of the stored results of these models with these weights, the latest last."""
+        known = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
+        stored: dict[Place, list[str]] = {}
+        for key, entry in self.store.entries.items():
+            models, name = tuple(entry["models"]), entry["analysis"]
+            if name not in known or not set(models) <= set(self._names):
+                continue
+            subjects = self._of(models, entry["images"])
+            digest = self._digest(known[name], entry["options"], subjects)
+            if key == digest and self.store.get(key):
+                stored.setdefault((models, name), []).append(key)
+        return stored
+
+    def _of(self, models: Sequence[str], images: int) -> list[Subject]:
+        """The subjects of these names with so many images."""
+        by_name = {s.name: s for s in self.subjects}
+        return [by_name[name].limited(images) for name in models]
+
+    def _belongs(self, key: str) -> bool:
+        """Whether a stored result of two models is about the results of each that are shown."""
+        entry = self.store.entries[key]
+        singles = [self.entries.get(((m,), entry["analysis"])) for m in entry["models"]]
+        return len(singles) == 1 or all(
+            s is not None and (s.images, s.options) == (entry["images"], entry["options"])
+            for s in singles
+        )
+
+    def _resume(self, key: str) -> None:
+        entry = self.store.entry(key)
+        self.entries[entry.models, entry.analysis] = entry
 
     def _key(self, analysis: Analysis, subjects: Sequence[Subject]) -> str:
+        return self._digest(type(analysis), option_values(analysis), subjects)
+
+    def _digest(
+        self, analysis: type[Analysis], options: Mapping[str, Any], subjects: Sequence[Subject]
+    ) -> str:
+        """A digest of all that determines a result."""
         return key_of(
             models=[(s.name, *self._identity(s), str(s.preprocessing)) for s in subjects],
             analysis=analysis.name,
             code=plug_in_code(analysis),
-            options=option_values(analysis),
+            options=options,
             images=subjects[0].num_images,
             batch_size=(subjects[0].batch_size, subjects[0].output_batch_size),
             precision=self.run.compute.precision,
@@ -329,6 +328,35 @@ class Examination:
             self.identities[subject.name] = fingerprint, version
         return self.identities[subject.name]
 
+    def result(self, *, seconds: float) -> Study:
+        """The study as far as it is complete."""
+        order = [a.name for a in self.analyses]
+        order += [name for name in ANALYSES if name not in order]
+        entries = sorted(self.entries.values(), key=lambda e: order.index(e.analysis))
+        weights = {
+            s.name: {
+                "source": s.spec or FROM_PYTHON,
+                "fingerprint": self.identities.get(s.name, ("", 0))[0],
+            }
+            for s in self.subjects
+        }
+        self.store.header |= {
+            "failures": [vars(f) for f in self.failures],
+            "models": list(self._names),
+            "keys": [e.key for e in entries],
+            "untrained": [s.name for s in self.subjects if not s.trained],
+            "weights": weights,
+            "revision": revision(),
+            "seconds": seconds,
+            "effort": self.effort,
+            "budget": self.budget,
+            "machine": machine(),
+            "positions": self.subjects[0].images.positions.tolist(),
+        }
+        self.store.write()
+        header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
+        return Study(self._names, tuple(entries), tuple(self.failures), header)
+
     def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
         """Skipped: an analysis that nobody named cannot use the input."""
         skipped = isinstance(error, InputError) and not self.named
@@ -339,6 +367,10 @@ class Examination:
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         self.notify(Stopped(failure))
+
+
+def _names(subjects: Sequence[Subject]) -> tuple[str, ...]:
+    return tuple(s.name for s in subjects)
 
 
 def _measured(
@@ -356,6 +388,5 @@ def _measured(
 def _reason(error: Exception) -> str:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, TimeBudgetError):
-        return f"{text}. A larger budget completes it, and resumes a study with a folder."
-    is_expected = isinstance(error, InputError)
-    return text if is_expected else f"{type(error).__name__}: {text}"
+        return f"{text}. {_LATE}"
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"

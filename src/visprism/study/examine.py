@@ -10,6 +10,7 @@ from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject
 from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
+from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
@@ -18,10 +19,8 @@ from visprism.study.events import Listener
 from visprism.study.examination import Examination
 from visprism.study.store import Store
 from visprism.study.study import Study
-from visprism.study.study_file import study_fields, write_study_file
+from visprism.study.study_file import analysis_fields, study_fields, write_study_file
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
-
-DEFAULT_MINUTES = 2.0
 
 
 def examine(
@@ -30,7 +29,8 @@ def examine(
     *,
     analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    minutes: int | float | None = DEFAULT_MINUTES,
+    effort: Effort = "quick",
+    minutes: int | float | None = None,
     train_data: Any = None,
     preprocessing: Preprocessing | None = None,
     images: DataOptions | None = None,
@@ -43,10 +43,10 @@ def examine(
 ) -> Study:
     """Measure several analyses of one or more models on the same images.
 
-    The plan is made first: how long each analysis is expected to take, and on how many images
-    it runs, the same number for every model. With `out`, each result is written as soon as it
-    exists, and the same call resumes an interrupted study; with one more model or analysis it
-    computes only what is new.
+    The effort decides on how many images each analysis runs, the same of every model; nothing
+    that is measured depends on the speed of the machine. With `out`, each result is written as
+    soon as it exists, and the same call resumes an interrupted study; with one more model or
+    analysis it computes only what is new, and what is stored is always part of the study.
 
     Args:
         models: an ``nn.Module`` in evaluation mode, a name such as "timm:resnet18", a loaded
@@ -55,8 +55,11 @@ def examine(
             of PIL images or tensors, an `ImageSet`, or a name such as "folder:photos".
         analyses: names, classes, or instances with options; None for all that apply.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
-        minutes: time budget of this call; None for no limit. Figures and reports are made
-            later, in `Study.to_html` and `Study.write_files`.
+        effort: "quick" takes about a minute for a model of 4 GMACs on two cores, "standard" ten
+            times as long, "full" measures all images. Options that are not given, and are not
+            those of an instance, have their values at this effort.
+        minutes: time limit of this call: analyses run in the order of the plan until it is
+            reached, and the rest is listed. It never changes how much an analysis measures.
         train_data: images for quantities of the training loss; by default the training split
             where named data has one, and `data` elsewhere.
         preprocessing: resize, crop and normalization; by default what each model states, or a
@@ -72,13 +75,15 @@ def examine(
             notebook the plan, the progress and failures are printed on stderr, unless a
             listener or a progress is given.
     """
-    if minutes is not None and minutes <= 0:
+    if minutes is not None and not minutes > 0:
         raise InputError(f"minutes must be a positive number or None, got {minutes!r}")
+    if effort not in EFFORTS:
+        raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
     with reused_memory(), reported(run, listener) as (run, notify):
         begin = time.monotonic()
-        chosen = ANALYSES.chosen(analyses, options)
+        chosen = ANALYSES.chosen(analyses, options, effort)
         candidates = candidates_of(models, pretrained=pretrained, seed=run.seed)
         subjects = subjects_of(
             candidates,
@@ -90,17 +95,7 @@ def examine(
         )
         timed = run if minutes is None else run.ending_by(begin + 60.0 * minutes)
         store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
-        settings = study_fields(
-            models,
-            data,
-            train_data,
-            chosen=chosen,
-            named=analyses is not None,
-            minutes=minutes,
-            images=images or DataOptions(),
-            pretrained=pretrained,
-            run=run,
-        )
+        fields = study_fields(models, data, train_data, images or DataOptions(), run)
         examination = Examination(
             subjects,
             chosen,
@@ -109,11 +104,14 @@ def examine(
             notify,
             on_error,
             named=analyses is not None,
+            effort=effort,
             budget=None if minutes is None else 60.0 * minutes,
         )
         try:
-            if store.folder is not None and store.writes and settings and preprocessing is None:
-                write_study_file(store.folder, settings)
+            if store.folder is not None and store.writes and fields and preprocessing is None:
+                fields |= {"pretrained": pretrained, "effort": effort, "minutes": minutes}
+                fields |= analysis_fields(chosen, effort, named=analyses is not None)
+                write_study_file(store.folder, fields)
             examination.perform()
             return examination.result(seconds=time.monotonic() - begin)
         finally:

@@ -10,8 +10,8 @@ from visprism.core.provenance import Provenance
 from visprism.report.tables import DASH
 from visprism.results.answers import Answer
 from visprism.results.findings import Finding
-from visprism.study.rows import Row
 from visprism.study.study import Study
+from visprism.study.table import Row, findings_of
 
 _VERDICTS = (
     "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "
@@ -56,7 +56,7 @@ def json_of(study: Study) -> str:
                 "images": entry.images,
                 "seconds": entry.seconds,
                 "results": [result.identifier for result in entry.results],
-                "findings": [_finding(f) for r in entry.results for f in r.findings()],
+                "findings": [_finding(f) for f in findings_of(entry.results)],
             }
             for entry in study.entries
         ],
@@ -106,8 +106,7 @@ def _findings(study: Study, analysis: str) -> list[str]:
         f"- {_escaped(' and '.join(entry.models))}: {_escaped(str(finding))}"
         for entry in study.entries
         if entry.analysis == analysis
-        for result in entry.results
-        for finding in result.findings()
+        for finding in findings_of(entry.results)
     ]
 
 

@@ -1,81 +1,19 @@
-"""Files of a study: saved and loaded again, and written as a report with figures."""
+"""Files of a study to read: its report with figures, and the exports."""
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from visprism.core.errors import InputError
-from visprism.core.files import is_file, output_folder, write_text
+from visprism.core.files import output_folder, write_text
 from visprism.core.run import Progress
 from visprism.figures import check_formats
 from visprism.report import PageFigures, page_html, rendered
-from visprism.results.base import Result
-from visprism.results.stored_values import UnknownTypeError
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
-from visprism.study.store import INDEX, Store, path_inside, read_index
-from visprism.study.study import Entry, Failure, Study
+from visprism.study.study import Study
 
 _WRITTEN = ".visprism"  # names of the figures that are ours
-
-__all__ = ["load_study", "markdown_of", "save_study", "write_files", "write_report"]
-
-
-def save_study(study: Study, folder: Path) -> None:
-    """Write every result and the index, all of them or none.
-
-    The folder is what `examine` with `out` leaves, so that the same call resumes it.
-
-    Raises:
-        InputError: if the folder cannot be written to.
-        OutputError: if the disk is full.
-    """
-    keys = [entry.key or f"entry {number}" for number, entry in enumerate(study.entries)]
-    header = {
-        **study.header,
-        "models": list(study.models),
-        "failures": [vars(failure) for failure in study.failures],
-        "keys": keys,
-    }
-    with output_folder(folder, last=INDEX) as scratch:
-        store = Store(scratch, header)
-        for key, entry in zip(keys, study.entries, strict=True):
-            store.put(
-                key,
-                entry.results,
-                model="-and-".join(entry.models),
-                models=list(entry.models),
-                analysis=entry.analysis,
-                options=dict(entry.options),
-                images=entry.images,
-                seconds=entry.seconds,
-            )
-        store.write()
-
-
-def load_study(folder: Path) -> Study:
-    """The study that a folder holds, also one that was interrupted.
-
-    Results of plug-ins that are not installed are left out, and listed as failures.
-    """
-    index = folder / INDEX
-    if not is_file(index):
-        raise InputError(f"{folder} must hold a study, and has no {INDEX}")
-    content = read_index(index)
-    header, stored = content["header"], content["entries"]
-    try:
-        keys = header.get("keys") or list(stored)
-        loaded = [_entry(folder, key, stored[key]) for key in keys]
-        failures = [Failure(**values) for values in header.get("failures", ())]
-        by_model = (stored[key]["models"] for key in keys)
-        measured = dict.fromkeys(m[0] for m in by_model if len(m) == 1)
-        models = tuple(header.get("models", measured))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{index} must be the index of a study ({error!r})") from error
-    failures += [entry for entry in loaded if isinstance(entry, Failure)]
-    entries = tuple(entry for entry in loaded if isinstance(entry, Entry))
-    return Study(models, entries, tuple(dict.fromkeys(failures)), header)
 
 
 def write_report(study: Study, path: Path) -> None:
@@ -157,37 +95,5 @@ def _keep_other_files(folder: Path, scratch: Path) -> None:
             shutil.copy2(path, scratch / "figures")
 
 
-def _entry(folder: Path, key: str, values: Mapping[str, Any]) -> Entry | Failure:
-    models = tuple(values["models"])
-    try:
-        results = tuple(_result(folder, name) for name in values["files"])
-    except UnknownTypeError as error:
-        return Failure(" and ".join(models), values["analysis"], error.reason)
-    return Entry(
-        models=models,
-        analysis=values["analysis"],
-        results=results,
-        options=values["options"],
-        images=values["images"],
-        seconds=values["seconds"],
-        key=key,
-    )
-
-
-def _result(folder: Path, name: str) -> Result:
-    path = path_inside(folder, name)
-    if not path.is_file():
-        raise InputError(
-            f"{folder} must hold a complete study, and {name} is missing. Run the study again "
-            "with this folder as out to measure it again."
-        )
-    return Result.load(path)
-
-
 def _tables_beside(path: Path) -> Collection[str]:
-    return frozenset(_csv_names(path.parent))
-
-
-def _csv_names(folder: Path) -> Iterator[str]:
-    for file in folder.glob("results/*.csv"):
-        yield f"results/{file.name}"
+    return frozenset(f"results/{file.name}" for file in path.parent.glob("results/*.csv"))

@@ -58,12 +58,11 @@ def code_of(cls: type) -> str:
     return digest.hexdigest()
 
 
-def plug_in_code(analysis: Analysis) -> str:
+def plug_in_code(cls: type[Analysis]) -> str:
     """A digest of the file of an analysis outside of visprism, or of its class without a file.
 
     Empty for those of visprism, which its version covers.
     """
-    cls = type(analysis)
     if cls.__module__.partition(".")[0] == "visprism":
         return ""
     path = getattr(sys.modules.get(cls.__module__), "__file__", None)

@@ -1,17 +1,31 @@
 """What the report shows of a study: its table, its results by section, its manifest."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
 from visprism.images.image_set import DATA
-from visprism.report import Chapter, Content, Omission, chapters_of
+from visprism.report import (
+    Cell,
+    Chapter,
+    Comparison,
+    Content,
+    Measure,
+    Omission,
+    QuestionRows,
+    SummarySentence,
+    chapters_of,
+)
 from visprism.report.content import label_of
-from visprism.study.report_table import ReportTable
+from visprism.results.base import Result
+from visprism.results.paper_claims import PAPER_CLAIMS
+from visprism.results.questions import question_of
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
+from visprism.study.summary import summary_of
+from visprism.study.table import Row, answers_of, images_of
 
 if TYPE_CHECKING:
     from visprism.models.pretrained import PretrainedCard
@@ -36,7 +50,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
             {name: {e.models: e.results for e in es} for name, es in by_analysis.items()}
         )
     ]
-    table = ReportTable(study, {c.analysis.name: c for c in chapters})
+    table = _Table(study, {c.analysis.name: c for c in chapters})
     return Content(
         title=title or _title(study),
         models=study.models,
@@ -60,9 +74,7 @@ def _described(
     chapter: Chapter, entries: list[Entry], files: Collection[str], offered: int
 ) -> Chapter:
     tables = [
-        name.removesuffix(".npz") + ".csv"
-        for entry in entries
-        for name in file_names(entry.models, entry.analysis, entry.results)
+        name.removesuffix(".npz") + ".csv" for entry in entries for name in file_names(entry)
     ]
     return replace(
         chapter,
@@ -92,17 +104,13 @@ def _measured(study: Study) -> str:
 
 
 def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -> str:
-    """How many images were measured of how many, and why not all."""
+    """How many images were measured of how many."""
     used = max(r.provenance.images for e in entries for r in e.results)
     if not used:
         return "none"
     if Needs.TRAINING_IMAGES in analysis.needs:
         return f"{used} training images"
-    if used == offered:
-        return f"all {offered}"
-    most = analysis.max_images
-    reason = "at most, by design" if most is not None and used == most else "by the time budget"
-    return f"{used} of {offered}, {reason}"
+    return f"all {offered}" if used == offered else f"{used} of {offered}"
 
 
 def _weights_text(study: Study) -> str:
@@ -149,17 +157,10 @@ def _data_text(origin: Provenance) -> str:
     return ". ".join(filter(None, (origin.data, meaning)))
 
 
-def _budget_text(study: Study) -> str:
-    """The limit on the time, which decides how many images are measured."""
-    if "budget" not in study.header:
-        return ""
-    seconds = study.header["budget"]
-    if seconds is None:
-        return "none"
-    return (
-        f"{seconds / 60:.3g} min. A slower machine measures fewer images where the budget "
-        "limits their number"
-    )
+def _limit_text(study: Study) -> str:
+    """The limit on the time, which decides what is measured, not how much of it."""
+    seconds = study.header.get("budget")
+    return "" if seconds is None else f"{seconds / 60:.3g} min"
 
 
 def _seconds_text(study: Study) -> str:
@@ -225,7 +226,9 @@ def _omissions(study: Study) -> list[Omission]:
         Omission(analysis, tuple(models), reason, kind)
         for (analysis, reason, kind), models in groups.items()
     ]
-    return sorted(omissions, key=lambda o: ["failed", "no time", "skipped"].index(o.kind))
+    return sorted(
+        omissions, key=lambda o: ["failed", "no time", "effort", "skipped"].index(o.kind)
+    )
 
 
 def _manifest(study: Study) -> dict[str, str]:
@@ -248,7 +251,8 @@ def _manifest(study: Study) -> dict[str, str]:
         "Command": origin.command,
         "Date": origin.created,
         "Machine": study.header.get("machine", ""),
-        "Time budget": _budget_text(study),
+        "Effort": study.header.get("effort", ""),
+        "Time limit": _limit_text(study),
         "Seconds": _seconds_text(study),
         "visprism": origin.visprism,
         "Git revision": study.header.get("revision", ""),
@@ -256,3 +260,112 @@ def _manifest(study: Study) -> dict[str, str]:
         "Python": origin.python,
     }
     return {fact: value for fact, value in entries.items() if value}
+
+
+class _Table:
+    """The table and the summary of a study as a report shows them."""
+
+    def __init__(self, study: Study, chapters: Mapping[str, Chapter]) -> None:
+        self.study = study
+        self.chapters = chapters  # by analysis
+        self.rows = study.table()
+        self._origins = {
+            (answer.question, answer.quantity): (entry.analysis, type(result))
+            for entry in reversed(
+                study.entries
+            )  # the first one that answers a question decides
+            for answer, result in reversed(answers_of(entry.results))
+        }
+        self._failures = {(f.model, f.analysis): f.reason for f in study.failures}
+        self._reasons = dict(_reasons(study))
+
+    def questions(self) -> list[QuestionRows]:
+        """Every question; rows that differ in the part of the model alone are one measure."""
+        grouped: dict[str, dict[str, list[Row]]] = {}
+        for row in self.rows:
+            grouped.setdefault(row.question, {}).setdefault(row.measure, []).append(row)
+        return [
+            QuestionRows(
+                question_of(text),
+                [self._measure(rows) for rows in measures.values()],
+                _claim([row for rows in measures.values() for row in rows]),
+            )
+            for text, measures in grouped.items()
+        ]
+
+    def summary(self) -> list[SummarySentence]:
+        """The sentences of the summary with the sections that they are about."""
+        return [
+            SummarySentence(
+                s.question.headline,
+                s.text,
+                s.measure,
+                self._anchor(s.rows[0]),
+                images_of(s.rows),
+            )
+            for s in summary_of(self.rows, self.study.models)
+        ]
+
+    def _measure(self, rows: Sequence[Row]) -> Measure:
+        of_models = any(row.cells for row in rows)  # not of two models together
+        cells = {m: self._cells(rows, m) for m in self.study.models} if of_models else {}
+        differences = [_comparison(row) for row in rows if row.differences]
+        return Measure(rows[0].measure, cells, differences, images_of(rows))
+
+    def _cells(self, rows: Sequence[Row], model: str) -> list[Cell]:
+        answers = [(row, row.cells[model]) for row in rows if model in row.cells]
+        if not answers:
+            return [self._empty(rows[0], model)]
+        return [
+            Cell(
+                answer.number if answer.subject and not answer.measure else str(answer),
+                answer.verdict,
+                anchor=self._anchor(row),
+                subject=answer.subject,
+                reading=answer.reading,
+            )
+            for row, answer in answers
+        ]
+
+    def _empty(self, row: Row, model: str) -> Cell:
+        """Why a model has no number."""
+        analysis, kind = self._origins[row.question, row.quantity]
+        failure = self._failures.get((model, analysis))
+        reason = failure or self._reasons.get((model, kind))
+        reason = reason or "the analysis gives no such number for this model"
+        anchor = self._anchor(row)
+        return Cell("", "not applicable", reason, failed=failure is not None, anchor=anchor)
+
+    def _anchor(self, row: Row) -> str:
+        analysis, kind = self._origins[row.question, row.quantity]
+        return self.chapters[analysis].anchor_of(kind)
+
+
+def _reasons(study: Study) -> Iterator[tuple[tuple[str, type[Result]], str]]:
+    """Why results have no number, by model and type, where they state it."""
+    for entry in study.entries:
+        for result in entry.results:
+            reason = getattr(result, "reason", "")
+            if isinstance(reason, str) and reason and len(entry.models) == 1:
+                yield (entry.models[0], type(result)), reason.rstrip(".")
+
+
+def _comparison(row: Row) -> Comparison:
+    difference = row.difference
+    return Comparison(
+        row.difference_value(),
+        significant=difference is not None and bool(row.cells) and difference.significant,
+        remark="" if difference is None else difference.remark,
+        subject=next((a.subject for a in row.cells.values() if a.measure), ""),
+        mark="" if difference is None else difference.verdict,
+    )
+
+
+def _claim(rows: Sequence[Row]):
+    codes = [
+        judged.claim
+        for row in rows
+        for judged in (*row.cells.values(), *row.differences.values())
+        if judged.claim and judged.verdict
+    ]
+    return PAPER_CLAIMS.get(codes[0]) if codes else None

@@ -2,26 +2,95 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
 
 from visprism.core.errors import InputError
-from visprism.core.files import lock_folder, remove_leftovers, slug, write_text
+from visprism.core.files import (
+    is_file,
+    lock_folder,
+    output_folder,
+    remove_leftovers,
+    slug,
+    write_text,
+)
 from visprism.results.base import Result
+from visprism.results.stored_values import UnknownTypeError
+from visprism.study.study import Entry, Failure, Study
 
 INDEX = "study.json"
 _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
-_FORMAT = 1  # of the index; raise it when entries change their meaning
+_FORMAT = 2  # of the index; raise it when entries change their meaning
+_AGAIN = "Run the study again with this folder as out to measure it again."
+
+
+class StoredEntry(TypedDict):
+    """What the index says of the results of one analysis of one model, or of two."""
+
+    models: list[str]
+    analysis: str
+    options: dict[str, Any]
+    images: int
+    seconds: float
+    files: dict[str, str]  # name -> digest of the content
+
+
+class _Weights(TypedDict):
+    source: str
+    fingerprint: str
+
+
+class _Failed(TypedDict):
+    model: str
+    analysis: str
+    reason: str
+    kind: str
+
+
+_HEADER = {
+    "images": str,
+    "training images": str,
+    "number of images": int,
+    "seed": int,
+    "models": list[str],
+    "keys": list[str],
+    "failures": list[_Failed],
+    "untrained": list[str],
+    "weights": dict[str, _Weights],
+    "outputs": dict[str, list[list[float | None]]],
+    "sizes": dict[str, int],
+    "positions": list[int],
+    "revision": str,
+    "machine": str,
+    "seconds": float,
+    "effort": str,
+    "budget": float | None,
+}
+Header = TypedDict("Header", _HEADER, total=False)  # pyrefly: ignore (names with spaces)
+
+
+class Index(TypedDict):
+    """The content of ``study.json``."""
+
+    format: int
+    header: Header
+    entries: dict[str, StoredEntry]
 
 
 def key_of(**parts: Any) -> str:
     """A digest of what determines a result."""
     text = json.dumps({**parts, "visprism": version("visprism")}, sort_keys=True, default=str)
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return _digest(text.encode())
+
+
+def _digest(content: bytes) -> str:
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 @dataclass
@@ -34,9 +103,10 @@ class Store:
 
     folder: Path | None = None
     header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
-    entries: dict[str, dict[str, Any]] = field(default_factory=dict)  # key -> description
-    _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+    entries: dict[str, StoredEntry] = field(default_factory=dict)  # by key
     writes: bool = True  # of several processes that make a study, the first
+    damaged: list[str] = field(default_factory=list)  # sentences about files that are not used
+    _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
     _lock: int | None = None  # descriptor of the folder, while this run writes to it
 
     @classmethod
@@ -52,7 +122,7 @@ class Store:
 
         Args:
             folder: None to keep results in memory only.
-            identity: what makes two runs the same study: images, seed, format.
+            identity: what makes two runs the same study: images, seed.
             fresh: forget what an earlier run left.
             writes: whether this process writes results, of several that make a study.
         """
@@ -77,30 +147,30 @@ class Store:
             )
         store._lock = lock_folder(folder, "out") if writes else None
         try:
-            store._read(folder / INDEX, identity, fresh=fresh)
+            if (folder / INDEX).exists() and not fresh:
+                store._resume(read_index(folder / INDEX), identity)
         except InputError:
             store.close()
             raise
         return store
 
-    def _read(self, index: Path, identity: Mapping[str, Any], *, fresh: bool) -> None:
+    def _resume(self, index: Index, identity: Mapping[str, Any]) -> None:
         """Take over what an earlier run left."""
-        if fresh or not index.exists():
-            return
-        earlier = read_index(index)
-        before = earlier["header"]
+        before: Mapping[str, Any] = index["header"]
         changes = [
-            _change(k, before.get(k), v) for k, v in identity.items() if before.get(k) != v
+            f"{k} ({before.get(k)} before, {v} now)" if isinstance(v, int) else k
+            for k, v in identity.items()
+            if before.get(k) != v
         ]
         if changes:
             raise InputError(
                 f"out must be an empty folder or hold a study with the same images in the "
-                f"same order and the same seed, and {index.parent} differs in "
+                f"same order and the same seed, and {self.folder} differs in "
                 f"{', '.join(changes)}. Data that is not a data set may give other images each "
                 "time. Choose another folder, or pass fresh=True to start over."
             )
-        self.header = {**earlier["header"], **identity}
-        self.entries = earlier["entries"]
+        self.header = {**before, **identity}
+        self.entries = index["entries"]
 
     def close(self) -> None:
         """Let other runs write to the folder."""
@@ -108,89 +178,151 @@ class Store:
             os.close(self._lock)
             self._lock = None
 
-    def get(self, key: str) -> tuple[Result, ...] | None:
-        """The results under a key; None if there are none, or a file of them is damaged."""
-        if key in self._results:
-            return self._results[key]
-        entry = self.entries.get(key)
-        if entry is None or self.folder is None:
-            return None
-        try:
-            results = tuple(
-                Result.load(path_inside(self.folder, name)) for name in entry["files"]
-            )
-        except (InputError, OSError):
-            return None
-        self._results[key] = results
-        return results
+    def get(self, key: str) -> tuple[Result, ...]:
+        """The results under a key; none where a file of them is missing or changed."""
+        if key not in self._results and self.folder is not None:
+            try:
+                files = self.entries[key]["files"].items()
+                results = [_read(self.folder, name, digest) for name, digest in files]
+                self._results[key] = tuple(results)
+            except InputError as error:
+                self.damaged.append(str(error))
+                return ()
+        return self._results[key]
 
-    def put(self, key: str, results: Sequence[Result], **description: Any) -> None:
+    def entry(self, key: str) -> Entry:
+        """The stored entry under a key, with its results."""
+        stored: dict[str, Any] = {k: v for k, v in self.entries[key].items() if k != "files"}
+        models = tuple(stored.pop("models"))
+        return Entry(models=models, results=self.get(key), key=key, **stored)
+
+    def put(self, entry: Entry) -> None:
         """Keep results, and write them if there is a folder: files first, then the index."""
-        self._results[key] = tuple(results)
-        files = file_names(description["models"], description["analysis"], results)
+        self._results[entry.key] = entry.results
+        files = {}
         if self.folder is not None and self.writes:
-            self._forget_others(key, files)
             (self.folder / "results").mkdir(exist_ok=True)
-            for result, name in zip(results, files, strict=True):
+            for result, name in zip(entry.results, file_names(entry), strict=True):
                 result.save(self.folder / name)
                 result.save_csv((self.folder / name).with_suffix(".csv"))
-        self.entries[key] = {**description, "files": files if self.folder else []}
+                files[name] = _digest((self.folder / name).read_bytes())
+        self.entries[entry.key] = {
+            "models": list(entry.models),
+            "analysis": entry.analysis,
+            "options": dict(entry.options),
+            "images": entry.images,
+            "seconds": entry.seconds,
+            "files": files,
+        }
         self.write()
-
-    def _forget_others(self, key: str, files: Sequence[str]) -> None:
-        """Remove entries whose files are about to be written with other content."""
-        others = [k for k, e in self.entries.items() if k != key and set(e["files"]) & {*files}]
-        for other in others:
-            del self.entries[other]
-        if others:
-            self.write()
 
     def write(self) -> None:
         """Write the index, whole or not at all."""
         if self.folder is not None and self.writes:
             content = {"format": _FORMAT, "header": self.header, "entries": self.entries}
-            write_text(self.folder / INDEX, json.dumps(content, indent=1) + "\n")
+            text = msgspec.json.format(msgspec.json.encode(content), indent=1).decode()
+            write_text(self.folder / INDEX, f"{text}\n")
 
 
-def _change(name: str, earlier: Any, now: Any) -> str:
-    """The name of what differs, with both values where they are numbers."""
-    if isinstance(earlier, int) and isinstance(now, int):
-        return f"{name} ({earlier} before, {now} now)"
-    return name
+def file_names(entry: Entry) -> list[str]:
+    """Where results are written, relative to the folder of a study.
 
-
-def file_names(models: Sequence[str], analysis: str, results: Sequence[Result]) -> list[str]:
-    """Where results are written, relative to the folder of a study; each has another name."""
-    stem = f"results/{slug('-and-'.join(models))}-{slug(analysis)}"
+    Each has another name: the key is part of it, since names of models may hold anything.
+    """
+    stem = f"results/{slug('-and-'.join(entry.models))}-{slug(entry.analysis)}"
     names: list[str] = []
-    for result in results:
-        name = f"{stem}-{slug(result.identifier)}"
+    for result in entry.results:
+        name = f"{stem}-{slug(result.identifier)}-{slug(entry.key)[:8]}"
         same = sum(n == f"{name}.npz" or n.startswith(f"{name}--") for n in names)
         names.append(f"{name}--{same + 1}.npz" if same else f"{name}.npz")
     return names
 
 
-def read_index(path: Path) -> dict[str, Any]:
-    """The index of a study."""
+def read_index(path: Path) -> Index:
+    """The index of a study; one sentence says what is wrong with another file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        stored = content["format"]
-        if not isinstance(content["header"], dict) or not isinstance(content["entries"], dict):
-            raise TypeError("header and entries must be objects")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = path.read_bytes()
+        stored = msgspec.json.decode(content, type=dict[str, Any]).get("format")
+        if isinstance(stored, int) and stored != _FORMAT:
+            raise InputError(
+                f"{path} has format {stored}, and this version reads {_FORMAT}. Use the "
+                "version that wrote it, or run the study again in another folder."
+            )
+        index = msgspec.json.decode(content, type=Index)
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} must be the index of a study ({error})") from error
-    if stored != _FORMAT:
-        raise InputError(
-            f"{path} has format {stored}, and this version reads {_FORMAT}. Update visprism."
-        )
-    return content
+    for name in (name for entry in index["entries"].values() for name in entry["files"]):
+        if not (path.parent / name).resolve().is_relative_to(path.parent.resolve()):
+            raise InputError(
+                f"the index of a study must name files inside its folder, got {name!r}"
+            )
+    return index
 
 
-def path_inside(folder: Path, name: str) -> Path:
-    """The path of a file that an index names, which must lie in the folder of the study."""
-    path = (folder / name).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise InputError(
-            f"the index of a study must name files inside its folder, got {name!r}"
-        )
-    return path
+def save_study(study: Study, folder: Path) -> None:
+    """Write every result and the index, all of them or none.
+
+    The folder is what `examine` with `out` leaves, so that the same call resumes it.
+
+    Raises:
+        OutputError: if the disk is full.
+    """
+    entries = [
+        entry if entry.key else Entry(**{**vars(entry), "key": _digest(str(number).encode())})
+        for number, entry in enumerate(study.entries)
+    ]
+    header = {
+        **study.header,
+        "models": list(study.models),
+        "failures": [vars(failure) for failure in study.failures],
+        "keys": [entry.key for entry in entries],
+    }
+    with output_folder(folder, last=INDEX) as scratch:
+        store = Store(scratch, header)
+        for entry in entries:
+            store.put(entry)
+        store.write()
+
+
+def load_study(folder: Path) -> Study:
+    """The study that a folder holds, also one that was interrupted.
+
+    Results that cannot be read, or are of plug-ins that are not installed, are left out and
+    listed as failures.
+    """
+    if not is_file(folder / INDEX):
+        raise InputError(f"{folder} must hold a study, and has no {INDEX}")
+    index = read_index(folder / INDEX)
+    header, stored = index["header"], index["entries"]
+    latest = {(*e["models"], e["analysis"]): key for key, e in stored.items()}
+    keys = header.get("keys", list(latest.values()))
+    if not set(keys) <= set(stored):
+        raise InputError(f"{folder / INDEX} must be the index of a study (entries are missing)")
+    store = Store(folder, dict(header), stored, writes=False)
+    failures = [Failure(**values) for values in header.get("failures", ())]
+    entries = []
+    for key in keys:
+        try:
+            files = stored[key]["files"].items()
+            store._results[key] = tuple(_read(folder, *file) for file in files)
+            entries.append(store.entry(key))
+        except InputError as error:
+            unknown = isinstance(error, UnknownTypeError)
+            reason = error.reason if unknown else f"{error}. {_AGAIN}"
+            model = " and ".join(stored[key]["models"])
+            failures.append(Failure(model, stored[key]["analysis"], reason))
+    measured = (m for key in keys for m in stored[key]["models"])
+    models = tuple(header.get("models", dict.fromkeys(measured)))
+    return Study(models, tuple(entries), tuple(dict.fromkeys(failures)), header)
+
+
+def _read(folder: Path, name: str, digest: str) -> Result:
+    """A result of the study, unless its file is missing, or was changed since."""
+    path = folder / name
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{name} is missing") from error
+    if _digest(content) != digest:
+        raise InputError(f"{name} was changed since it was measured")
+    return Result.load(path)

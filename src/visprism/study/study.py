@@ -13,10 +13,9 @@ from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.results.base import Result
 from visprism.results.findings import Finding
-from visprism.study.rows import Row
-from visprism.study.table import comparison_rows, pairs_of
+from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
 
-Kind = Literal["failed", "skipped", "no time"]
+Kind = Literal["failed", "skipped", "effort", "no time"]
 FROM_PYTHON = "a module from Python"  # the source of weights that no name stands for
 
 
@@ -27,7 +26,7 @@ class Failure:
     model: str
     analysis: str
     reason: str  # a sentence
-    kind: Kind = "failed"  # "skipped": it does not apply; "no time": the budget has no room
+    kind: Kind = "failed"  # "skipped": it does not apply; else beyond the effort or the time
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class ModelStudy(Mapping[str, Result]):
 
     def findings(self) -> list[Finding]:
         """Every finding, in the order of the analyses."""
-        return [f for entry in self.entries for r in entry.results for f in r.findings()]
+        return [f for entry in self.entries for f in findings_of(entry.results)]
 
     def __repr__(self) -> str:
         """The model and its analyses on one line."""
@@ -86,8 +85,7 @@ class ModelStudy(Mapping[str, Result]):
         rows = "".join(
             f"<tr><th>{escape(entry.analysis)}</th><td>{escape(str(finding))}</td></tr>"
             for entry in self.entries
-            for result in entry.results
-            for finding in result.findings()
+            for finding in findings_of(entry.results)
         )
         return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
 
@@ -207,14 +205,14 @@ class Study:
 
     def save(self, folder: Path | str) -> None:
         """Write every result and the index, so that `load` reads them."""
-        from visprism.study.files import save_study
+        from visprism.study.store import save_study
 
         save_study(self, Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str) -> "Study":
         """Read what `save`, or `examine` with `out`, wrote."""
-        from visprism.study.files import load_study
+        from visprism.study.store import load_study
 
         return load_study(Path(folder))
 
@@ -237,6 +235,6 @@ class Study:
 
     def to_markdown(self) -> str:
         """The table, the findings and the failures as Markdown."""
-        from visprism.study.files import markdown_of
+        from visprism.study.exports import markdown_of
 
         return markdown_of(self)

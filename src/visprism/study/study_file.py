@@ -1,13 +1,13 @@
 """The study file: the settings of a study as YAML, from which it can be run again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from visprism.analyses.base import Analysis
-from visprism.core.files import write_text, yaml_text
-from visprism.core.options import option_values
+from visprism.analyses.base import ANALYSES, Analysis
+from visprism.core.files import write_text
+from visprism.core.options import Effort, option_values
 from visprism.core.run import Run
 from visprism.study.subjects import DataOptions
 
@@ -15,52 +15,34 @@ STUDY_FILE = "study.yaml"
 
 
 def study_fields(
-    models: Any,
-    data: Any,
-    train_data: Any,
-    *,
-    chosen: Sequence[Analysis],
-    named: bool,
-    minutes: int | float | None,
-    images: DataOptions,
-    pretrained: bool,
-    run: Run,
+    models: Any, data: Any, train_data: Any, images: DataOptions, run: Run
 ) -> dict[str, Any] | None:
-    """The settings by field; None where a model or data is an object, which no file can name.
+    """What is measured, as `examine` takes it, and how; fields with their default are left out.
 
-    Fields with their default are left out, but for `minutes`.
-
-    Args:
-        models: as `examine` takes them.
-        data: the images.
-        train_data: those of the training loss, or None.
-        chosen: the analyses with their options.
-        named: whether the caller named them; otherwise all that apply are chosen again.
-        minutes: time budget, or None.
-        images: how images are chosen.
-        pretrained: whether published weights are loaded.
-        run: seed, device and precision.
+    None where a model or data is an object, which no file can name.
     """
     names = _model_names(models)
     if names is None or not isinstance(data, str) or not isinstance(train_data, str | None):
         return None
-    settings = {a.name: _changed(a) for a in chosen}
-    values: dict[str, Any] = {
-        "models": names,
-        "data": data,
-        "train_data": train_data,
-        **{k: v for k, v in asdict(images).items() if v != _default(DataOptions, k)},
+    defaults = {**asdict(DataOptions()), "seed": Run().seed, **asdict(Run().compute)}
+    values = {**asdict(images), "seed": run.seed, **asdict(run.compute)}
+    changed = {name: value for name, value in values.items() if value != defaults[name]}
+    return {"models": names, "data": data, "train_data": train_data, **changed}
+
+
+def analysis_fields(
+    chosen: Sequence[Analysis], effort: Effort, *, named: bool
+) -> dict[str, Any]:
+    """The analyses, if the caller named them, and options without their value at the effort."""
+    options = {}
+    for analysis in chosen:
+        (default,) = ANALYSES.chosen([type(analysis)], effort=effort)
+        values, defaults = option_values(analysis), option_values(default)
+        options[analysis.name] = {n: v for n, v in values.items() if v != defaults[n]}
+    return {
         "analyses": [a.name for a in chosen] if named else None,
-        "options": {name: changes for name, changes in settings.items() if changes},
-        "pretrained": pretrained,
-        "seed": run.seed,
-        "device": run.compute.device,
-        "precision": run.compute.precision,
+        "options": {name: changes for name, changes in options.items() if changes},
     }
-    defaults = {"seed": Run().seed, **asdict(Run().compute)}
-    values = {k: v for k, v in values.items() if v and v != defaults.get(k)}
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-    return {**plain, "minutes": minutes}
 
 
 def write_study_file(folder: Path, values: Mapping[str, Any]) -> None:
@@ -73,7 +55,8 @@ def write_study_file(folder: Path, values: Mapping[str, Any]) -> None:
         "# In the folder in which the study was started, `visprism examine` with the path of\n"
         "# this file resumes it; --out names another folder for the results.\n"
     )
-    write_text(folder / STUDY_FILE, head + yaml_text(dict(values)))
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v}
+    write_text(folder / STUDY_FILE, head + yaml_text(plain))
 
 
 def _model_names(models: Any) -> list[str] | dict[str, str] | None:
@@ -85,13 +68,3 @@ def _model_names(models: Any) -> list[str] | dict[str, str] | None:
     if isinstance(models, Sequence) and all(isinstance(model, str) for model in models):
         return list(models)
     return None
-
-
-def _changed(analysis: Analysis) -> dict[str, Any]:
-    """The options that differ from their defaults, as YAML can hold them."""
-    values, defaults = option_values(analysis), option_values(type(analysis)())
-    return {name: value for name, value in values.items() if value != defaults[name]}
-
-
-def _default(kind: type, name: str) -> Any:
-    return next(field.default for field in fields(kind) if field.name == name)

@@ -1,6 +1,6 @@
 """From what a user passes as models and data to the subjects of a study."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,13 +62,14 @@ def candidates_of(
 ) -> dict[str, Candidate]:
     """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping."""
     if isinstance(models, Mapping):
-        made = _candidates(list(models.values()), pretrained, seed)
+        made = [_candidate(model, pretrained, seed) for model in models.values()]
         named = dict(zip(map(str, models), made, strict=True))
     else:
         single = not isinstance(models, Iterable) or isinstance(
             models, str | nn.Module | Anatomy
         )
-        made = _candidates([models] if single else list(models), pretrained, seed)
+        listed = [models] if single else list(models)
+        made = [_candidate(model, pretrained, seed) for model in listed]
         labels = [model.label for model in made]
         titles = [(m.spec if labels.count(m.label) > 1 else "") or m.label for m in made]
         repeated = {title for title in titles if titles.count(title) > 1}
@@ -250,10 +251,6 @@ def _resized(
             )
         return way
     return None if way is None else replace(way, size=size, crop=1.0)
-
-
-def _candidates(models: Sequence, pretrained: bool, seed: int) -> list[Candidate]:
-    return [_candidate(model, pretrained, seed) for model in models]
 
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:

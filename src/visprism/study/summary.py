@@ -6,7 +6,7 @@ from math import isfinite
 
 from visprism.results.answers import DISAGREE, ONE_MEASURE, Answer
 from visprism.results.questions import Question, question_of
-from visprism.study.rows import Row
+from visprism.study.table import Row
 
 _ALL_MODELS = 3  # that a sentence lists; of more, the lowest and the highest value
 _EQUAL = 0.05  # relative difference up to which values count as about equal
@@ -67,11 +67,11 @@ def _parts(row: Row, others: Sequence[Row], models: Sequence[str]) -> list[str]:
         names = sorted(cells, key=lambda name: cells[name].value)
         return [" to ".join(_model_text(name, cells[name]) for name in (names[0], names[-1]))]
     parts = [_model_text(name, a) + _others(name, a, others) for name, a in cells.items()]
-    difference = row.difference
-    if difference is not None and isfinite(difference.value):
-        significant = ", significant" if difference.significant else ""
-        minus = " minus ".join(reversed(models))
-        parts.append(f"{minus}: {difference.labeled(row.unit)}{significant}")
+    for pair, difference in row.differences.items():
+        if isfinite(difference.value):
+            significant = ", significant" if difference.significant else ""
+            minus = " minus ".join(reversed(pair))
+            parts.append(f"{minus}: {difference.labeled(row.unit)}{significant}")
     return parts
 
 

@@ -1,20 +1,228 @@
-"""The table of a study: one row per question, a cell per model, and the paired difference."""
+"""The table of a study: one row per question, a cell per model, and the paired difference.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+This module alone reads the answers and findings of results; exports and reports show its rows.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
 from itertools import combinations
-from math import exp, isnan, nan
+from math import exp, isfinite, isnan, nan
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from visprism.results.answers import Answer
+from visprism.core.provenance import Provenance
+from visprism.results.answers import POINTS, Answer, Verdict
 from visprism.results.base import Result
 from visprism.results.differences import Differences, paired_differences
+from visprism.results.findings import Finding
 from visprism.results.per_image import PerImage
 from visprism.results.questions import place_of
-from visprism.study.rows import ALL_PAIRS, Difference, Pair, Row
+from visprism.results.text import interval_text
 
+DASH = "\N{EN DASH}"  # where there is no number
+
+Pair = tuple[str, str]  # names of two models
+Key = tuple[str, str]  # question and quantity
 Model = TypeVar("Model")
+Form = Literal["difference", "ratio", "joint"]
+
+ALL_PAIRS = 3  # models, up to which every pair is compared; and differences in one text
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The paired difference of two models in one quantity.
+
+    Relative changes that are averaged in logs (`Answer.average` "geometric") are compared by
+    their ratio, (1 + change of the second model) / (1 + change of the first): exp of the paired
+    difference of the logs. The form "joint" is one number of both models, such as the
+    consistency of their errors.
+    """
+
+    value: float  # second model less first, the ratio, or the number of both models
+    low: float  # 95% interval; NaN where there is none
+    high: float
+    form: Form = "difference"
+    over: str = "images"  # what the interval is taken over
+    missing: str = ""  # why there is no interval
+    reading: str = ""  # of a number of both models: what it means in words
+    claim: str = ""  # "C7": the claim of the paper about the order of the two models
+    verdict: Verdict = ""  # about that claim
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval excludes 0, or 1 for a ratio."""
+        equal = 1 if self.form == "ratio" else 0
+        return self.low > equal or self.high < equal
+
+    @property
+    def remark(self) -> str:
+        """``not significant``, or why there is no interval; empty if it is significant."""
+        if isnan(self.value):
+            return self.missing
+        if not isfinite(self.low):
+            return f"no interval: {self.missing}" if self.missing else "no interval"
+        return "" if self.significant else "not significant"
+
+    def labeled(self, unit: str) -> str:
+        """The text with the remark and the verdict about a claim, if there are any."""
+        about = " about" if self.verdict == "undecided" else ""
+        verdict = f"{self.verdict}{about} claim {self.claim}" if self.verdict else ""
+        remarks = "; ".join(filter(None, (self.remark, verdict)))
+        return f"{self.text(unit)} ({remarks})" if remarks else self.text(unit)
+
+    def judged(self, first: Answer | None, second: Answer | None) -> "Difference":
+        """With the verdict about a claim on the order of the two models, if there is one."""
+        if first is None or second is None or not isfinite(self.low):
+            return self
+        expected = second.place - first.place
+        if not expected or isnan(expected):
+            return self
+        verdict: Verdict = "undecided"
+        if self.significant:
+            verdict = "supports" if (self.value > 0) == (expected > 0) else "contradicts"
+        return replace(self, claim=first.claim, verdict=verdict)
+
+    def text(self, unit: str) -> str:
+        """The number, and where that is not clear, of what and over what it is taken."""
+        over = "" if self.over in ("", "images") else f" over {self.over}"
+        if self.form == "joint" and not isnan(self.value):
+            reading = f"; {self.reading}" if self.reading else ""
+            return f"{self.number(unit)}{over} of both models{reading}"
+        return f"{self.number(unit)}{'' if isnan(self.value) else over}"
+
+    def number(self, unit: str) -> str:
+        """Value and interval, in the unit of the answers; percentage points for percents."""
+        if isnan(self.value):
+            return "undefined"
+        if self.form == "joint":
+            return str(Answer("", "", self.value, self.low, self.high, unit))
+        if self.form == "ratio":
+            number = interval_text(self.value, self.low, self.high, null=1.0)
+            return f"ratio of 1 + change {number}"
+        points = POINTS if unit == "%" else unit
+        return str(Answer("", "", self.value, self.low, self.high, points))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question, and what is known about it for each model.
+
+    A row about two models together has no cells; its numbers stand with the differences.
+    """
+
+    question: str
+    quantity: str
+    unit: str
+    cells: Mapping[str, Answer]  # by model; a model without the number is missing
+    differences: Mapping[Pair, Difference] = field(default_factory=dict)  # second less first
+    images: Mapping[str, int] = field(default_factory=dict)  # by model: how many were measured
+
+    @property
+    def measure(self) -> str:
+        """The quantity without the part of a model that it is of."""
+        return next((a.measure for a in self.cells.values() if a.measure), self.quantity)
+
+    @property
+    def difference(self) -> Difference | None:
+        """The paired difference, if the study has two models."""
+        return next(iter(self.differences.values())) if len(self.differences) == 1 else None
+
+    def without_verdicts(self, models: Sequence[str]) -> "Row":
+        """The row without the verdicts of these models about a claim."""
+        cells = {n: replace(a, verdict="") if n in models else a for n, a in self.cells.items()}
+        differences = {
+            pair: replace(d, verdict="") if set(pair) & set(models) else d
+            for pair, d in self.differences.items()
+        }
+        return replace(self, cells=cells, differences=differences)
+
+    def lines(self, models: Sequence[str]) -> list[str]:
+        """The row as text."""
+        cells = [
+            f"  {name}: {cell_text(self.cells[name])}" for name in models if name in self.cells
+        ]
+        if self.differences:
+            label = "difference: " if self.cells else ""
+            cells.append(f"  {label}{self.difference_text()}")
+        return [f"{self.question} ({self.quantity})", *cells]
+
+    def html(self, models: Sequence[str]) -> str:
+        """The row as a table row."""
+        cells = "".join(
+            f"<td>{escape(cell_text(self.cells[name]) if name in self.cells else DASH)}</td>"
+            for name in models
+        )
+        return (
+            f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"
+            f"{cells}<td>{escape(self.difference_text())}</td></tr>"
+        )
+
+    def difference_value(self) -> str:
+        """The difference with its interval, of each pair of models; empty if there is none."""
+        return self._joined(lambda difference: difference.text(self.unit))
+
+    def difference_text(self) -> str:
+        """The difference with its interval, and whether it is significant."""
+        return self._joined(lambda difference: difference.labeled(self.unit))
+
+    def _joined(self, text: Callable[[Difference], str]) -> str:
+        """The text of each difference, after the names of the models if there are several."""
+        if self.difference is not None and set(self.cells) <= {*next(iter(self.differences))}:
+            return text(self.difference)
+        if len(self.differences) > ALL_PAIRS:
+            return self._summary(text)
+        return "; ".join(
+            f"{_pair_text(pair, difference)}: {text(difference)}"
+            for pair, difference in self.differences.items()
+        )
+
+    def _summary(self, text: Callable[[Difference], str]) -> str:
+        """The smallest and the largest of many differences, and how many are significant."""
+        ordered = sorted(self.differences.items(), key=lambda item: item[1].value)
+        tested = [d for d in self.differences.values() if isfinite(d.low)]
+        significant = sum(d.significant for d in tested)
+        ends = " to ".join(
+            f"{_pair_text(pair, difference)}: {text(difference)}"
+            for pair, difference in (ordered[0], ordered[-1])
+        )
+        if not tested:
+            return f"{ends}; none of {len(ordered)} has an interval"
+        number = len(tested)
+        which = "" if number == len(ordered) else " with an interval"
+        return (
+            f"{ends}; {significant} of {number}{which} significant, not adjusted for {number} "
+            "comparisons"
+        )
+
+
+def images_of(rows: Sequence[Row]) -> str:
+    """Number of images of the models, once if it is the same: ``84 – 256``."""
+    numbers = dict.fromkeys(n for row in rows for n in row.images.values() if n)
+    return f" {DASH} ".join(map(str, sorted(numbers)[:: max(len(numbers) - 1, 1)]))
+
+
+def cell_text(answer: Answer) -> str:
+    """An answer with its subject and what it means, where it has them."""
+    subject = f"{answer.subject}: " if answer.subject and not answer.measure else ""
+    reading = f"{answer.reading}, " if answer.reading else ""
+    return f"{subject}{reading}{answer}"
+
+
+def _pair_text(pair: Pair, difference: Difference) -> str:
+    """``second - first``; ``first and second`` of a number of both models."""
+    return " and ".join(pair) if difference.form == "joint" else " - ".join(reversed(pair))
+
+
+def findings_of(results: Iterable[Result]) -> list[Finding]:
+    """What results say in sentences."""
+    return [finding for result in results for finding in result.findings()]
+
+
+def answers_of(results: Iterable[Result]) -> list[tuple[Answer, Result]]:
+    """What results answer, each with its result."""
+    return [(answer, result) for result in results for answer in result.answers()]
 
 
 def comparison_rows(
@@ -30,46 +238,58 @@ def comparison_rows(
         compared: of two models together; their `Differences` join those of the rows, and their
             answers have rows after those of the models.
     """
-    answered = {
-        name: {
-            (a.question, a.quantity): (a, r.provenance)
-            for r in rs
-            for a in r.answers()
-            if not isnan(a.value)
-        }
-        for name, rs in results.items()
-    }
-    answers = {name: {k: a for k, (a, _) in d.items()} for name, d in answered.items()}
-    origins = {name: {k: p for k, (_, p) in d.items()} for name, d in answered.items()}
-    keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
     differences = {
-        (first, second): _differences(
-            results[first], results[second], compared.get((first, second), ())
-        )
-        for first, second in pairs_of(tuple(results))
+        pair: _differences(*(results[name] for name in pair), compared.get(pair, ()))
+        for pair in pairs_of(tuple(results))
     }
-    rows = [
-        Row(
-            question=key[0],
-            quantity=key[1],
-            unit=next(iter(cells.values())).unit,
-            cells=cells,
-            differences={
-                pair: _comparable(
-                    next(iter(cells.values())),
-                    by_quantity[key[1]],
-                    [origins[name][key].image_shape for name in pair if key in origins[name]],
-                ).judged(*map(cells.get, pair))
-                for pair, by_quantity in differences.items()
-                if key[1] in by_quantity
-            },
-            images={name: origins[name][key].images for name in cells},
-        )
-        for key in keys
-        for cells in [{name: a[key] for name, a in answers.items() if key in a}]
-    ]
+    rows = []
+    for key, known in _by_key(results, undefined=False).items():
+        cells = {name: answer for name, (answer, _) in known.items()}
+        origins = {name: origin for name, (_, origin) in known.items()}
+        first = next(iter(cells.values()))
+        of_pairs = {
+            pair: _comparable(
+                first,
+                by_quantity[key[1]],
+                [origins[n].image_shape for n in pair if n in origins],
+            ).judged(*map(cells.get, pair))
+            for pair, by_quantity in differences.items()
+            if key[1] in by_quantity
+        }
+        images = {name: origin.images for name, origin in origins.items()}
+        rows.append(Row(*key, first.unit, cells, of_pairs, images))
     rows = [*_agreed(rows), *_joint_rows(compared)]
     return sorted(rows, key=lambda row: place_of(row.question))
+
+
+def _by_key(
+    results: Mapping[Model, Sequence[Result]], *, undefined: bool
+) -> dict[Key, dict[Model, tuple[Answer, Provenance]]]:
+    """Answers with their origin, by question and quantity, then by model or pair."""
+    by_key: dict[Key, dict[Model, tuple[Answer, Provenance]]] = {}
+    for model, of_model in results.items():
+        for answer, result in answers_of(of_model):
+            if undefined or not isnan(answer.value):
+                key = answer.question, answer.quantity
+                by_key.setdefault(key, {})[model] = answer, result.provenance
+    return by_key
+
+
+def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
+    """A row for each question that results of two models together answer."""
+    return [
+        Row(
+            *key,
+            next(answer.unit for answer, _ in known.values()),
+            {},
+            {
+                pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
+                for pair, (a, _) in known.items()
+            },
+            {name: origin.images for pair, (_, origin) in known.items() for name in pair},
+        )
+        for key, known in _by_key(compared, undefined=True).items()
+    ]
 
 
 def _agreed(rows: Sequence[Row]) -> list[Row]:
@@ -90,39 +310,6 @@ def _agreed(rows: Sequence[Row]) -> list[Row]:
             },
         )
         for row in rows
-    ]
-
-
-def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
-    """A row for each question that results of two models together answer."""
-    answered = {
-        pair: {
-            (a.question, a.quantity): (a, r.provenance) for r in results for a in r.answers()
-        }
-        for pair, results in compared.items()
-    }
-    answers = {pair: {k: a for k, (a, _) in d.items()} for pair, d in answered.items()}
-    keys = dict.fromkeys(key for by_key in answers.values() for key in by_key)
-    return [
-        Row(
-            question=key[0],
-            quantity=key[1],
-            unit=next(by_key[key].unit for by_key in answers.values() if key in by_key),
-            cells={},
-            differences={
-                pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
-                for pair, by_key in answers.items()
-                if key in by_key
-                for a in [by_key[key]]
-            },
-            images={
-                name: by_key[key][1].images
-                for pair, by_key in answered.items()
-                if key in by_key
-                for name in pair
-            },
-        )
-        for key in keys
     ]
 
 

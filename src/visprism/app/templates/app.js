@@ -58,6 +58,7 @@ const setUpForm = async (form) => {
       data: form.elements.data.value,
       analyses: chosen,
       options,
+      effort: form.elements.effort.value,
       minutes: number("minutes"),
       limit: number("limit"),
       seed: number("seed") ?? 0,

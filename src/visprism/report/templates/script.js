@@ -124,22 +124,6 @@
   });
   const standalone = (svg) => {
     const made = svg.cloneNode(true);
-    const defs = document.createElementNS("http://www.w3.org/2000/svg", "defs");
-    const names = new Set();
-    const define = (root) => { // letters, and words with theirs
-      for (const name of all("use", root).map((use) => use.getAttribute("href").slice(1))) {
-        const glyph = names.has(name) ? null : document.querySelector(`#glyphs [id="${name}"]`);
-        names.add(name);
-        if (!glyph) continue;
-        defs.append(glyph.cloneNode(true));
-        define(glyph);
-      }
-    };
-    define(made);
-    const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
-    style.textContent = document.getElementById("figure-styles").textContent;
-    made.prepend(style);
-    made.prepend(defs);
     const [, , width, height] = made.getAttribute("viewBox").split(" ");
     made.setAttribute("width", `${width}pt`);
     made.setAttribute("height", `${height}pt`);
