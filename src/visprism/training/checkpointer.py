@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, lock_folder
+from visprism.core.provenance import fingerprint
 from visprism.core.processes import gather, rank
 from visprism.images import Feed
 from visprism.measure.loss.curvature import CurvatureMonitor
