@@ -6,8 +6,8 @@ import torch
 
 from visprism import MODELS, InputError, attentions, dissect, harmonize_model, load_model
 from visprism.core.rng import stream
-from visprism.models.layers.msa_block import MSABlock
-from visprism.models.layers.preactivation import PreActBottleneck
+from visprism.models.layers.residual_blocks import MSABlock
+from visprism.models.layers.residual_blocks import PreActBottleneck
 from visprism.models.zoo.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"

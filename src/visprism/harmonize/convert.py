@@ -18,7 +18,7 @@ from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.harmonize.block_selection import Placement, select_blocks
 from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
-from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
+from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock
 
 _HEAD_DIM = 64
 _HEADS_PER_WIDTH = 3  # heads x head_dim over the width of the block, in Alter-ResNets

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from visprism.core.rng import stream
-from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
-from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
+from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock
+from visprism.models.layers.residual_blocks import PreActBasic, PreActBottleneck
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
 BLOCKS = {
