@@ -34,7 +34,7 @@ def _pool(stride: int) -> nn.Module:
 class PreActBlock(nn.Module, ABC):
     """x + branch(act(norm(x))); where the shape changes, a projection of act(norm(x)) for x.
 
-    A subclass's `branch` is the layers from there on. `drop_path` is the probability that the
+    A subclass's `_branch` is the layers from there on. `drop_path` is the probability that the
     branch is left out in training, `mc_dropout` the rate of dropout inside it.
 
     Source: He et al. (2016), Identity mappings in deep residual networks, fig. 4e and appendix.
@@ -61,17 +61,17 @@ class PreActBlock(nn.Module, ABC):
         if stride != 1 or in_chans != out_chans:
             self.downsample = nn.Conv2d(in_chans, out_chans, 1, stride, bias=False)
         self.drop_path = optional(DropPath, drop_path)
-        self.make_branch(in_chans, out_chans, stride, act_layer, norm_layer, **rest)
+        self._make_branch(in_chans, out_chans, stride, act_layer, norm_layer, **rest)
         self.dropout = optional(nn.Dropout, mc_dropout)
 
     @abstractmethod
-    def make_branch(
+    def _make_branch(
         self, in_chans: int, out_chans: int, stride: int, act_layer: Layer, norm_layer: Layer
     ) -> None:
         """Make the layers of the branch, with random weights."""
 
     @abstractmethod
-    def branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+    def _branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """What the block adds, from its normed and activated input."""
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
@@ -79,13 +79,13 @@ class PreActBlock(nn.Module, ABC):
         active = self.act1(self.norm1(x))
         projects = not isinstance(self.downsample, nn.Identity)
         shortcut = self.downsample(active) if projects else x
-        return shortcut + self.drop_path(self.branch(active))
+        return shortcut + self.drop_path(self._branch(active))
 
 
 class PreActBasic(PreActBlock):
     """Two 3x3 convolutions beside a shortcut."""
 
-    def make_branch(
+    def _make_branch(
         self, in_chans: int, out_chans: int, stride: int, act_layer: Layer, norm_layer: Layer
     ) -> None:
         self.conv1 = nn.Conv2d(in_chans, out_chans, 3, stride, padding=1, bias=False)
@@ -93,7 +93,7 @@ class PreActBasic(PreActBlock):
         self.act2 = act_layer()
         self.conv2 = nn.Conv2d(out_chans, out_chans, 3, padding=1, bias=False)
 
-    def branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+    def _branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         return self.conv2(self.act2(self.norm2(self.dropout(self.conv1(x)))))
 
 
@@ -102,7 +102,7 @@ class PreActBottleneck(PreActBlock):
 
     expansion = 4
 
-    def make_branch(
+    def _make_branch(
         self, in_chans: int, out_chans: int, stride: int, act_layer: Layer, norm_layer: Layer
     ) -> None:
         width = out_chans // self.expansion
@@ -114,7 +114,7 @@ class PreActBottleneck(PreActBlock):
         self.act3 = act_layer()
         self.conv3 = nn.Conv2d(width, out_chans, 1, bias=False)
 
-    def branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+    def _branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         x = self.dropout(self.conv2(self.act2(self.norm2(self.conv1(x)))))
         return self.conv3(self.act3(self.norm3(x)))
 
@@ -142,7 +142,7 @@ class MSABlock(PreActBlock):
     ) -> None:
         super().__init__(in_chans, out_chans, stride, act_layer=act_layer, **rest)
 
-    def make_branch(
+    def _make_branch(
         self,
         in_chans: int,
         out_chans: int,
@@ -159,7 +159,7 @@ class MSABlock(PreActBlock):
         self.attn = WindowAttention(width, out_chans, **attention)
         self.pool = _pool(stride)
 
-    def branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+    def _branch(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         return self.dropout(self.pool(self.attn(self.norm2(self.conv1(x)))))
 
 

@@ -22,7 +22,7 @@ class ViTOptions:
     """The options of a family of ViTs, which may have other defaults; see `OPTIONS`.
 
     For images of another size than `img_size` the position embeddings are interpolated
-    (bicubic). `mc_dropout` applies after the position embeddings and each linear map of a block.
+    (bicubic). `mc_dropout` follows the position embeddings and each linear map of a block.
     """
 
     img_size: int = 224

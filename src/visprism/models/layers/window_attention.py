@@ -34,8 +34,8 @@ class WindowAttention(nn.Module):
 
     and a linear map of all heads' `out` gives the output. Windows begin at the upper left
     corner, or `shift` pixels from it, as in every second block of Swin; those at a border are
-    then smaller. Where windows do not divide the map, the last ones are smaller too, and none
-    is larger than the map. With `shared_bias` one table serves all heads, as in the code of Park
+    then smaller. Where windows do not divide the map, the last ones are smaller too. None is
+    larger than the map. With `shared_bias` one table serves all heads, as in the code of Park
     and Kim. Costs two products of p^2 d multiply-accumulates for each pixel and head, beside
     the linear maps.
 

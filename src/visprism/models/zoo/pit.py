@@ -32,7 +32,7 @@ def pit(
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
-    """Three stages of a ViT of width `head_channels` times `heads`; convolutions halve the grid.
+    """Three stages of a ViT, of width `head_channels` times `heads`, and grids that halve.
 
     Patches overlap, with a stride of `stride` pixels. For images of other sizes than `img_size`
     the position embeddings are interpolated (bicubic). timm's networks have `qkv_bias=True` and

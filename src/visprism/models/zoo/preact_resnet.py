@@ -20,7 +20,7 @@ _STEM = 64
 
 
 class PreActResNet(StagedNet):
-    """A stem, stages of pre-activation blocks that `make_block` makes, norm, ReLU and a head."""
+    """A stem, stages of blocks that `make_block` makes, norm, ReLU and a head."""
 
     def __init__(
         self,
