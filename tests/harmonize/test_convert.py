@@ -21,8 +21,7 @@ from visprism import (
 )
 from visprism.core.rng import stream
 from visprism.harmonize import select_blocks
-from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock
-from visprism.models.layers.residual_blocks import PreActBottleneck
+from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock, PreActBottleneck
 from visprism.models.zoo.alter_resnet import alter_resnet
 from visprism.models.zoo.preact_resnet import preact_resnet
 

@@ -1,14 +1,13 @@
 """Laws of `search_replacements`: the search for the blocks that MSAs should replace."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
 
-from visprism import InputError, Result, Run, load_model, search_replacements
+from visprism import InputError, Run, load_model, search_replacements
 from visprism.harmonize.search import is_significant
 from visprism.results.harmonize import ReplacementSearch, paired_gain
 
@@ -140,15 +139,6 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
         covered += low <= gain <= high
     assert 0.92 <= covered / trials <= 0.975
     assert np.mean(searched) > 1.4 * gain  # what the runs of the search would report
-
-
-def test_a_search_of_version_0_1_is_read_with_the_error_rate_of_its_rule():
-    search = Result.load(Path(__file__).with_name("search_of_version_0_1.npz"))
-    assert isinstance(search, ReplacementSearch)
-    assert search.best == ("layer3.2",)
-    assert search.alpha == pytest.approx(0.2113, abs=1e-4)  # P(t_2 > 1)
-    assert "which overestimate the gain" in str(search.findings()[1])
-    assert search.answers() == ()
 
 
 def test_candidates_begin_with_the_model_s_own_weights(model, images):

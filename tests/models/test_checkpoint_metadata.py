@@ -110,13 +110,6 @@ def with_entry(content, path):
     return path
 
 
-def test_metadata_in_the_same_words_by_another_hand_are_read(tmp_path):
-    metadata = read_metadata(with_entry(COMPLETE, tmp_path / "a.safetensors"))
-    assert metadata.preprocessing == Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
-    assert metadata.provenance == Provenance(model="resnet20", image_shape=(3, 32, 32))
-    assert (metadata.class_names, metadata.recipe) == (("cat", "dog"), {"epochs": 3})
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

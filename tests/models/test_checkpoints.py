@@ -166,16 +166,6 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, writ
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
-def test_of_any_pickle_the_refusal_names_the_file_and_the_way_out(tmp_path, protocol):
-    content = pickle.dumps(Attack(tmp_path / "ran"), protocol=protocol)
-    (tmp_path / "a.pkl").write_bytes(content)
-    said = r"a\.pkl was refused: it .*(would|might) run code.*\. Save the weights alone"
-    with pytest.raises(InputError, match=said):
-        load_checkpoint(network(), tmp_path / "a.pkl")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_a_whole_pickled_model_is_refused(tmp_path):
     torch.save(network(), tmp_path / "a.pt")
     with pytest.raises(ValueError, match=r"refused: .*Sequential.*Save the weights alone"):
@@ -205,11 +195,6 @@ def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
 def test_a_file_that_holds_something_else(tmp_path, content, sentence):
     torch.save(content, tmp_path / "a.pt")
     with pytest.raises(ValueError, match=sentence):
-        load_checkpoint(network(), tmp_path / "a.pt")
-
-
-def test_a_file_that_does_not_exist(tmp_path):
-    with pytest.raises(ValueError, match=r"checkpoint .*a\.pt must be an existing file"):
         load_checkpoint(network(), tmp_path / "a.pt")
 
 

@@ -1,7 +1,6 @@
 """Laws of recipes (src/visprism/training/recipe.py, recipes.py, recipe_files.py)."""
 
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 from torch import nn
@@ -17,7 +16,7 @@ from visprism import (
 )
 from visprism.core.arguments import check_fields
 from visprism.training import as_yaml, recipe_from_fields
-from visprism.training.recipe_files import FORMER_NAMES, recipe_fields
+from visprism.training.recipe_files import recipe_fields
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)
 
@@ -258,34 +257,8 @@ def test_the_general_imagenet_recipe_is_that_of_the_papers_code():
     }.items() <= general.items()  # fmt: skip
 
 
-# Files of version 0.1.
-
-OLD = Path(__file__).with_name("run_of_version_0_1")
-
-
-def test_a_recipe_file_of_version_0_1_is_read():
-    recipe = load_recipe(str(OLD / "recipe.yaml"))
-    assert recipe == Recipe(
-        epochs=2, batch_size=8, lr=0.05, warmup=0.5, decay_params="all", grad_accum_steps=2,
-        sam_rho=0.05, eval_every=2, schedule="step", milestones=(1,), lr_decay=0.5,
-        augmentation=Augmentation(padding=1, flip=0.5, mixup=1.0),
-    )  # fmt: skip
-
-
-def test_the_metadata_of_a_checkpoint_of_version_0_1_are_a_recipe():
-    stored = read_metadata(OLD / "final.safetensors").recipe
-    assert set(FORMER_NAMES) <= set(stored)
-    assert recipe_from_fields(stored) == load_recipe(str(OLD / "recipe.yaml"))
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_comes_back_from_the_metadata_of_a_checkpoint(name, tmp_path):
     recipe = RECIPES[name]()
     save_checkpoint(nn.Linear(1, 1), tmp_path / "a.safetensors", recipe=recipe)
     assert recipe_from_fields(read_metadata(tmp_path / "a.safetensors").recipe) == recipe
-
-
-def test_a_former_name_beside_the_present_one_is_refused():
-    fields = {"epochs": 2, "batch_size": 8, "lr": 0.1, "parts": 2, "grad_accum_steps": 4}
-    with pytest.raises(InputError, match="must name grad_accum_steps once, got also parts"):
-        recipe_from_fields(fields)

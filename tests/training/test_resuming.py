@@ -5,7 +5,6 @@ import logging
 import os
 import resource
 import runpy
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from visprism import (
     load_recipe,
     loader_feed,
 )
-from visprism.data import MemoryFeed
 from visprism.models.state_dicts import read_state_dict
 from visprism.training.checkpoint_files import (
     read_checkpoint,
@@ -403,31 +401,3 @@ def test_the_recipe_and_the_history_are_there_after_an_epoch(
         fit(model, make_feed(recipe), recipe, folder=tmp_path, run=Run(progress=stopping(7)))
     assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
     assert Result.load(tmp_path / "history.npz").epoch.tolist() == [1]
-
-
-# Version 0.1.
-
-
-def test_a_run_of_version_0_1_is_resumed_as_if_it_had_not_stopped(tmp_path, make_images):
-    """Its checkpoint after 7 of 12 steps, and the weights that version 0.1 ended with."""
-    old = Path(__file__).with_name("run_of_version_0_1")
-    shutil.copytree(old, tmp_path / "run")
-    recipe = load_recipe(str(old / "recipe.yaml"))
-    images, targets = make_images()
-    way = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = MemoryFeed(
-        images,
-        targets,
-        num_classes=2,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        preprocessing=way,
-        seed=0,
-    )
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)).eval()
-    history = fit(model, feed, recipe, folder=tmp_path / "run")
-    expected = read_state_dict(old / "final.safetensors")
-    torch.testing.assert_close(dict(model.state_dict()), expected, rtol=0, atol=1e-6)
-    first = Result.load(old / "history.npz")  # of the first epoch, which is not run again
-    assert history.train_loss[0] == first.train_loss[0]
-    assert history.epoch.tolist() == [1, 2]
