@@ -189,7 +189,7 @@ def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
     [
         ([1, 2], "must hold a state dict, got a list"),
         ({}, "must hold a state dict, got nothing"),
-        ({"lr": 0.1, "epoch": 3}, r"2 of its 2 entries \(lr, epoch\) are not tensors"),
+        ({"lr": 0.1, "epoch": 3}, r"2 of its 2 entries \(lr, epoch\) are not dense tensors"),
     ],
 )
 def test_a_file_that_holds_something_else(tmp_path, content, sentence):
@@ -204,3 +204,11 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
     part.write_bytes(complete.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"part.pth (was refused|is damaged or incomplete)"):
         load_checkpoint(network(width=64), part)
+
+
+def test_numbers_that_become_infinite_in_the_precision_of_the_model_are_refused(tmp_path):
+    state = {k: v.double() for k, v in network().state_dict().items()}
+    next(iter(state.values())).flatten()[0] = 1e300
+    torch.save(state, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=r"1 of its \d+ tensors .* hold NaN or infinite"):
+        load_checkpoint(network(), tmp_path / "a.pt")

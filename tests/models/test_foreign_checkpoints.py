@@ -180,7 +180,8 @@ def test_a_model_in_several_files_is_loaded_by_its_index(tmp_path, suffix):
         ("{", "it is not an index of a checkpoint"),
         ("[]", "it is not an index of a checkpoint"),
         ("[" * 100_000, "it is not an index of a checkpoint"),
-        ('{"weight_map": []}', "it is not an index of a checkpoint"),
+        ('{"weight_map": []}', "must name files in its own folder"),
+        (json.dumps({"weight_map": {"a": 300 * "b"}}), "must name files in its own folder"),
         ('{"weight_map": {"a": 3}}', "it is not an index of a checkpoint"),
         ('{"weight_map": {"a": ["b"]}}', "it is not an index of a checkpoint"),
         ('{"weight_map": {}}', "must name files in its own folder"),
@@ -202,3 +203,17 @@ def test_an_index_of_tensors_that_no_file_holds_is_refused(tmp_path):
     path.write_text(path.read_text().replace('"0.0.weight"', '"other"'))
     with pytest.raises(InputError, match=r"1 tensors \(other\) that its files do not hold"):
         load_checkpoint(network(1), path)
+
+
+def test_an_index_does_not_follow_links_out_of_its_folder(tmp_path):
+    (tmp_path / "other").mkdir()
+    path = shards(tmp_path / "other", network().state_dict())
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    index = inside / path.name
+    index.write_text(path.read_text())
+    for shard in path.parent.iterdir():
+        if shard != path:
+            (inside / shard.name).symlink_to(shard)
+    with pytest.raises(InputError, match="must name files in its own folder"):
+        load_checkpoint(network(1), index)

@@ -14,7 +14,6 @@ from visprism import (
     read_metadata,
     save_checkpoint,
 )
-from visprism.core.arguments import check_fields
 from visprism.training import as_yaml, recipe_from_fields
 from visprism.training.recipe_files import recipe_fields
 
@@ -126,19 +125,18 @@ def test_fields_of_the_augmentation_are_named_alone_or_in_full():
     [
         ({"learning_rate": 1}, "no field 'learning_rate'"),
         ({"epoch": 1}, r"no field 'epoch'\. Did you mean epochs"),
-        ({"lr": "fast"}, "lr must be a number, got 'fast'"),
-        ({"epochs": "1.5"}, r"epochs must be an integer, got '1\.5'"),
-        ({"epochs": True}, "epochs must be an integer, got True"),
-        ({"compile": "maybe"}, "compile must be true or false, got 'maybe'"),
+        ({"lr": "fast"}, "lr must be a number above 0, got 'fast'"),
+        ({"epochs": "1.5"}, r"epochs must be an integer of at least 1, got '1\.5'"),
+        ({"epochs": True}, "epochs must be an integer of at least 1, got True"),
+        ({"compile": "maybe"}, "compile must be True or False, got 'maybe'"),
         ({"decay_params": "some"}, "decay_params must be one of matrices, all, got 'some'"),
-        ({"milestones": "60,x"}, "milestones must be an integer, got 'x'"),
+        ({"milestones": "60,x"}, "milestones must be integers of at least 1, got '60,x'"),
         ({"mixup": -1.0}, r"mixup must not be negative, got -1\.0"),
-        ({"mixup": "inf"}, "mixup must be a finite number, got inf"),
-        ({"area": "nan"}, "area must be a finite number, got nan"),
+        ({"mixup": "inf"}, "mixup must be a number, got inf"),
+        ({"area": "nan"}, "area must be a number, got nan"),
         ({"smoothing": 1}, r"smoothing must be in \[0, 1\), got 1"),
-        ({"lr": "1_0"}, "lr must be a number, got '1_0'"),
+        ({"lr": "1_0"}, "lr must be a number above 0, got '1_0'"),
         ({"Epoch": 1}, r"no field 'Epoch'\. Did you mean epochs"),
-        ({"epochs": 10**6 + 1}, "epochs must be at most 1000000, got 1000001"),
         ({"optimizer": "adamww"}, r"one of timm, got 'adamww'\. Did you mean .*adamw"),
         ({"optimizer": "adahessian"}, "'adahessian', which needs second derivatives"),
     ],
@@ -151,21 +149,18 @@ def test_what_is_no_field_or_not_of_its_type(changes, message):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epochs": 0}, "epochs must be positive, got 0"),
-        ({"lr": -1.0}, r"lr must be positive, got -1\.0"),
-        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
-        ({"clip": -1.0}, r"clip must not be negative, got -1\.0"),
-        ({"ema": 1.0}, r"ema must be in \[0, 1\), got 1\.0"),
-        ({"lr": float("inf")}, "lr must be a finite number, got inf"),
-        ({"momentum": -3.0}, r"momentum must be in \[0, 1\), got -3\.0"),
-        ({"lr_decay": 0.0}, r"lr_decay must be in \(0, 1\], got 0\.0"),
-        (
-            {"milestones": (4, 2)},
-            "milestones must be positive and ascending, got 4,2",
-        ),
-        ({"milestones": (-1, 2)}, "milestones must be positive and ascending, got -1,2"),
-        ({"limit": 0}, "limit must be positive or None, got 0"),
-        ({"distillation_weight": 1.5}, r"distillation_weight must be in \[0, 1\], got 1\.5"),
+        ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
+        ({"lr": -1.0}, r"lr must be a number above 0, got -1\.0"),
+        ({"lr": float("nan")}, "lr must be a number above 0, got nan"),
+        ({"clip": -1.0}, r"clip must be a number of at least 0, got -1\.0"),
+        ({"ema": 1.0}, r"ema must be a number .* below 1, got 1\.0"),
+        ({"lr": float("inf")}, "lr must be a number above 0, got inf"),
+        ({"momentum": -3.0}, r"momentum must be .*, got -3\.0"),
+        ({"lr_decay": 0.0}, r"lr_decay must be a number above 0 .*, got 0\.0"),
+        ({"milestones": (4, 2)}, "milestones must be ascending, got 4,2"),
+        ({"milestones": (-1, 2)}, "milestones must be integers of at least 1, got -1"),
+        ({"limit": 0}, "limit must be an integer of at least 1 or None, got 0"),
+        ({"distillation_weight": 1.5}, r"distillation_weight must be .*, got 1\.5"),
         ({"warmup": 3.0}, r"warmup must be less than epochs \(3\), got 3\. Set warmup=0"),
         ({"grad_accum_steps": 9}, r"grad_accum_steps must be at most batch_size \(8\), got 9"),
         ({"schedule": "step"}, "milestones must not be empty for schedule='step'"),
@@ -194,14 +189,6 @@ def test_what_is_no_field_or_not_of_its_type(changes, message):
 def test_a_recipe_that_cannot_be_followed(wrong, message):
     with pytest.raises(ValueError, match=message):
         replace(RECIPE, **wrong)
-
-
-@pytest.mark.parametrize(("name", "value"), [("schedule", "cosin"), ("precision", "fp8")])
-def test_a_value_that_is_no_choice_is_refused_without_type_checks(name, value):
-    recipe = replace(RECIPE)
-    object.__setattr__(recipe, name, value)  # past the type checker of the tests
-    with pytest.raises(InputError, match=f"{name} must be one of .*, got '{value}'"):
-        check_fields(recipe)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def _costs(names: Sequence[str], batch_size: int) -> Iterator[MeasuredCost]:
     from visprism.models import load_model
 
     for name in names:
-        loaded = load_model(name)
+        loaded = load_model(name, pretrained=False)
         size = loaded.preprocessing.size
         cost = model_cost(loaded.model, torch.zeros(batch_size, 3, *size))
         yield MeasuredCost(name, size, cost.parameters, cost.macs, cost.images_per_second)

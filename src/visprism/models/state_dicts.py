@@ -90,7 +90,7 @@ def _shards(index: Path) -> dict[str, Tensor]:
     try:
         places = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
         names = sorted(set(places.values()))
-        plain = names and all(n == Path(n).name and len(n) <= _LONGEST_FILE for n in names)
+        plain = names and all(n == Path(n).name and 0 < len(n) < _LONGEST_FILE for n in names)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{index} was refused: it is not an index of a checkpoint") from error
     folders = (index.parent.resolve(), index.resolve().parent)  # the index may be a link itself

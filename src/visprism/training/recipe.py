@@ -16,7 +16,6 @@ from visprism.data.augmentation.settings import unused_fields as unused_augmenta
 RECIPES = Registry("recipe")
 OPTIMIZERS = ("adamw", "sgd", "muon")  # without timm
 
-_MOST_EPOCHS = 10**6
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Recipe:
     """How a model is trained: everything but the model, the images and the machine."""
 
     epochs: int = option(
-        MISSING, "epochs, with those of the warm-up", minimum=1, maximum=_MOST_EPOCHS
+        MISSING, "epochs, with those of the warm-up", minimum=1
     )
     batch_size: int = option(
         MISSING, "images of one update, over all processes and accumulation steps", minimum=1
