@@ -10,9 +10,8 @@ from safetensors.torch import save_file
 from visprism import MODELS, load_model
 from visprism.models.spec import ModelSpec
 
-SMALL_VIT = (
-    "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10&pretrained=False"
-)
+SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10"
+SMALL_VIT += "&pretrained=False"
 
 USER_FILE = """
 from torch import nn

@@ -1,4 +1,4 @@
-"""Laws of published weights: by default, without a network, of other packages and image sizes."""
+"""Laws of published weights: the default, and files of other packages and image sizes."""
 
 import socket
 from time import monotonic
@@ -10,7 +10,6 @@ from safetensors.torch import save_file
 from timm.models.vision_transformer import checkpoint_filter_fn
 
 from visprism import InputError, load_model, save_checkpoint
-from visprism.models import exports
 
 VIT = "timm:vit_tiny_patch16_224"
 
@@ -28,9 +27,7 @@ def no_network(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "name", ["timm:resnet18", "torchvision:resnet18", "hf:google/vit-base"]
-)
+@pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18", "hf:a/vit-base"])
 def test_published_weights_are_the_default_and_without_a_network_that_is_said(name, no_network):
     start = monotonic()
     with pytest.raises(InputError, match=r"could not be downloaded .*--random-weights"):
@@ -114,4 +111,3 @@ def test_files_that_timm_converts_are_loaded(tmp_path, caplog):
     loaded = load_model(f"timm:pit_ti_224@{tmp_path}/a.safetensors").model
     torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
     assert "timm converts" in caplog.text
-    assert exports.converted(model.state_dict(), model, tmp_path) == model.state_dict()

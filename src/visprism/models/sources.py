@@ -69,9 +69,9 @@ def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
         raise unknown_model(spec, [f"torchvision:{name}" for name in names])
     _check_architecture_only(spec)
     weights = models.get_model_weights(spec.name)["DEFAULT"] if pretrained else None
-    with explain_unknown_argument(spec, models.get_model_builder(spec.name)):
-        with torch.device("meta"):  # options that are wrong need no network
-            models.get_model(spec.name, **spec.arguments)
+    explained = explain_unknown_argument(spec, models.get_model_builder(spec.name))
+    with explained, torch.device("meta"):  # options that are wrong need no network
+        models.get_model(spec.name, **spec.arguments)
     if weights:
         file = Path(torch.hub.get_dir(), "checkpoints", weights.url.rpartition("/")[2])
         if not (file.exists() or _answers(weights.url)):
