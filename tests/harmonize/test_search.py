@@ -92,12 +92,6 @@ def test_a_gain_within_the_noise_is_not_kept(model, images):
     assert set(noisy.phase) == {"search"}  # nothing to confirm
 
 
-def test_the_error_is_the_standard_error_of_paired_gains():
-    gain, error = paired_gain(np.array([0.1, 0.2, 0.3]), np.array([0.2, 0.4, 0.6]))
-    assert gain == pytest.approx(0.2)
-    assert error == pytest.approx(0.1 / 3**0.5)
-
-
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_a_block_without_effect_is_selected_with_probability_alpha(seeds):
     """Accuracies of both networks are drawn from one distribution."""
@@ -191,9 +185,3 @@ def test_refuses_one_seed_and_what_is_no_accuracy(model, images):
         search_replacements(model, images, lambda _candidate, _seed: 97.0, repeats=2)
     with pytest.raises(InputError, match=r"must return an accuracy in \[0, 1\], got None"):
         search_replacements(model, images, lambda _candidate, _seed: None, repeats=2)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.7])
-def test_refuses_a_level_that_is_none(model, images, alpha):
-    with pytest.raises(InputError, match=r"alpha must be in \(0, 0\.5\]"):
-        search_replacements(model, images, Trainer({}), alpha=alpha)
