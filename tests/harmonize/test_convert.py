@@ -228,7 +228,7 @@ def test_refuses_what_was_harmonized_already(images):
 @pytest.mark.parametrize(
     ("placement", "said"),
     [
-        ("alternating", "must be one of alternate, end-of-stage, .*, got 'alternating'"),
+        ("alternating", "must be .alternate. or .end-of-stage., .*, got .alternating."),
         (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
         (["layer1.0", "layer1.0"], "got a name twice"),
         ((1, 1), r"\(3 stages of 3, 3, 3 blocks\), got \(1, 1\)"),

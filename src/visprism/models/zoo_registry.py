@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
 from visprism.core.registry import F, Registry
@@ -124,7 +126,8 @@ def _variant(
 
     build.__name__ = build.__qualname__ = name
     build.__module__ = family.__module__
-    setattr(build, "__signature__", signature.replace(parameters=list(options.values())))  # noqa: B010
+    shown = signature.replace(parameters=list(options.values()), return_annotation=nn.Module)
+    setattr(build, "__signature__", shown)  # noqa: B010
     side, body = image_size(name), inspect.cleandoc(family.__doc__ or "")
     lines = [f"    {key}: {option.help}." for key, option in declared.items()]
     build.__doc__ = "\n".join(

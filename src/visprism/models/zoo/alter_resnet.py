@@ -6,7 +6,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.models.layers.residual_blocks import MSABlock, PreActBasic, PreActBottleneck
-from visprism.models.zoo.preact_resnet import PreActResNet, make_plain
+from visprism.models.zoo.preact_resnet import PreActResNet
 from visprism.models.zoo_registry import MODELS
 
 
@@ -68,9 +68,7 @@ def alter_resnet(
         stage: int, place: int, in_chans: int, out_chans: int, stride: int, drop: float
     ) -> nn.Module:
         if place not in places[stage]:
-            return make_plain(
-                block, mc_dropout, stage, place, in_chans, out_chans, stride, drop
-            )
+            return block(in_chans, out_chans, stride, drop_path=drop, mc_dropout=mc_dropout)
         return MSABlock(
             in_chans,
             out_chans,

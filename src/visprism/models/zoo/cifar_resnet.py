@@ -54,17 +54,20 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(StagedNet):
-    """A 3x3 stem, stages of blocks, pooling and a head."""
+    """A 3x3 stem and three stages of three basic blocks: 0.27 million parameters.
+
+    Source: He et al. (2016), Deep residual learning for image recognition, sec. 4.2.
+    """
 
     def __init__(
         self,
         *,
         num_classes: int,
-        in_chans: int,
-        head: str,
-        mc_dropout: float,
-        smoothing: bool,
-        drop_path_rate: float,
+        in_chans: int = 3,
+        head: str = "gap",
+        mc_dropout: float = 0.0,
+        smoothing: bool = False,
+        drop_path_rate: float = 0.0,
     ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(in_chans, _CHANNELS[0], 3, padding=1, bias=False)
@@ -89,29 +92,6 @@ class ResNet(StagedNet):
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """The last map."""
         return self.forward_stages(self.act1(self.bn1(self.conv1(x))))
-
-
-def resnet20(
-    *,
-    num_classes: int,
-    in_chans: int = 3,
-    head: str = "gap",
-    mc_dropout: float = 0.0,
-    smoothing: bool = False,
-    drop_path_rate: float = 0.0,
-) -> ResNet:
-    """Three stages of three basic blocks: 0.27 million parameters.
-
-    Source: He et al. (2016), Deep residual learning for image recognition, sec. 4.2.
-    """
-    return ResNet(
-        num_classes=num_classes,
-        in_chans=in_chans,
-        head=head,
-        mc_dropout=mc_dropout,
-        smoothing=smoothing,
-        drop_path_rate=drop_path_rate,
-    )
 
 
 def alter_resnet20(
@@ -140,7 +120,7 @@ def alter_resnet20(
         raise InputError(
             f"num_heads must have one number per stage ({len(_DEPTHS)}), got {tuple(num_heads)}"
         )
-    model = resnet20(
+    model = ResNet(
         num_classes=num_classes,
         in_chans=in_chans,
         head=head,
@@ -167,5 +147,5 @@ def alter_resnet20(
     return model
 
 
-MODELS.register_family(resnet20, {"resnet20": ("ResNet-20", {})}, ())
+MODELS.register_family(ResNet, {"resnet20": ("ResNet-20", {})}, ())
 MODELS.register_family(alter_resnet20, {"alter_resnet20": ("Alter-ResNet-20", {})}, ())

@@ -1,7 +1,6 @@
 """Pre-activation ResNets (He et al. 2016)."""
 
 from collections.abc import Sequence
-from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -69,18 +68,6 @@ class PreActResNet(StagedNet):
         return self.act(self.norm(self.forward_stages(self.maxpool(self.conv1(x)))))
 
 
-def make_plain(
-    block: type[PreActBasic] | type[PreActBottleneck],
-    mc_dropout: float,
-    _stage: int,
-    _place: int,
-    *shape_and_drop: float,
-) -> nn.Module:
-    """A block of convolutions."""
-    *shape, drop = shape_and_drop
-    return block(*shape, drop_path=drop, mc_dropout=mc_dropout)  # pyrefly: ignore (integers)
-
-
 def preact_resnet(
     block: type[PreActBasic] | type[PreActBottleneck],
     img_size: int,
@@ -99,9 +86,13 @@ def preact_resnet(
 
     Source: He et al. (2016), Identity mappings in deep residual networks.
     """
+
+    def make(_s: int, _b: int, ins: int, outs: int, stride: int, drop: float) -> nn.Module:
+        return block(ins, outs, stride, drop_path=drop, mc_dropout=mc_dropout)
+
     return PreActResNet(
         depths,
-        partial(make_plain, block, mc_dropout),
+        make,
         expansion=block.expansion,
         img_size=img_size,
         num_classes=num_classes,
