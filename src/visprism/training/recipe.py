@@ -17,14 +17,11 @@ RECIPES = Registry("recipe")
 OPTIMIZERS = ("adamw", "sgd", "muon")  # without timm
 
 
-
 @dataclass(frozen=True)
 class Recipe:
     """How a model is trained: everything but the model, the images and the machine."""
 
-    epochs: int = option(
-        MISSING, "epochs, with those of the warm-up", minimum=1
-    )
+    epochs: int = option(MISSING, "epochs, with those of the warm-up", minimum=1)
     batch_size: int = option(
         MISSING, "images of one update, over all processes and accumulation steps", minimum=1
     )
