@@ -46,7 +46,7 @@ from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import PretrainedCard
 from visprism.models.spec import ModelSpec
-from visprism.training.recipe_files import upgraded_fields
+from visprism.training.recipe_files import flat_fields
 
 RESULTS = Path(__file__).parent / "results" / "trained"
 PACKAGE = Path(__file__).parents[1] / "src" / "visprism" / "models" / "weights"
@@ -247,7 +247,7 @@ def evaluate(network: LoadedModel, data: str, limit: int | None = None) -> dict[
 
 def train_images(recipe: Mapping[str, Any], data: str) -> int:
     """How many images were seen in an epoch."""
-    return upgraded_fields(recipe)["limit"] or len(load_data(data, split="train"))
+    return flat_fields(recipe)["limit"] or len(load_data(data, split="train"))
 
 
 def storage(data: str) -> str:

@@ -76,7 +76,7 @@ def test_random_weights_follow_the_seed():
 def test_a_cnn_of_timm_is_named_by_words():
     loaded = load_model("alternet?library=timm&base=resnet10t&blocks=layer4.0&num_classes=3")
     assert loaded.model(torch.zeros(1, 3, *loaded.preprocessing.size)).shape == (1, 3)
-    assert loaded.preprocessing == load_model("timm:resnet10t").preprocessing
+    assert loaded.preprocessing == load_model("timm:resnet10t", pretrained=False).preprocessing
 
 
 def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, images):

@@ -12,7 +12,7 @@ from timm.models.resnet import BasicBlock, Bottleneck
 from torch.nn.init import normal_
 
 from visprism import MODELS
-from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
+from visprism.models.layers.residual_blocks import PreActBasic, PreActBottleneck
 from visprism.models.zoo.alter_resnet import alter_resnet
 from visprism.models.zoo.conv_vit import conv_vit
 from visprism.models.zoo.deit import deit

@@ -2,10 +2,8 @@
 
 from math import ceil
 
-import jaxtyping
 import pytest
 import torch
-from timm.layers import Conv2dSame, ScaledStdConv2d, StdConv2d
 from torch import nn
 
 from visprism import InputError, attention_from_convolution
@@ -121,50 +119,8 @@ def test_a_convolution_that_is_no_attention_is_refused(options, sentence):
         attention_from_convolution(conv)
 
 
-def test_patches_without_pixels_are_refused():
-    with pytest.raises(InputError, match="got patches of 0 pixels"):
-        attention_from_convolution(convolution(3), patch_size=0)
-
-
-@pytest.mark.parametrize("layer", [nn.Linear, nn.Conv1d, nn.ConvTranspose2d])
-def test_what_is_no_convolution_of_maps_is_refused(layer):
-    odd = layer(4, 4) if layer is nn.Linear else layer(4, 4, 3, padding=1)
-    with pytest.raises(
-        InputError, match=f"conv must be of type Conv2d, got an object of type {layer.__name__}"
-    ):
-        attention_from_convolution(odd)
-
-
-@pytest.mark.parametrize("layer", [StdConv2d, ScaledStdConv2d, Conv2dSame])
-def test_a_convolution_with_a_forward_of_its_own_is_refused(layer):
-    with pytest.raises(InputError, match=f"conv must compute what .*, got a {layer.__name__}"):
-        attention_from_convolution(layer(4, 4, 3, padding=1))
-
-
 def test_a_kernel_that_is_computed_is_the_one_in_use():
     conv = nn.utils.parametrizations.weight_norm(convolution(3))
     with torch.no_grad():
         conv.parametrizations.weight.original0.mul_(2)
     assert largest_difference(conv, attention_from_convolution(conv), noise(1, 3, 6, 6)) < 1e-10
-
-
-@pytest.mark.parametrize("shape", [(3, 6, 6), (1, 2, 6, 6)])
-def test_what_is_no_batch_of_its_maps_is_refused(shape, monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it
-    attention = attention_from_convolution(convolution(3), patch_size=2)
-    with pytest.raises(
-        InputError, match=r"x must be a batch of feature maps of shape \(B, 3, H, W\)"
-    ):
-        attention(noise(*shape))
-
-
-def test_patches_of_a_broken_number_of_pixels_are_refused(monkeypatch):
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as a user calls it
-    with pytest.raises(InputError, match=r"patch_size must be an integer, got 2\.0"):
-        attention_from_convolution(convolution(3), patch_size=2.0)
-
-
-def test_an_image_that_patches_do_not_divide_is_refused():
-    attention = attention_from_convolution(convolution(3), patch_size=4)
-    with pytest.raises(InputError, match=r"multiple of the patch size \(4\), got 6x8"):
-        attention(noise(1, 3, 6, 8))

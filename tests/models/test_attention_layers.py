@@ -7,7 +7,6 @@ from timm.models.swin_transformer import SwinTransformerBlock
 from torch.autograd.functional import hvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from visprism import InputError
 from visprism.core.run import stream
 from visprism.models.layers import local_attention
 from visprism.models.layers.local_attention import LocalAttention
@@ -203,25 +202,3 @@ def test_local_attention_gives_shapes_without_numbers():
         attention = LocalAttention(12, 3, kernel=5)
         for grid in ((9, 10), (23, 30)):
             assert attention(torch.zeros(2, *grid, 12)).shape == (2, *grid, 12)
-
-
-def test_an_even_neighborhood_is_refused():
-    with pytest.raises(
-        InputError, match="kernel must be an odd number of tokens or 'global', got 2"
-    ):
-        LocalAttention(12, 3, kernel=2)
-
-
-@pytest.mark.parametrize(
-    ("heads", "head_dim", "sentence"),
-    [
-        (5, None, "must divide the 12 channels, got 5"),
-        (0, None, "num_heads must be at least 1, got 0"),
-        (3, 0, "head_dim must be at least 1, got 0"),
-    ],
-)
-def test_heads_that_do_not_fit_are_refused(heads, head_dim, sentence):
-    with pytest.raises(InputError, match=sentence):
-        LocalAttention(12, heads, head_dim=head_dim)
-    with pytest.raises(InputError, match=sentence):
-        ShiftedWindowAttention(12, heads, window=(4, 4), head_dim=head_dim)

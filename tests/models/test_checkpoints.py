@@ -166,16 +166,6 @@ def test_a_pickle_that_would_run_code_is_refused_and_does_not_run(tmp_path, writ
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
-def test_of_any_pickle_the_refusal_names_the_file_and_the_way_out(tmp_path, protocol):
-    content = pickle.dumps(Attack(tmp_path / "ran"), protocol=protocol)
-    (tmp_path / "a.pkl").write_bytes(content)
-    said = r"a\.pkl was refused: it .*(would|might) run code.*\. Save the weights alone"
-    with pytest.raises(InputError, match=said):
-        load_checkpoint(network(), tmp_path / "a.pkl")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_a_whole_pickled_model_is_refused(tmp_path):
     torch.save(network(), tmp_path / "a.pt")
     with pytest.raises(ValueError, match=r"refused: .*Sequential.*Save the weights alone"):
@@ -199,17 +189,12 @@ def test_a_file_that_is_no_checkpoint(tmp_path, name, content):
     [
         ([1, 2], "must hold a state dict, got a list"),
         ({}, "must hold a state dict, got nothing"),
-        ({"lr": 0.1, "epoch": 3}, r"2 of its 2 entries \(lr, epoch\) are not tensors"),
+        ({"lr": 0.1, "epoch": 3}, r"2 of its 2 entries \(lr, epoch\) are not dense tensors"),
     ],
 )
 def test_a_file_that_holds_something_else(tmp_path, content, sentence):
     torch.save(content, tmp_path / "a.pt")
     with pytest.raises(ValueError, match=sentence):
-        load_checkpoint(network(), tmp_path / "a.pt")
-
-
-def test_a_file_that_does_not_exist(tmp_path):
-    with pytest.raises(ValueError, match=r"checkpoint .*a\.pt must be an existing file"):
         load_checkpoint(network(), tmp_path / "a.pt")
 
 
@@ -219,3 +204,11 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path):
     part.write_bytes(complete.read_bytes()[:3000])
     with pytest.raises(ValueError, match=r"part.pth (was refused|is damaged or incomplete)"):
         load_checkpoint(network(width=64), part)
+
+
+def test_numbers_that_become_infinite_in_the_precision_of_the_model_are_refused(tmp_path):
+    state = {k: v.double() for k, v in network().state_dict().items()}
+    next(iter(state.values())).flatten()[0] = 1e300
+    torch.save(state, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=r"1 of its \d+ tensors .* hold NaN or infinite"):
+        load_checkpoint(network(), tmp_path / "a.pt")

@@ -25,8 +25,6 @@ def size_of(name, **arguments):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-# What was published.
-
 # Parameters, counted by running the code of Park and Kim (2022); for 100 classes at 32 pixels.
 SIZES = {
     "vit_tiny_patch2_32": 5_403_172,
@@ -94,13 +92,6 @@ def test_swin_differs_from_that_of_the_study_by_what_is_known(name, classes, win
     merging = sum(2 * 4 * width - 2 * width for width in (96, 192, 384))
     expected = size + biases * (2 * window - 1) ** 2 + embedding + merging
     assert size_of(name, num_classes=classes, qkv_bias=False) == expected
-
-
-def test_pit_base_differs_from_that_of_the_study_by_its_patches():
-    """Theirs has 16x16 pixels every 7, which leaves some over; PiT has 14x14."""
-    kernels = 3 * 256 * (16**2 - 14**2)
-    positions = 256 * (30**2 - 31**2)
-    assert 73_771_752 - size_of("pit_base_224") == kernels + positions
 
 
 # Against another implementation.

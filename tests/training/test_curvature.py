@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism import InputError, Objective, Run, fit, top_eigenvalues
+from visprism import Objective, Run, fit, top_eigenvalues
 from visprism.models.state_dicts import read_state_dict
 from visprism.results.training_curvature import TrainingCurvature
 
@@ -106,21 +106,3 @@ def test_the_loggers_receive_eigenvalue_and_threshold(tmp_path, recipe, make_mod
     decisive = result.select((result.matrix == "preconditioned") & (result.rank == 1))
     assert [step for step, _ in logger.values] == decisive.step.tolist()
     assert [v["eigenvalue"] for _, v in logger.values] == decisive.eigenvalue.tolist()
-
-
-def test_a_run_without_a_folder_cannot_measure(recipe, make_model, make_feed):
-    with pytest.raises(InputError, match="curvature_every must be 0 without a folder, got 4"):
-        fit(make_model(), make_feed(recipe), recipe)
-
-
-def test_a_sharded_run_cannot_measure(tmp_path, recipe, make_model, make_feed):
-    with pytest.raises(InputError, match="curvature_every must be 0 with sharded=True, got 4"):
-        fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, sharded=True)
-
-
-@pytest.mark.parametrize(("name", "default"), [("curvature_images", 256), ("curvature_k", 1)])
-def test_a_setting_without_effect_is_refused(recipe, name, default):
-    with pytest.raises(
-        InputError, match=f"{name} must be {default} without curvature measurements"
-    ):
-        replace(recipe.replace(curvature_every=0), **{name: 9})

@@ -1,7 +1,6 @@
 """Laws of recipes (src/visprism/training/recipe.py, recipes.py, recipe_files.py)."""
 
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 from torch import nn
@@ -15,9 +14,8 @@ from visprism import (
     read_metadata,
     save_checkpoint,
 )
-from visprism.core.options import check_values
 from visprism.training import as_yaml, recipe_from_fields
-from visprism.training.recipe_files import FORMER_NAMES, recipe_fields
+from visprism.training.recipe_files import recipe_fields
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)
 
@@ -127,19 +125,18 @@ def test_fields_of_the_augmentation_are_named_alone_or_in_full():
     [
         ({"learning_rate": 1}, "no field 'learning_rate'"),
         ({"epoch": 1}, r"no field 'epoch'\. Did you mean epochs"),
-        ({"lr": "fast"}, "lr must be a number, got 'fast'"),
-        ({"epochs": "1.5"}, r"epochs must be an integer, got '1\.5'"),
-        ({"epochs": True}, "epochs must be an integer, got True"),
-        ({"compile": "maybe"}, "compile must be true or false, got 'maybe'"),
+        ({"lr": "fast"}, "lr must be a number above 0, got 'fast'"),
+        ({"epochs": "1.5"}, r"epochs must be an integer of at least 1, got '1\.5'"),
+        ({"epochs": True}, "epochs must be an integer of at least 1, got True"),
+        ({"compile": "maybe"}, "compile must be True or False, got 'maybe'"),
         ({"decay_params": "some"}, "decay_params must be one of matrices, all, got 'some'"),
-        ({"milestones": "60,x"}, "milestones must be an integer, got 'x'"),
+        ({"milestones": "60,x"}, "milestones must be integers of at least 1, got '60,x'"),
         ({"mixup": -1.0}, r"mixup must not be negative, got -1\.0"),
-        ({"mixup": "inf"}, "mixup must be a finite number, got inf"),
-        ({"area": "nan"}, "area must be a finite number, got nan"),
+        ({"mixup": "inf"}, "mixup must be a number, got inf"),
+        ({"area": "nan"}, "area must be a number, got nan"),
         ({"smoothing": 1}, r"smoothing must be in \[0, 1\), got 1"),
-        ({"lr": "1_0"}, "lr must be a number, got '1_0'"),
+        ({"lr": "1_0"}, "lr must be a number above 0, got '1_0'"),
         ({"Epoch": 1}, r"no field 'Epoch'\. Did you mean epochs"),
-        ({"epochs": 10**6 + 1}, "epochs must be at most 1000000, got 1000001"),
         ({"optimizer": "adamww"}, r"one of timm, got 'adamww'\. Did you mean .*adamw"),
         ({"optimizer": "adahessian"}, "'adahessian', which needs second derivatives"),
     ],
@@ -152,21 +149,18 @@ def test_what_is_no_field_or_not_of_its_type(changes, message):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epochs": 0}, "epochs must be positive, got 0"),
-        ({"lr": -1.0}, r"lr must be positive, got -1\.0"),
-        ({"lr": float("nan")}, "lr must be a finite number, got nan"),
-        ({"clip": -1.0}, r"clip must not be negative, got -1\.0"),
-        ({"ema": 1.0}, r"ema must be in \[0, 1\), got 1\.0"),
-        ({"lr": float("inf")}, "lr must be a finite number, got inf"),
-        ({"momentum": -3.0}, r"momentum must be in \[0, 1\), got -3\.0"),
-        ({"lr_decay": 0.0}, r"lr_decay must be in \(0, 1\], got 0\.0"),
-        (
-            {"milestones": (4, 2)},
-            "milestones must be positive and ascending, got 4,2",
-        ),
-        ({"milestones": (-1, 2)}, "milestones must be positive and ascending, got -1,2"),
-        ({"limit": 0}, "limit must be positive or None, got 0"),
-        ({"distillation_weight": 1.5}, r"distillation_weight must be in \[0, 1\], got 1\.5"),
+        ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
+        ({"lr": -1.0}, r"lr must be a number above 0, got -1\.0"),
+        ({"lr": float("nan")}, "lr must be a number above 0, got nan"),
+        ({"clip": -1.0}, r"clip must be a number of at least 0, got -1\.0"),
+        ({"ema": 1.0}, r"ema must be a number .* below 1, got 1\.0"),
+        ({"lr": float("inf")}, "lr must be a number above 0, got inf"),
+        ({"momentum": -3.0}, r"momentum must be .*, got -3\.0"),
+        ({"lr_decay": 0.0}, r"lr_decay must be a number above 0 .*, got 0\.0"),
+        ({"milestones": (4, 2)}, "milestones must be ascending, got 4,2"),
+        ({"milestones": (-1, 2)}, "milestones must be integers of at least 1, got -1"),
+        ({"limit": 0}, "limit must be an integer of at least 1 or None, got 0"),
+        ({"distillation_weight": 1.5}, r"distillation_weight must be .*, got 1\.5"),
         ({"warmup": 3.0}, r"warmup must be less than epochs \(3\), got 3\. Set warmup=0"),
         ({"grad_accum_steps": 9}, r"grad_accum_steps must be at most batch_size \(8\), got 9"),
         ({"schedule": "step"}, "milestones must not be empty for schedule='step'"),
@@ -197,14 +191,6 @@ def test_a_recipe_that_cannot_be_followed(wrong, message):
         replace(RECIPE, **wrong)
 
 
-@pytest.mark.parametrize(("name", "value"), [("schedule", "cosin"), ("precision", "fp8")])
-def test_a_value_that_is_no_choice_is_refused_without_type_checks(name, value):
-    recipe = replace(RECIPE)
-    object.__setattr__(recipe, name, value)  # past the type checker of the tests
-    with pytest.raises(InputError, match=f"{name} must be one of .*, got '{value}'"):
-        check_values(recipe)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -214,7 +200,7 @@ def test_a_value_that_is_no_choice_is_refused_without_type_checks(name, value):
         ("base: [1]\n", r"base must be the name of a recipe, got \[1\]"),
         ("base: 3\n", "base must be the name of a recipe, got 3"),
         ("base: quick\nlr: 1\nepochs: 3\nlr: 2\n", "must name each field once, got lr twice"),
-        ("base: quick\noptimizer: [a]\n", r"optimizer must be text, got \['a'\]"),
+        ("base: quick\noptimizer: [a]\n", "optimizer must be a text, got"),
         ("base: strong\n", r"unknown recipe 'strong'\. .*strong_cifar"),
     ],
 )
@@ -258,34 +244,8 @@ def test_the_general_imagenet_recipe_is_that_of_the_papers_code():
     }.items() <= general.items()  # fmt: skip
 
 
-# Files of version 0.1.
-
-OLD = Path(__file__).with_name("run_of_version_0_1")
-
-
-def test_a_recipe_file_of_version_0_1_is_read():
-    recipe = load_recipe(str(OLD / "recipe.yaml"))
-    assert recipe == Recipe(
-        epochs=2, batch_size=8, lr=0.05, warmup=0.5, decay_params="all", grad_accum_steps=2,
-        sam_rho=0.05, eval_every=2, schedule="step", milestones=(1,), lr_decay=0.5,
-        augmentation=Augmentation(padding=1, flip=0.5, mixup=1.0),
-    )  # fmt: skip
-
-
-def test_the_metadata_of_a_checkpoint_of_version_0_1_are_a_recipe():
-    stored = read_metadata(OLD / "final.safetensors").recipe
-    assert set(FORMER_NAMES) <= set(stored)
-    assert recipe_from_fields(stored) == load_recipe(str(OLD / "recipe.yaml"))
-
-
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_comes_back_from_the_metadata_of_a_checkpoint(name, tmp_path):
     recipe = RECIPES[name]()
     save_checkpoint(nn.Linear(1, 1), tmp_path / "a.safetensors", recipe=recipe)
     assert recipe_from_fields(read_metadata(tmp_path / "a.safetensors").recipe) == recipe
-
-
-def test_a_former_name_beside_the_present_one_is_refused():
-    fields = {"epochs": 2, "batch_size": 8, "lr": 0.1, "parts": 2, "grad_accum_steps": 4}
-    with pytest.raises(InputError, match="must name grad_accum_steps once, got also parts"):
-        recipe_from_fields(fields)

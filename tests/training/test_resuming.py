@@ -3,10 +3,7 @@
 import errno
 import logging
 import os
-import resource
 import runpy
-import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -27,12 +24,10 @@ from visprism import (
     load_recipe,
     loader_feed,
 )
-from visprism.images import Feed
 from visprism.models.state_dicts import read_state_dict
 from visprism.training.checkpoint_files import (
     read_checkpoint,
     valid_checkpoint,
-    write_checkpoint,
 )
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
@@ -165,93 +160,6 @@ def test_a_checkpoint_that_is_damaged_within_is_refused(tmp_path, undisturbed, c
     same_run(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize("moment", ["torch.save", "os.fsync", "Path.replace"])
-def test_a_kill_while_a_damaged_checkpoint_is_replaced_leaves_the_one_before(
-    tmp_path, undisturbed, monkeypatch, moment
-):
-    with pytest.raises(StopError):
-        script["trained"](tmp_path, stopping(12))
-    last = tmp_path / "last.ckpt"
-    last.write_bytes(last.read_bytes()[:-1000])
-
-    def killed(*given):
-        if moment == "Path.replace" and ".tmp" not in given[0].name:
-            return given[0].rename(given[1])  # the move of the damaged one, were it made
-        raise StopError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(f"visprism.training.checkpoint_files.{moment}", killed)
-        with pytest.raises(StopError):
-            script["trained"](tmp_path)
-    assert valid_checkpoint(tmp_path) == tmp_path / "previous.ckpt"
-    assert read_checkpoint(tmp_path)["step"] == 11
-    script["trained"](tmp_path)
-    assert valid_checkpoint(tmp_path) == last
-    same_run(tmp_path, undisturbed)
-
-
-@pytest.mark.parametrize("at", [1, 2])
-def test_between_the_two_moves_of_a_save_one_checkpoint_is_good(tmp_path, monkeypatch, at):
-    """Of a save over a good checkpoint, the first move takes it away and the second puts it."""
-    write_checkpoint(tmp_path, {"step": 1})
-    write_checkpoint(tmp_path, {"step": 2})
-    moves = []
-
-    def move(path, target):
-        moves.append(path)
-        if len(moves) == at:
-            raise StopError
-        return path.rename(target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.replace", move)
-        with pytest.raises(StopError):
-            write_checkpoint(tmp_path, {"step": 3})
-    assert read_checkpoint(tmp_path)["step"] == 2
-
-
-@pytest.mark.parametrize("content", [{"a": 1}, [1], {"step": 1, "engine": {}}, torch.nn.ReLU()])
-def test_a_file_that_is_no_checkpoint_of_ours_is_refused(tmp_path, content, caplog):
-    write_checkpoint(tmp_path, {"step": 1})
-    (tmp_path / "last.ckpt").rename(tmp_path / "previous.ckpt")
-    torch.save(content, tmp_path / "last.ckpt")
-    with caplog.at_level(logging.WARNING):
-        assert read_checkpoint(tmp_path) == {"step": 1}
-    assert "last.ckpt is not a training checkpoint of visprism and was not used" in caplog.text
-    assert "weights_only" not in caplog.text
-
-
-def test_where_no_checkpoint_can_be_read_nothing_is_overwritten(tmp_path):
-    (tmp_path / "last.ckpt").write_bytes(b"x" * 100)
-    with pytest.raises(
-        ValueError, match=r"no training checkpoint in .* is valid \(last.ckpt\)\. Remove"
-    ):
-        script["trained"](tmp_path)
-
-
-def test_a_full_disk_is_told_and_leaves_the_last_valid_state(tmp_path):
-    """The system refuses files of more than 4 kB, as a disk that is nearly full does."""
-    write_checkpoint(tmp_path, {"step": 1, "weights": torch.zeros(100)})
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(
-            ValueError,
-            match=r"step 2 could not be written .*\(File too large: .* resume from last",
-        ):
-            write_checkpoint(tmp_path, {"step": 2, "weights": torch.zeros(10_000)})
-        (tmp_path / "new").mkdir()
-        with pytest.raises(ValueError, match="Free some space, and start again"):
-            write_checkpoint(tmp_path / "new", {"step": 2, "weights": torch.zeros(10_000)})
-        (tmp_path / "new").rmdir()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert read_checkpoint(tmp_path)["step"] == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["last.ckpt"]
-
-
 def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -264,7 +172,7 @@ def test_a_full_disk_in_the_middle_of_a_run(tmp_path, monkeypatch, undisturbed):
 
     with pytest.raises(
         ValueError,
-        match=r"step 13 could not be written .*\(No space left on device: the disk is full\)"
+        match=r"step 13 could not be written .*\(No space left on device\)"
         r".*and resume from last\.ckpt",
     ):
         script["trained"](tmp_path, progress)
@@ -352,12 +260,6 @@ def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recip
         fit(make_model(), feed(), recipe, folder=tmp_path / "run")
 
 
-def test_snapshots_need_a_folder(model, make_feed, recipe):
-    with_snapshots = replace(recipe, snapshot_every=1)
-    with pytest.raises(ValueError, match="snapshot_every must be 0 without a folder, got 1"):
-        fit(model, make_feed(with_snapshots), with_snapshots)
-
-
 def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
     taught = replace(recipe, distillation="hard", epochs=1, warmup=0.0)
     feed = make_feed(taught)
@@ -388,14 +290,6 @@ def test_a_run_is_resumed_only_with_resume(tmp_path, model, make_feed, recipe):
         fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)
 
 
-def test_a_folder_in_the_place_of_the_checkpoint_is_refused_at_once(
-    tmp_path, model, make_feed, recipe
-):
-    (tmp_path / "last.ckpt").mkdir()
-    with pytest.raises(ValueError, match=r"last\.ckpt must not be a folder"):
-        fit(model, make_feed(recipe), recipe, folder=tmp_path)
-
-
 def test_the_recipe_and_the_history_are_there_after_an_epoch(
     tmp_path, model, make_feed, recipe
 ):
@@ -403,31 +297,3 @@ def test_the_recipe_and_the_history_are_there_after_an_epoch(
         fit(model, make_feed(recipe), recipe, folder=tmp_path, run=Run(progress=stopping(7)))
     assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
     assert Result.load(tmp_path / "history.npz").epoch.tolist() == [1]
-
-
-# Version 0.1.
-
-
-def test_a_run_of_version_0_1_is_resumed_as_if_it_had_not_stopped(tmp_path, make_images):
-    """Its checkpoint after 7 of 12 steps, and the weights that version 0.1 ended with."""
-    old = Path(__file__).with_name("run_of_version_0_1")
-    shutil.copytree(old, tmp_path / "run")
-    recipe = load_recipe(str(old / "recipe.yaml"))
-    images, targets = make_images()
-    way = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = Feed(
-        images,
-        targets,
-        num_classes=2,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        preprocessing=way,
-        seed=0,
-    )
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)).eval()
-    history = fit(model, feed, recipe, folder=tmp_path / "run")
-    expected = read_state_dict(old / "final.safetensors")
-    torch.testing.assert_close(dict(model.state_dict()), expected, rtol=0, atol=1e-6)
-    first = Result.load(old / "history.npz")  # of the first epoch, which is not run again
-    assert history.train_loss[0] == first.train_loss[0]
-    assert history.epoch.tolist() == [1, 2]

@@ -8,7 +8,6 @@ import runpy
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,53 +194,3 @@ def test_one_process_cannot_be_sharded(model, recipe, make_feed):
     with pytest.raises(ValueError, match="sharded must be false in a single process"):
         fit(model, make_feed(recipe), recipe, sharded=True)
     assert "MASTER_ADDR" not in os.environ  # nothing was launched
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"optimizer": "muon"}, "must be adamw or sgd for a sharded model, got 'muon'"),
-        ({"compile": True}, "compile must be false for a sharded model"),
-    ],
-)
-def test_what_a_recipe_cannot_have_is_refused(monkeypatch, change, message):
-    monkeypatch.setattr(sharding, "world_size", lambda: 2)
-    with pytest.raises(ValueError, match=message):
-        sharding.check_shardable(made(), replace(RECIPE, **change))
-
-
-def tied():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    model[1].weight = model[0].weight
-    return model
-
-
-def numbered():
-    model = nn.Linear(4, 4)
-    model.scale = nn.Parameter(torch.ones(()))
-    return model
-
-
-def mixed():
-    return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4).double())
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (tied, r"and 1\.weight is tied to 0\.weight"),
-        (numbered, "and scale is a tensor without axes"),
-        (mixed, r"must have one type, got torch\.float32, torch\.float64"),
-    ],
-)
-def test_what_a_model_cannot_have_is_refused(monkeypatch, make, message):
-    monkeypatch.setattr(sharding, "world_size", lambda: 2)
-    with pytest.raises(ValueError, match=message):
-        sharding.check_shardable(make(), RECIPE)
-
-
-def test_test_batches_are_counted():
-    with pytest.raises(
-        ValueError, match="must be a sequence for sharded training, got one of type generator"
-    ):
-        epoch_metrics.pad_batches(batch for batch in [])

@@ -132,7 +132,7 @@ class Models(Printing):
         from visprism.measure.throughput import model_cost
         from visprism.models import load_model
 
-        loaded = load_model(name)
+        loaded = load_model(name, pretrained=False)
         size = loaded.preprocessing.size
         cost = model_cost(loaded.model, torch.zeros(self.batch_size, 3, *size))
         return {"model": name, "image": size, **asdict(cost)}

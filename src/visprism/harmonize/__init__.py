@@ -1,8 +1,7 @@
 """AlterNet: a CNN with self-attention instead of some of its Conv blocks."""
 
 from visprism.harmonize.alternet import save_alternet
-from visprism.harmonize.block_selection import Placement, select_blocks
-from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
+from visprism.harmonize.blocks import ConvBlock, Placement, conv_blocks, select_blocks
 from visprism.harmonize.convert import MSAConfig, harmonize_model
 from visprism.harmonize.search import search_replacements
 from visprism.harmonize.search_by_recipe import search_by_recipe

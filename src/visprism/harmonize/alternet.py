@@ -15,8 +15,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.harmonize.block_selection import Placement
-from visprism.harmonize.conv_blocks import conv_blocks
+from visprism.harmonize.blocks import Placement, conv_blocks
 from visprism.harmonize.convert import MSAConfig, default_window, harmonize_model
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.spec import ModelSpec
@@ -59,7 +58,7 @@ def alternet(
         )
     # Both follow the global generator, as the weights of every network of the zoo do.
     base_seed, seed = torch.randint(2**31, (2,)).tolist()
-    cnn = load_model(_cnn_name(base, library, options), seed=base_seed)
+    cnn = load_model(_cnn_name(base, library, options), pretrained=False, seed=base_seed)
     model = harmonize_model(
         cnn.model,
         torch.zeros(2, 3, *cnn.preprocessing.size),
@@ -76,13 +75,11 @@ def alternet(
 def alternet_name(network: LoadedModel, cnn: str, names: Sequence[str], msa: MSAConfig) -> str:
     """The name under which `load_model` builds a harmonized network.
 
-    Args:
-        network: the CNN.
-        cnn: the CNN as `load_model` takes it; a checkpoint in it is left out.
-        names: of the replaced blocks.
-        msa: heads and windows of the MSA blocks.
+    `cnn` is the name of `network`, of which a checkpoint is left out, and `names` are the
+    replaced blocks.
     """
     spec = ModelSpec.parse(cnn)
+    spec.arguments.pop("pretrained", None)
     if spec.source == "hf":
         raise InputError(
             f"cnn must be of the zoo, timm, torchvision or a Python file, got {cnn!r}. Use "
@@ -120,15 +117,8 @@ def save_alternet(
     """Write a harmonized network as a checkpoint, and return the name by which it is loaded.
 
     The name is that of the file alone if its metadata can name the network, otherwise the name
-    of the network and the file: metadata must not name a Python file.
-
-    Args:
-        model: the harmonized network.
-        network: the CNN; its preprocessing is stored.
-        folder: an existing folder.
-        cnn: the CNN as `load_model` takes it.
-        names: of the replaced blocks.
-        msa: heads and windows of the MSA blocks.
+    of the network and the file: metadata must not name a Python file. `network` is the CNN,
+    whose preprocessing is stored; the other arguments are those of `alternet_name`.
     """
     name, path = alternet_name(network, cnn, names, msa), folder / WEIGHTS
     registered = ModelSpec.parse(cnn).source != "file"

@@ -16,9 +16,8 @@ from torchvision.ops import StochasticDepth
 from visprism.anatomy import Images
 from visprism.core.errors import InputError
 from visprism.core.run import stream
-from visprism.harmonize.block_selection import Placement, select_blocks
-from visprism.harmonize.conv_blocks import ConvBlock, conv_blocks
-from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
+from visprism.harmonize.blocks import ConvBlock, Placement, conv_blocks, select_blocks
+from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock
 
 _HEAD_DIM = 64
 _HEADS_PER_WIDTH = 3  # heads x head_dim over the width of the block, in Alter-ResNets
@@ -57,9 +56,8 @@ def harmonize_model(
         model: any CNN with residual blocks, in evaluation mode; it is not changed.
         images: a few, of the size of the model's input.
         placement: which blocks; see `select_blocks`.
-        heads: number of heads, for all MSA blocks or per stage. By default
-            3 times the channels of the block / head_dim,
-            which gives 3, 6, 12 and 24 in the stages of an Alter-ResNet.
+        heads: of all MSA blocks, or per stage; by default 3 times the channels of the block /
+            head_dim, which gives 3, 6, 12 and 24 in the stages of an Alter-ResNet.
         head_dim: channels of each head.
         window: side of a window in positions of the feature map; by default `default_window`.
         seed: of the new weights.
@@ -77,13 +75,6 @@ def harmonize_model(
     stages = max(block.stage for block in blocks)
     if window is None:
         window = default_window(blocks)
-    if type(head_dim) is not int or head_dim < 1:
-        raise InputError(f"head_dim must be a positive integer, got {head_dim}")
-    if type(window) is not int or window < 1:
-        raise InputError(
-            f"window must be a positive integer or None (the side of the last stage's grid), "
-            f"got {window}"
-        )
     if isinstance(heads, Sequence) and len(heads) != stages:
         ends = {block.stage: block.name for block in blocks}
         raise InputError(
@@ -100,7 +91,16 @@ def harmonize_model(
         old = copy.get_submodule(block.name)
         with torch.random.fork_rng(devices=[]):
             torch.random.set_rng_state(stream(seed, "harmonize", block.name).get_state())
-            new = _msa_block(block, old, num_heads=number, head_dim=head_dim, window=window)
+            make = PostActMSABlock if block.post_activation else MSABlock
+            new = make(
+                *(block.in_chans, block.out_chans, block.stride),
+                num_heads=number,
+                head_dim=head_dim,
+                window=window,
+                width=block.width,
+                norm_layer=_norm_like(old, block.name),
+                drop_path=_drop_path(old),
+            )
         like = next(old.parameters())
         new = new.to(like.device, like.dtype).train(old.training)
         for name, module in list(copy.named_modules(remove_duplicate=False)):
@@ -112,23 +112,6 @@ def harmonize_model(
 def default_window(blocks: Sequence[ConvBlock]) -> int:
     """The side of the last stage's grid, at most 8 pixels: 4 at 32x32, and 7 at 224x224."""
     return min(_MAX_WINDOW, *blocks[-1].grid)
-
-
-def _msa_block(
-    block: ConvBlock, old: nn.Module, *, num_heads: int, head_dim: int, window: int
-) -> nn.Module:
-    make = PostActMSABlock if block.post_activation else MSABlock
-    return make(
-        block.in_chans,
-        block.out_chans,
-        block.stride,
-        num_heads=num_heads,
-        head_dim=head_dim,
-        window=window,
-        width=block.width,
-        norm_layer=_norm_like(old, block.name),
-        drop_path=_drop_path(old),
-    )
 
 
 def _norm_like(old: nn.Module, name: str) -> Callable[[int], nn.Module]:

@@ -14,8 +14,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, exists, not_written
 from visprism.core.provenance import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.harmonize.block_selection import select_blocks
-from visprism.harmonize.conv_blocks import conv_blocks
+from visprism.harmonize.blocks import conv_blocks, select_blocks
 from visprism.harmonize.convert import harmonize_model
 from visprism.results.harmonize import (
     CONFIRMATION,
@@ -70,9 +69,9 @@ def search_replacements(
         repeats: number of seeds, at least 2. With 3, a gain must exceed 2.9 standard errors
             for the default `alpha`; with 5, 2.1.
         alpha: significance level of the test of each candidate, in (0, 0.5].
-        heads: as in `harmonize`.
-        head_dim: as in `harmonize`.
-        window: as in `harmonize`.
+        heads: as in `harmonize_model`.
+        head_dim: as in `harmonize_model`.
+        window: as in `harmonize_model`.
         log: file of all accuracies so far, from which an interrupted search is resumed.
         settings: what the accuracies depend on besides, such as the recipe; a log of other
             settings is refused.
@@ -148,7 +147,9 @@ def search_replacements(
             for seed, value in zip(new_seeds, accuracies(names, new_seeds), strict=True)
         ]
     placements = dict.fromkeys(names for _, names, *_ in rows)
-    parameters = {names: _parameters(converted(names)) for names in placements}
+    parameters = {
+        names: sum(p.numel() for p in converted(names).parameters()) for names in placements
+    }
     number, names, added, seed, value, significant, phase = zip(*rows, strict=True)
     return ReplacementSearch(
         candidate=np.array(number),
@@ -169,12 +170,8 @@ def search_replacements(
 class SearchLog:
     """The accuracies of a search in a JSON Lines file, one line per training.
 
-    The first line states the search. A last line that a crash cut short is removed.
-
-    Args:
-        path: of the file; None: no file.
-        model: with which the search starts.
-        settings: on which the accuracies depend.
+    The first line states the search: `model`, with which it starts, and `settings`, on which
+    the accuracies depend. A last line that a crash cut short is removed.
     """
 
     def __init__(
@@ -187,9 +184,7 @@ class SearchLog:
         header = {"model": digest, **json.loads(json.dumps(dict(settings), default=int))}
         if path is None:
             return
-        lines = _complete_lines(path)
-        if lines:
-            self._read(lines, header)
+        lines = self._read(path, header) if exists(path) else []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -213,35 +208,27 @@ class SearchLog:
                 file.write(json.dumps(row) + "\n")
         return accuracy
 
-    def _read(self, lines: Sequence[str], header: Mapping[str, object]) -> None:
+    def _read(self, path: Path, header: Mapping[str, object]) -> list[str]:
+        """The complete lines, of this search."""
         try:
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            lines = [line for line in lines if line[-1] == "\n"]
+            if not lines:
+                return []
             stated, *rows = [json.loads(line) for line in lines]
             different = [name for name in header if stated[name] != header[name]]
             for row in rows:
                 self._accuracies[tuple(row["placement"]), row["seed"]] = float(row["accuracy"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(
-                f"{self.path} is not the log of a search ({error}). Delete it, or name another "
-                "file."
+                f"{path} is not the log of a search ({error}). Delete it, or name another file."
             ) from error
         if different:
             raise InputError(
-                f"{self.path} is the log of another search (different {', '.join(different)}). "
+                f"{path} is the log of another search (different {', '.join(different)}). "
                 "Resume it with the same settings, delete it, or name another file."
             )
-
-
-def _complete_lines(path: Path) -> list[str]:
-    if not exists(path):
-        return []
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} is not the log of a search ({type(error).__name__}). Delete it, or name "
-            "another file."
-        ) from error
-    return [line for line in text.splitlines(keepends=True) if line[-1] == "\n"]
+        return lines
 
 
 def is_significant(gain: float, error: float, repeats: int, alpha: float) -> bool:
@@ -249,10 +236,6 @@ def is_significant(gain: float, error: float, repeats: int, alpha: float) -> boo
     if error == 0:
         return gain > 0
     return t_tail(gain / error, repeats - 1) < alpha
-
-
-def _parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _words(names: Sequence[str]) -> str:

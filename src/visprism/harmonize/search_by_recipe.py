@@ -25,11 +25,6 @@ class RecipeTrainer:
 
     A tenth of the training images of each class is the validation set; candidates are trained
     on the others.
-
-    Args:
-        job: names of model and data.
-        recipe: of every training.
-        run: device and progress.
     """
 
     def __init__(self, job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> None:
@@ -71,16 +66,8 @@ def search_by_recipe(
 ) -> tuple[ReplacementSearch, LoadedModel]:
     """Search for the Conv blocks that MSA blocks should replace; see `search_replacements`.
 
-    Candidates are trained by a `RecipeTrainer`. The log is `LOG` in the folder of the job.
-
-    Args:
-        job: names of model and data, and the folder.
-        recipe: of every training; its seed is that of the first repeat.
-        msa: heads and windows of the MSA blocks.
-        repeats: as in `search_replacements`.
-        alpha: as in `search_replacements`.
-        report: as in `search_replacements`.
-        run: device, progress, deadline and command.
+    Candidates are trained by a `RecipeTrainer`. The log is `LOG` in the folder of the job. The
+    recipe's seed is that of the first repeat.
     """
     trainer = RecipeTrainer(job, recipe, run)
     preprocessing = trainer.preprocessing

@@ -5,7 +5,6 @@ from visprism.models.loading import LoadedModel, load_model
 from visprism.models.metadata import Metadata, read_metadata
 from visprism.models.zoo import (  # noqa: F401 (they register their models)
     alexnet,
-    alter_cifar_resnet,
     alter_resnet,
     cifar_resnet,
     conv_vit,

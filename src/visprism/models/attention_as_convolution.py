@@ -34,7 +34,8 @@ class RelativeAttention(nn.Module):
         out_i = sum over j of softmax_j(q_i . k_j / sqrt(d) + S_h[place_j - place_i]) v_j
 
     over all tokens j within `reach` of token i, with v_j = W_h token_j; the sum over heads and
-    a constant give the output's tokens, which are rearranged to a map. Costs, for each head and
+    a constant give the output's tokens, which are rearranged to a map. Offset 0 stands in the
+    middle of S, and queries and keys are zero at first. Costs, for each head and
     pair of tokens within reach, a product of a token's width, and W_h of each token.
     """
 
@@ -48,14 +49,6 @@ class RelativeAttention(nn.Module):
         *,
         patch_size: int = 1,
     ) -> None:
-        """Make a layer whose queries and keys are zero.
-
-        Args:
-            scores: S, by head and offset, which is 0 in the middle.
-            values: W, of the tokens.
-            constant: added to every token of the output.
-            patch_size: P, in pixels.
-        """
         super().__init__()
         heads, _, width = values.shape
         self.patch_size, self.num_heads = patch_size, heads

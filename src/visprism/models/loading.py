@@ -1,6 +1,5 @@
 """Loading: any vision model, from one line of text."""
 
-import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,18 +13,17 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import stream
-from visprism.models.author_formats import AuthorFormat
-from visprism.models.author_networks import author_format
+from visprism.models.author_checkpoints import author_format
 from visprism.models.checkpoints import load_state
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.metadata import read_metadata
 from visprism.models.pretrained import default_card, with_pretrained_weights
 from visprism.models.sources import RANDOM, SOURCES
 from visprism.models.spec import ModelSpec
-from visprism.models.state_dicts import read_named_state_dict
+from visprism.models.state_dicts import read_state_dict
 from visprism.models.stored_names import stored_model_name
 
-_log = logging.getLogger(__name__)
+_PUBLISHED = ("timm", "torchvision", "hf")  # sources whose published weights are the default
 
 
 @dataclass(frozen=True)
@@ -38,34 +36,43 @@ class LoadedModel:
     label: str  # the same, short: for the title of a figure
     trained: bool = True  # False: the weights are random
     preprocessing_stated: bool = True  # False: nothing states the preprocessing
-    recipe: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # of its training, where it is known
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # of its training, if it is known
 
 
-def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedModel:
+def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> LoadedModel:
     """Load a model by name; see `visprism.models.spec` for the names.
 
-    Weights are random, drawn from `seed`, unless `text` names a checkpoint, a tag of the zoo's
-    pretrained weights (``resnet20.cifar10``) or a Hugging Face folder that holds weights, or
-    `pretrained` asks the zoo, timm, torchvision or Hugging Face. The preprocessing stored in a
+    The weights are those of the checkpoint or tag in `text` (``resnet20@FILE``,
+    ``resnet20.cifar10``). Without one, models of timm, torchvision and Hugging Face have their
+    published weights, and models of the zoo and of Python files random weights, drawn from
+    `seed`. `pretrained` True also loads the default weights of a model of the zoo, and False
+    asks for random weights, as ``?pretrained=False`` in `text` does. The preprocessing in a
     checkpoint is used. A checkpoint that names its model, as those of `visprism train` do,
     needs no model name if that is a model of the zoo, timm, torchvision or Hugging Face:
-    metadata never run code. Checkpoints of the code of "How do vision transformers work?" load
-    under the zoo's name of the network, as ``resnet50_32@FILE``.
+    metadata never run code. The four checkpoints of the authors of "How do vision transformers
+    work?" load under the zoo's name of the network, as ``resnet50_32@FILE``.
     """
     named = ModelSpec.parse(_with_model(text))
-    spec = with_pretrained_weights(named, pretrained=pretrained)
-    load_published = pretrained and spec.checkpoint is None
+    if named.source != "file" and "pretrained" in named.arguments:
+        arguments = dict(named.arguments)
+        pretrained = arguments.pop("pretrained")
+        if not isinstance(pretrained, bool):
+            raise InputError(f"pretrained must be True or False, got {pretrained!r}")
+        named = replace(named, arguments=arguments)
+    spec = with_pretrained_weights(named, pretrained=pretrained is True)
+    published = spec.source in _PUBLISHED if pretrained is None else pretrained
     stored = _Stored.read(spec)
     spec = replace(spec, arguments={**stored.arguments, **spec.arguments})
     with _wrap_build_errors(spec), torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(stream(seed, "weights").get_state())
-        model, preprocessing, weights = SOURCES[spec.source](spec, pretrained=load_published)
+        model, preprocessing, weights = SOURCES[spec.source](
+            spec, pretrained=published and spec.checkpoint is None
+        )
     if spec.checkpoint is not None:
-        load_state(model, stored.for_model(model, spec.checkpoint), spec.checkpoint)
+        load_state(model, stored.state, spec.checkpoint)
         preprocessing = stored.preprocessing or preprocessing
-        weights = "" if named.checkpoint else _default_weights(named)
+        card = None if named.checkpoint else default_card(named.name)
+        weights = f"pretrained {card.tag}" if card else ""
     remark = f" ({weights})" if weights else ""
     stated = spec.source != "file" or stored.preprocessing is not None
     return LoadedModel(
@@ -79,12 +86,6 @@ def load_model(text: str, *, pretrained: bool = False, seed: int = 0) -> LoadedM
     )
 
 
-def _default_weights(named: ModelSpec) -> str:
-    """Which pretrained weights of the zoo these are, where the name does not say."""
-    card = default_card(named.name)
-    return f"pretrained {card.tag}" if card else ""
-
-
 @dataclass(frozen=True)
 class _Stored:
     """What a checkpoint holds for the model that a user names with it."""
@@ -93,35 +94,21 @@ class _Stored:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # that the weights ask for
     preprocessing: Preprocessing | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    author: AuthorFormat | None = None
 
     @classmethod
     def read(cls, spec: ModelSpec) -> "_Stored":
         """Read the checkpoint of `spec`; empty if it names none."""
-        if spec.checkpoint is None:
+        path = spec.checkpoint
+        if path is None:
             return cls()
-        state, name = read_named_state_dict(spec.checkpoint)
-        pickled = spec.checkpoint.suffix != ".safetensors"
-        author = author_format(spec.name, state) if spec.source == "zoo" and pickled else None
+        state = read_state_dict(path)
+        pickled = spec.source == "zoo" and path.suffix != ".safetensors"
+        author = author_format(spec.name, state) if pickled else None
         if author is None:
-            metadata = read_metadata(spec.checkpoint)
+            metadata = read_metadata(path)
             return cls(state, {}, metadata.preprocessing, metadata.recipe)
-        author.check(state, name, spec.checkpoint)
-        if "_mcdo" in name and not spec.arguments.get("mc_dropout"):
-            _log.warning(
-                "%s is of %s, which keeps dropout active in evaluation mode; it is loaded "
-                "without dropout. The option mc_dropout=RATE of the model adds it",
-                *(spec.checkpoint, name),
-            )
-        preprocessing = author.preprocessing(state, spec.name)
-        return cls(state, author.options(state), preprocessing, author=author)
-
-    def for_model(self, model: nn.Module, path: Path) -> Mapping[str, Tensor]:
-        """The state under the names of `model`, which is prepared for it."""
-        if self.author is None:
-            return self.state
-        self.author.prepare(model)
-        return self.author.translated(self.state, model, path)
+        arguments = author.options(state, path)
+        return cls(author.translated(state, path), arguments, author.preprocessing(state))
 
 
 def _with_model(text: str) -> str:
@@ -144,25 +131,19 @@ def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        cause = _first_line(error)
+        cause = str(error).strip().partition("\n")[0].rstrip(".")
         if spec.source == "file":
             frame = traceback.extract_tb(error.__traceback__)[-1]
             cause += f" ({frame.filename}, line {frame.lineno})"
         elif isinstance(error, OSError):
+            remedy = "a checkpoint, as MODEL@FILE"
+            if spec.source == "hf":
+                remedy = "a local folder, as hf:FOLDER"
             raise InputError(
-                f"{spec.text} needs files that could not be downloaded "
-                f"({cause}). {_remedy(spec)}"
+                f"{spec.text} needs files that could not be downloaded ({cause}). Name "
+                f"{remedy}, or load it with random weights: ?pretrained=False in its name, or "
+                "--random-weights on the command line."
             ) from error
         raise InputError(
             f"{spec.text} cannot be built: {type(error).__name__}: {cause}"
         ) from error
-
-
-def _remedy(spec: ModelSpec) -> str:
-    if spec.source == "hf":
-        return "Name a local folder, as hf:FOLDER."
-    return "Load it without pretrained for random weights, or name a checkpoint, as MODEL@FILE."
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -4,14 +4,15 @@ Beside each weight file, 16-bit safetensors, stands its card, a JSON file of the
 the data, the recipe and the accuracy. ``benchmarks/trained.py`` writes both.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
@@ -76,7 +77,8 @@ class PretrainedCard:
 @cache
 def pretrained_cards() -> Mapping[str, PretrainedCard]:
     """The card of each network with pretrained weights, by name, ``architecture.tag``."""
-    cards = [_read(path) for path in _FOLDER.glob("*.json")]
+    files = _FOLDER.glob("*.json")
+    cards = [msgspec.json.decode(path.read_bytes(), type=PretrainedCard) for path in files]
     return {card.name: card for card in sorted(cards, key=_order)}
 
 
@@ -90,11 +92,8 @@ def with_pretrained_weights(spec: ModelSpec, *, pretrained: bool) -> ModelSpec:
     """`spec` with the weight file that its tag names, or that `pretrained` stands for.
 
     A specification of another source than the zoo is returned as it is. A checkpoint that
-    `spec` names replaces the weights of the tag; the tag's arguments stay.
-
-    Args:
-        spec: such as ``resnet20.cifar10``, or ``resnet20`` with `pretrained`.
-        pretrained: use the default weights of an architecture that is named without a tag.
+    `spec` names replaces the weights of the tag; the tag's arguments stay. With
+    `pretrained`, an architecture without a tag gets its default weights.
     """
     tagged = "." in spec.name
     if spec.source != "zoo" or not (tagged or (pretrained and spec.checkpoint is None)):
@@ -116,12 +115,7 @@ def with_pretrained_weights(spec: ModelSpec, *, pretrained: bool) -> ModelSpec:
 
 
 def names_weights(text: str) -> bool:
-    """Whether the specification `text` itself names weights: a checkpoint, or a tag of the zoo.
-
-    Example:
-        >>> names_weights("resnet20.cifar10"), names_weights("resnet20")
-        (True, False)
-    """
+    """Whether `text` names weights: ``NAME@FILE``, or a tag as in ``resnet20.cifar10``."""
     spec = ModelSpec.parse(text)
     return spec.checkpoint is not None or (spec.source == "zoo" and "." in spec.name)
 
@@ -129,18 +123,10 @@ def names_weights(text: str) -> bool:
 def card_table(pattern: str | None = None) -> tuple[list[str], list[list[str]]]:
     """The header and the rows of a table of all networks with pretrained weights.
 
-    Args:
-        pattern: names with wildcards, or a part of a name; None lists all.
+    `pattern` is a name with wildcards, or a part of a name; None lists all.
     """
-    header = [
-        "model",
-        "parameters",
-        "data",
-        "test accuracy [95% interval]",
-        "recipe",
-        "epochs",
-        "minutes",
-    ]
+    accuracy = "test accuracy [95% interval]"
+    header = ["model", "parameters", "data", accuracy, "recipe", "epochs", "minutes"]
     rows = [
         [
             card.name,
@@ -184,14 +170,3 @@ def _available(name: str) -> str:
 def _order(card: PretrainedCard) -> tuple[str, int, str]:
     listed = card.tag in _TAGS
     return card.architecture, _TAGS.index(card.tag) if listed else len(_TAGS), card.tag
-
-
-def _read(path: Path) -> PretrainedCard:
-    content = json.loads(path.read_text(encoding="utf-8"))
-    stated = {field.name: content[field.name] for field in fields(PretrainedCard)}
-    parts: dict[str, Any] = {
-        k: tuple(v) if isinstance(v, list) else v for k, v in stated["preprocessing"].items()
-    }
-    stated["preprocessing"] = Preprocessing(**parts)
-    stated["class_names"] = tuple(stated["class_names"])
-    return PretrainedCard(**stated)

@@ -6,11 +6,16 @@ its `Preprocessing`, and a phrase for its weights (empty where only the user kno
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from socket import create_connection
+from threading import Event, Thread
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+import torch
 from torch import nn
 
 from visprism.core.errors import InputError
@@ -27,6 +32,7 @@ from visprism.models.timm_entries import PREFIX
 from visprism.models.zoo_registry import MODELS, image_size
 
 RANDOM = "random weights"
+_PATIENCE = 2.0  # seconds
 Built = tuple[nn.Module, Preprocessing, str]
 
 
@@ -46,10 +52,11 @@ def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
     if not timm.is_model(spec.name):
         raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
     _check_architecture_only(spec)
-    with explain_unknown_argument(spec, timm.model_entrypoint(spec.name)):
-        model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
     config = timm.get_pretrained_cfg(spec.name)
     tag = config.tag if config else ""
+    pretrained = pretrained and bool(config and config.has_weights)
+    with explain_unknown_argument(spec, timm.model_entrypoint(spec.name)), _hub(pretrained):
+        model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
     words = f"pretrained {tag}".strip() if pretrained else RANDOM
     return model, from_timm(model, spec.arguments), words
 
@@ -62,8 +69,14 @@ def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
         raise unknown_model(spec, [f"torchvision:{name}" for name in names])
     _check_architecture_only(spec)
     weights = models.get_model_weights(spec.name)["DEFAULT"] if pretrained else None
-    with explain_unknown_argument(spec, models.get_model_builder(spec.name)):
-        model = models.get_model(spec.name, weights=weights, **spec.arguments)
+    explained = explain_unknown_argument(spec, models.get_model_builder(spec.name))
+    with explained, torch.device("meta"):  # options that are wrong need no network
+        models.get_model(spec.name, **spec.arguments)
+    if weights:
+        file = Path(torch.hub.get_dir(), "checkpoints", weights.url.rpartition("/")[2])
+        if not (file.exists() or _answers(weights.url)):
+            raise OSError("no network")
+    model = models.get_model(spec.name, weights=weights, **spec.arguments)
     words = f"pretrained {weights.name}" if weights else RANDOM
     return model, from_torchvision(spec.name, spec.arguments), words
 
@@ -79,10 +92,19 @@ def _check_architecture_only(spec: ModelSpec) -> None:
 
 
 def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
-    """Weights in a local folder are always loaded; those of a name only if requested.
+    """A folder without weights gets random ones, as a name does without `pretrained`.
 
     Python code in the folder or repository runs only with ``?trust_remote_code=True``.
     """
+    folder = Path(spec.name).expanduser()
+    if not folder.is_dir():
+        if folder.is_absolute() or spec.name.count("/") > 1:
+            raise InputError(f"the folder {spec.name} of {spec.text} must exist")
+        from huggingface_hub import constants, try_to_load_from_cache
+
+        cached = try_to_load_from_cache(spec.name, "config.json")
+        if not (isinstance(cached, str) or _answers(constants.ENDPOINT)):
+            raise OSError("no network")
     try:
         from transformers import AutoConfig, AutoModelForImageClassification
     except ImportError as error:
@@ -90,16 +112,13 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
             "hf: models need the package transformers. Install it with pip "
             "install 'visprism[hf]'."
         ) from error
-    folder = Path(spec.name).expanduser()
-    if not folder.is_dir() and (folder.is_absolute() or spec.name.count("/") > 1):
-        raise InputError(f"the folder {spec.name} of {spec.text} must exist")
     source = str(folder) if folder.is_dir() else spec.name
     options = dict(spec.arguments)
     trusted = options.pop("trust_remote_code", False)
     if not isinstance(trusted, bool):
         raise InputError(f"trust_remote_code must be True or False, got {trusted!r}")
     code = {"trust_remote_code": trusted}
-    with _code_refused(spec, source, trusted=trusted):
+    with _code_refused(spec, source, trusted=trusted), _hub(not folder.is_dir()):
         loaded: Any = AutoConfig.from_pretrained(
             source, return_unused_kwargs=True, **code, **options
         )
@@ -115,7 +134,7 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
             kernel = getattr(config, "_attn_implementation", None)  # which `to_dict` leaves out
             check_configuration(config.to_dict() | {"attn_implementation": kernel}, source)
         stored = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
-        if pretrained or stored:
+        if stored or (pretrained and not folder.is_dir()):
             model = AutoModelForImageClassification.from_pretrained(
                 source, config=config, **code
             )
@@ -127,6 +146,40 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
     if processor:
         return model.float(), from_image_processor(processor, options), words
     return model.float(), from_attributes(model, options), words
+
+
+@contextmanager
+def _hub(needed: bool) -> Iterator[None]:
+    """Inside, only cached files of the Hugging Face Hub are used if the Hub does not answer.
+
+    Libraries would repeat their requests for a minute.
+    """
+    from huggingface_hub import constants
+
+    offline = constants.HF_HUB_OFFLINE
+    if needed and not offline and not _answers(constants.ENDPOINT):
+        constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = offline
+
+
+def _answers(url: str) -> bool:
+    """Whether the host of a URL, or the proxy for it, accepts a connection within 2 s."""
+    address = urlsplit(getproxies().get("https") or url)
+    reached = Event()
+
+    def connect() -> None:
+        with suppress(OSError):
+            port = address.port or (80 if address.scheme == "http" else 443)
+            create_connection((address.hostname, port), timeout=_PATIENCE).close()
+            reached.set()
+
+    thread = Thread(target=connect, daemon=True)  # a look-up of a name has no time limit
+    thread.start()
+    thread.join(_PATIENCE)
+    return reached.is_set()
 
 
 @contextmanager

@@ -7,11 +7,10 @@ A ``.safetensors`` file can hold tensors only. Any other file is read by torch w
 
 import json
 import logging
-import pickle
 import re
 import warnings
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from torch import Tensor
 from visprism.core.errors import InputError, printable
 from visprism.core.files import check_uncompressed, is_file
 
-_PICKLE = b"\x80"  # how one begins
 _SHOWN = 3  # keys of each sort in an error message
 _LONGEST = 100  # characters of a key in an error message
+_LONGEST_FILE = 255  # characters of a file's name
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _INNER = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module")  # anywhere in a name
 _NESTS = ("state_dict", "model", "module")  # of training scripts; the last of DeepSpeed
@@ -35,7 +34,7 @@ _COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its m
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 
 # What training scripts keep beside the weights; none of it does more than hold values.
-_VALUES: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+_VALUES: list[Any] = [
     Namespace,
     np.dtype,
     *(type(np.dtype(kind)) for kind in (bool, np.int32, np.int64, np.float32, np.float64)),
@@ -51,78 +50,54 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 
     Of weights and their moving average the average is taken, as timm does, with a warning.
     """
-    return read_named_state_dict(path)[0]
-
-
-def read_named_state_dict(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of `read_state_dict`, and the text of the entry ``name`` beside them."""
     path = Path(path)
     if not is_file(path):
         raise InputError(f"the checkpoint {path} must be an existing file")
-    content = _shards(path) if path.name.endswith(_INDEX) else _read(path)
-    name = content.get("name") if isinstance(content, Mapping) else None
-    state = _tensors_of(_unnested(content, path), path)
-    return state, name if isinstance(name, str) else ""
-
-
-def _tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
-    """The tensors of a state dict without prefixes."""
+    content = _unnested(_shards(path) if path.name.endswith(_INDEX) else _read(path), path)
     if not isinstance(content, Mapping) or not content:
-        raise InputError(f"{path} must hold a state dict, got {_what(content)}")
-    odd = [k for k, v in content.items() if not isinstance(v, Tensor)]
+        what = "nothing" if content in ({}, None) else f"a {type(content).__name__}"
+        raise InputError(f"{path} must hold a state dict, got {what}")
+    odd = [k for k, v in content.items() if not (isinstance(v, Tensor) and _is_dense(v))]
     if odd:
         raise InputError(
-            f"{path} must hold a state dict, and {len(odd)} of its "
-            f"{len(content)} entries ({first_names(odd)}) are not tensors. Save "
-            "model.state_dict() alone."
+            f"{path} must hold a state dict, and {len(odd)} of its {len(content)} entries "
+            f"({first_names(odd)}) are not dense tensors. Save model.state_dict() alone."
         )
-    unusual = [k for k, v in content.items() if not _is_dense(v)]
-    if unusual:
-        raise InputError(
-            f"{path} was refused: {len(unusual)} of its {len(content)} tensors "
-            f"({first_names(unusual)}) are sparse, quantized or without values. "
-            "Save dense tensors."
-        )
-    names = [str(name) for name in content if name != _COUNT]
-    averaged = all(name.startswith(_WRAPPERS[0]) for name in names)
-    return {
-        _bare(str(name)): tensor
-        for name, tensor in content.items()
-        if not (averaged and name == _COUNT)
-    }
+    names = [name for name in map(str, content) if name != _COUNT]
+    if all(name.startswith(_WRAPPERS[0]) for name in names):
+        content = {name: v for name, v in content.items() if name != _COUNT}
+    return {_bare(str(name)): tensor for name, tensor in content.items()}
 
 
 def _unnested(content: Any, path: Path) -> Any:
     """The state dict inside the dictionaries of training scripts."""
     while isinstance(content, Mapping):
         entries = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
+        if not entries:
+            break
         if len(entries) > 1 and entries[0] in _AVERAGES:
             _log.warning(
                 "%s holds several sets of weights (%s); %s, a moving average, is loaded. To "
                 "load another one, save it alone: torch.save(torch.load(path)[%r], other_path)",
-                path,
-                ", ".join(entries),
-                entries[0],
-                entries[-1],
+                *(path, ", ".join(entries), entries[0], entries[-1]),
             )
-        if not entries:
-            break
         content = content[entries[0]]
     return content
 
 
 def _shards(index: Path) -> dict[str, Tensor]:
-    """The tensors of all files that an index names."""
+    """The tensors of all files that an index names: files of its own folder, not links out."""
     try:
-        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        names = set(places.values())
-        shards = {name: index.with_name(name) for name in sorted(names)}  # none with a folder
-        right = names and all(p.name == name for name, p in shards.items())
+        places = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+        names = sorted(set(places.values()))
+        plain = names and all(n == Path(n).name and 0 < len(n) < _LONGEST_FILE for n in names)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{index} was refused: it is not an index of a checkpoint") from error
-    if not right:
+    folders = (index.parent.resolve(), index.resolve().parent)  # the index may be a link itself
+    shards = {name: index.with_name(name) for name in names} if plain else {}
+    if not plain or any(s.resolve().parent not in folders for s in shards.values()):
         raise InputError(f"{index} was refused: it must name files in its own folder")
-    missing = [name for name, shard in shards.items() if not shard.is_file()]
+    missing = [name for name, shard in shards.items() if not is_file(shard)]
     if missing:
         raise InputError(
             f"{index} names {len(shards)} files, of which {len(missing)} do not exist "
@@ -148,41 +123,17 @@ def _read(path: Path) -> Any:
             ) from error
     check_uncompressed(path)
     quiet = warnings.catch_warnings(action="ignore")  # of a pickle, which is refused below
-    with torch.serialization.safe_globals(_VALUES), quiet:
-        try:
+    try:
+        with torch.serialization.safe_globals(_VALUES), quiet:
             return torch.load(path, map_location="cpu", weights_only=True)
-        except OSError as error:
-            raise InputError(f"{path} is damaged or incomplete ({error})") from error
-        except (
-            pickle.UnpicklingError,
-            RuntimeError,
-            EOFError,
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            MemoryError,
-            AssertionError,
-        ) as error:
-            code = re.search(r"GLOBAL ([\w.]+)", str(error))
-            fault = "is not a checkpoint"
-            if _begins(path) == _PICKLE:
-                fault = (
-                    "is a pickle that torch.load with weights_only=True "
-                    "refuses, so it might run code"
-                )
-            if code:
-                fault = f"would run code when loaded ({code[1]})"
-            raise InputError(
-                f"{path} was refused: it {fault}. Save the weights alone, with "
-                "torch.save(model.state_dict(), path) or as safetensors."
-            ) from error
-
-
-def _begins(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(1)
+    except Exception as error:  # of ten types, by what is damaged
+        code = re.search(r"GLOBAL ([\w.]+)", str(error))
+        fault = "it is not a checkpoint that torch.load reads with weights_only=True"
+        raise InputError(
+            f"{path} was refused: "
+            f"{f'it would run code when loaded ({code[1]})' if code else fault}. Save the "
+            "weights alone, with torch.save(model.state_dict(), path) or as safetensors."
+        ) from error
 
 
 def _is_dense(tensor: Tensor) -> bool:
@@ -199,10 +150,6 @@ def _bare(name: str) -> str:
     while name.startswith(_WRAPPERS):
         name = name.partition(".")[2]
     return name
-
-
-def _what(content: object) -> str:
-    return "nothing" if content in ({}, None) else f"a {type(content).__name__}"
 
 
 def first_names(keys: Sequence[object]) -> str:

@@ -29,10 +29,6 @@ def stored_model_name(text: str, path: Path) -> str:
 
     A checkpoint in the name is left out: the weights are those of `path`.
 
-    Args:
-        text: the name in the metadata, as `ModelSpec.parse` takes it.
-        path: the file with the metadata.
-
     Example:
         >>> stored_model_name("resnet20?num_classes=100@start.pt", Path("best.safetensors"))
         'resnet20?num_classes=100'

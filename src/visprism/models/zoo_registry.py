@@ -3,6 +3,9 @@
 A name ends in the side of the images that the network is made for, in pixels. Those for 224
 have 1000 classes, as ImageNet has, the others 10, as CIFAR-10 has, until `num_classes` says
 otherwise. Every network is also timm's, under its name with ``visprism_`` before it.
+
+`OPTIONS` explains the options that families share. Their types and defaults stand in the
+signatures.
 """
 
 import inspect
@@ -10,11 +13,46 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.core.options import Option, OptionInfo
 from visprism.core.registry import F, Registry
 from visprism.models import timm_entries
-from visprism.models.options import check_network_options
 
 _SMALL = 32  # pixels, of a network whose name does not say
+_HEADS = (
+    'classifier head: "gap" (mean over positions), "gap_mlp" (that mean through VGG\'s MLP), '
+    '"attention_pool" (attention of one learned query), of transformers also "token" (class '
+    'token), of VGG and AlexNet also "mlp"'
+)
+
+OPTIONS: Mapping[str, OptionInfo] = {
+    "num_classes": OptionInfo("logits; 0 for a network that returns features", minimum=0),
+    "in_chans": OptionInfo("channels of an image", minimum=1),
+    "img_size": OptionInfo("side of the images in pixels", minimum=1),
+    "patch_size": OptionInfo("side of a patch in pixels", minimum=1),
+    "depth": OptionInfo("number of blocks", minimum=1),
+    "depths": OptionInfo("blocks of each stage", minimum=1),
+    "num_heads": OptionInfo(
+        "heads of each attention, or of the attentions of each stage", minimum=1
+    ),
+    "head_dim": OptionInfo("channels of a head; None: width / num_heads", minimum=1),
+    "window": OptionInfo("side of a window in positions of the map", minimum=1),
+    "kernel": OptionInfo("side of the neighborhood that a position attends to, odd"),
+    "qkv_bias": OptionInfo("whether queries, keys and values have a bias"),
+    "conv_bias": OptionInfo("whether convolutions have biases"),
+    "no_embed_class": OptionInfo("whether the class token has no position embedding"),
+    "msas": OptionInfo("MSA blocks of each stage: the last block and every second one before"),
+    "shared_bias": OptionInfo("one table of relative positions for all heads of a block"),
+    "head": OptionInfo(_HEADS),
+    "smoothing": OptionInfo("spatial smoothing before each subsampling"),
+    "drop_rate": OptionInfo("dropout before the classifier", minimum=0, below=1),
+    "mc_dropout": OptionInfo("dropout inside each block", minimum=0, below=1),
+    "drop_path_rate": OptionInfo(
+        "stochastic depth of the last block; it grows linearly from 0", minimum=0, below=1
+    ),
+}
 
 
 def image_size(name: str) -> int:
@@ -48,42 +86,53 @@ class Zoo(Registry):
     ) -> None:
         """Register a function for each variant of a family and each size of images.
 
-        Args:
-            family: builds a network. What it takes by keyword only is an option of every
-                variant; the rest, and other defaults of options, come from `variants`. It takes
-                `num_classes`, and `img_size` if that makes a difference.
-            variants: for each name less the size, what the field calls it, and arguments.
-            img_sizes: in pixels.
+        What `family` takes by keyword only is an option of every variant. The other arguments,
+        and other defaults of options, come from `variants`: for each name without the size, the
+        name in papers and the arguments. Without `img_sizes` the names stay as they are.
         """
         for name, (title, arguments) in variants.items():
-            for side in img_sizes:
+            for side in img_sizes or (_SMALL,):
                 defaults: dict[str, Any] = {"num_classes": 1000 if side == 224 else 10}
                 if "img_size" in inspect.signature(family).parameters:
                     defaults["img_size"] = side
-                function = _variant(f"{name}_{side}", family, {**defaults, **arguments})
-                body = inspect.cleandoc(family.__doc__ or "")
-                function.__doc__ = f"{title} for images of {side}x{side}.\n\n{body}"
-                self.register(function)
+                full_name = f"{name}_{side}" if img_sizes else name
+                self.register(_variant(full_name, title, family, {**defaults, **arguments}))
 
 
 def _variant(
-    name: str, family: Callable[..., Any], arguments: Mapping[str, Any]
+    name: str, title: str, family: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """`family` with arguments filled in; its signature has the options alone."""
+    signature = inspect.signature(family)
     options = {
         key: parameter.replace(default=arguments.get(key, parameter.default))
-        for key, parameter in inspect.signature(family).parameters.items()
+        for key, parameter in signature.parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    declared = {
+        key: Option(key, p.annotation, p.default, OPTIONS.get(key, OptionInfo(key)))
+        for key, p in options.items()
     }
 
     def build(**chosen: Any) -> Any:
-        check_network_options(name, options, chosen)
+        for key, value in chosen.items():
+            if key not in declared:
+                raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+            try:
+                declared[key].check(value)
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from None
         return family(**{**arguments, **chosen})
 
     build.__name__ = build.__qualname__ = name
     build.__module__ = family.__module__
-    signature = inspect.signature(family)
-    setattr(build, "__signature__", signature.replace(parameters=list(options.values())))  # noqa: B010
+    shown = signature.replace(parameters=list(options.values()), return_annotation=nn.Module)
+    setattr(build, "__signature__", shown)  # noqa: B010
+    side, body = image_size(name), inspect.cleandoc(family.__doc__ or "")
+    lines = [f"    {key}: {option.help}." for key, option in declared.items()]
+    build.__doc__ = "\n".join(
+        [f"{title} for images of {side}x{side}.\n\n{body}\n\nArgs:", *lines]
+    )
     return build
 
 

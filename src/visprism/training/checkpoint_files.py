@@ -1,14 +1,12 @@
 """Training checkpoints on disk: the last one and the one before it, each with a checksum."""
 
-import errno
-import io
 import logging
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import torch
 
@@ -20,7 +18,6 @@ LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 # A file begins with a mark and a digest of the rest: torch does not notice damaged values.
 _MARK = b"visprism state 1"
 _DIGEST = 32  # bytes
-_CHUNK = 2**20  # bytes
 
 _log = logging.getLogger(__name__)
 
@@ -31,31 +28,25 @@ def write_checkpoint(folder: Path, checkpoint: Mapping[str, Any]) -> None:
     If that file is damaged, ``previous.ckpt`` stays until the new one is written.
     """
     path = folder / LAST
-    target = None
     try:
         with atomic_write(path) as scratch:
-            with scratch.open("wb") as file:
+            with scratch.open("w+b") as file:
                 file.write(_MARK + bytes(_DIGEST))
-                target = _Digesting(file)
-                torch.save(dict(checkpoint), cast(IO[bytes], target))
+                torch.save(dict(checkpoint), file)
+                digest = _digest(file)
                 file.seek(len(_MARK))
-                file.write(target.digest.digest())
+                file.write(digest)
                 file.flush()
                 os.fsync(file.fileno())  # a crash of the machine could leave an empty file
             if path.exists() and _fault(path) is None:
                 path.replace(folder / PREVIOUS)
     except (OSError, RuntimeError) as error:  # torch hides what the file raises
-        cause = error if isinstance(error, OSError) else target and target.failure
-        if cause is None:
-            raise
         valid = valid_checkpoint(folder)
-        remedy = f"resume from {valid.name}" if valid else "start again"
-        full = cause.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-        reason = f"{cause.strerror}: the disk is full" if full else cause.strerror
+        reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
         raise InputError(
             f"the training checkpoint of step {checkpoint['step']} could not be written to "
-            f"{folder} ({reason}). {'Free some space' if full else 'Remove the cause'}, and "
-            f"{remedy}."
+            f"{folder} ({reason}). Free some space or remove the cause, and "
+            f"{f'resume from {valid.name}' if valid else 'start again'}."
         ) from error
 
 
@@ -104,37 +95,17 @@ def valid_checkpoint(folder: Path) -> Path | None:
 
 def _fault(path: Path) -> str | None:
     """Why a training checkpoint is not used; None for a valid one."""
-    digest = blake2b(digest_size=_DIGEST)
     try:
         with path.open("rb") as file:
             if file.read(len(_MARK)) != _MARK:
                 return "is not a training checkpoint of visprism"
-            expected = file.read(_DIGEST)
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            valid = file.read(_DIGEST) == _digest(file)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return None if digest.digest() == expected else "is damaged (its checksum does not match)"
+    return None if valid else "is damaged (its checksum does not match)"
 
 
-class _Digesting(io.RawIOBase):
-    """Writes to a file with a digest of the content, and stores the error of the file."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.failure: OSError | None = None
-        self.digest = blake2b(digest_size=_DIGEST)
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write all of the data."""
-        try:
-            self._file.write(data)
-        except OSError as error:
-            self.failure = error
-            raise
-        self.digest.update(data)
-        return len(data)
+def _digest(file: IO[bytes]) -> bytes:
+    """A digest of all that follows the head of a file."""
+    file.seek(len(_MARK) + _DIGEST)
+    return file_digest(file, lambda: blake2b(digest_size=_DIGEST)).digest()  # pyrefly: ignore

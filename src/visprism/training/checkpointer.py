@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, lock_folder
-from visprism.core.provenance import fingerprint
 from visprism.core.processes import gather, rank
+from visprism.core.provenance import fingerprint
 from visprism.images import Feed
 from visprism.measure.loss.curvature import CurvatureMonitor
 from visprism.training.checkpoint_files import (
@@ -24,7 +24,7 @@ from visprism.training.engine import Engine
 from visprism.training.epoch_metrics import EpochMetrics
 from visprism.training.optimizers import warmup_steps
 from visprism.training.recipe import Recipe
-from visprism.training.recipe_files import as_yaml, complete_fields, recipe_fields
+from visprism.training.recipe_files import as_yaml, recipe_fields
 
 
 @runtime_checkable
@@ -98,8 +98,7 @@ class Checkpointer:
             )
         check_identity(checkpoint["identity"], self.identity, self.folder)
         self.engine.load(checkpoint["engine"])
-        stored = checkpoint.get("metrics", checkpoint.get("ledger"))  # "ledger" in version 0.1
-        self.metrics.load(stored)
+        self.metrics.load(checkpoint["metrics"])
         if self.monitor is not None:
             self.monitor.load(checkpoint["curvature"])
         self._write_recipe()
@@ -214,7 +213,6 @@ def run_identity(engine: Engine, train: Feed, names: Mapping[str, str]) -> dict[
 
 def check_identity(stored: Mapping[str, Any], current: Mapping[str, Any], folder: Path) -> None:
     """Require that the run in the folder is the present one."""
-    stored = _upgraded_identity(stored)
     differences = [
         f"{part} {name} {before.get(name, 'none')} there and {values.get(name, 'none')} now"
         for part, values in current.items()
@@ -228,15 +226,3 @@ def check_identity(stored: Mapping[str, Any], current: Mapping[str, Any], folder
             f"{folder} holds another run: {'; '.join(differences[:3])}{more}. Resume it with "
             "the same settings, or name another folder."
         )
-
-
-def _upgraded_identity(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of a run of an earlier version under the present names."""
-    former = {"the run's": "run", "data's": "data", "teacher's": "teacher"}
-    parts = {former.get(part, part): values for part, values in stored.items()}
-    if "data" in parts:
-        names = {"some images": "sampled images"}
-        parts["data"] = {names.get(k, k): v for k, v in parts["data"].items()}
-    if "recipe" in parts:
-        parts["recipe"] = complete_fields(parts["recipe"])
-    return parts

@@ -27,10 +27,10 @@ from visprism.training.sharding import (
     broadcast_tensors,
     check_shardable,
     full_state,
-    gather_into,
     load_module,
     load_optimizer,
     local,
+    whole,
 )
 
 Batch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
@@ -39,12 +39,8 @@ Batch = tuple[Float[Tensor, "b c h w"], Float[Tensor, "b k"]]
 class Engine:
     """Makes updates; `state` is all that a run must store besides the number of its step.
 
-    Args:
-        model: trained in place.
-        recipe: how to train.
-        compute: device and precision.
-        teacher: of distillation; it sees the images that the model sees.
-        sharded: whether a copy of the model is sharded over the processes; see `sharding`.
+    The model is trained in place, or with `sharded` a copy, which is sharded over the
+    processes. The teacher of distillation sees the images that the model sees.
     """
 
     def __init__(
@@ -141,7 +137,10 @@ class Engine:
         """
         if not self.sharded:
             return model
-        gather_into(self.given, model)
+        state = self.given.state_dict()
+        with torch.no_grad():
+            for name, tensor in model.state_dict().items():
+                state[name].copy_(whole(tensor))
         return self.given
 
     def nonfinite_weight(self) -> str | None:

@@ -19,11 +19,9 @@ from visprism.training.sharding import sharded_strategy
 def make_fabric(compute: Compute, *, sharded: bool = False, unused: bool = False) -> Fabric:
     """Fabric on the processes that `visprism.core.processes.processes` has joined.
 
-    Args:
-        compute: device and precision.
-        sharded: whether each process has a shard of the model instead of a copy.
-        unused: whether there are parameters that the loss does not depend on, for which DDP
-            walks through the graph in every step.
+    With `sharded` each process has a shard of the model instead of a copy. `unused` says that
+    there are parameters that the loss does not depend on: DDP then walks through the graph in
+    every step.
     """
     device = compute.torch_device
     several = world_size() > 1

@@ -89,11 +89,8 @@ def train(
     to 64 pixels a side are cached in memory. With random weights they are normalized by their
     own mean and standard deviation, otherwise by those of the model.
 
-    Args:
-        job: names of model and data, and the folder.
-        recipe: how to train.
-        loggers: receive the loss and the history, besides the loggers of the job.
-        run: device, progress, deadline and command; precision and seed are the recipe's.
+    `loggers` receive the loss and the history, as the loggers of the job do. Precision and seed
+    of `run` are the recipe's.
     """
     if job.folder.exists() and not job.folder.is_dir():
         raise InputError(f"folder must be a directory, got the file {job.folder}")

@@ -13,11 +13,11 @@ from visprism.core.errors import InputError
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images import Feed
+from visprism.images.training_batches import Feed
+from visprism.measure.loss.curvature import CurvatureMonitor
 from visprism.models import save_checkpoint
 from visprism.results.training import History
 from visprism.training.checkpointer import Checkpointer, Save
-from visprism.training.curvature import curvature_monitor
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.loggers import Logger
@@ -79,13 +79,10 @@ def fit(
         names: what else must be the same for a run to be resumed, such as the name of the data.
         run: device, progress over steps, deadline, and provenance of the history.
 
-    Raises:
-        InputError: if feed and recipe, model and classes, or the run in the folder do not
-            match; if a loss or a weight is not finite (the error names step, learning rate and
-            batch, and the last training checkpoint stays); if a training checkpoint cannot be
-            written; if the model cannot be sharded: in one process, compiled, with an optimizer
-            other than AdamW or SGD, with parameters that are tied or of several types.
-        TimeBudgetError: if the deadline of the run passes; the last training checkpoint stays.
+    If a loss or a weight is not finite, the error names step, learning rate and batch, and the
+    last training checkpoint stays, as it does if the deadline of the run passes. A model cannot
+    be sharded in one process, compiled, with an optimizer other than AdamW or SGD, or with
+    parameters that are tied or of several types.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
@@ -154,11 +151,8 @@ def fit(
 class DivergenceGuard:
     """Checks that losses, which a GPU may still compute, and weights are finite.
 
-    Args:
-        engine: has the weights.
-        metrics: sums the losses that were checked.
-        train: the batches, for the position of a step.
-        hint: the sentence of an error about the last checkpoint.
+    `metrics` sums the losses that were checked; `hint` is the sentence of an error about the
+    last checkpoint.
     """
 
     def __init__(
@@ -274,6 +268,40 @@ def _check(
             "distillation must be 'soft' or 'hard' with a teacher and 'none' without, got "
             f"{recipe.distillation!r} {given}"
         )
+
+
+def curvature_monitor(engine: Engine, train: Feed, run: Run) -> CurvatureMonitor | None:
+    """The monitor that the recipe asks for; None without `curvature_every`.
+
+    It measures the cross-entropy of the first images of the first epoch, augmented as there, in
+    single precision and without a teacher.
+    """
+    recipe = engine.recipe
+    if not recipe.curvature_every:
+        return None
+    return CurvatureMonitor(
+        engine.model,
+        list(first_batches(train, recipe.curvature_images)),
+        engine.optimizers,
+        every=recipe.curvature_every,
+        k=recipe.curvature_k,
+        sam_rho=recipe.sam_rho,
+        adaptive=recipe.adaptive,
+        run=replace(
+            run,
+            compute=replace(run.compute, precision="fp32"),
+            provenance=replace(run.provenance, split="train"),
+        ),
+    )
+
+
+def first_batches(train: Feed, images: int) -> Iterator[Batch]:
+    """The first batches of the first epoch, all images of them up to this number."""
+    for pixels, targets in train.epoch(0):
+        yield pixels[:images], targets[:images]
+        images -= len(targets)
+        if images < 1:
+            return
 
 
 def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:

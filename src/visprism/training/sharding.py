@@ -31,28 +31,19 @@ _ELEMENTWISE = ("adamw", "sgd")  # optimizers that update every number by itself
 
 def check_shardable(model: nn.Module, recipe: Recipe) -> None:
     """Require that the model and the recipe can be sharded over the processes."""
+    kinds = sorted({str(parameter.dtype) for parameter in model.parameters()})
+    fault = None
     if world_size() == 1:
-        raise InputError(
-            "sharded must be false in a single process. Launch several with torchrun "
-            "--nproc-per-node N, or train without sharding."
-        )
-    if recipe.optimizer not in _ELEMENTWISE:
-        raise InputError(
-            f"optimizer must be {' or '.join(_ELEMENTWISE)} for a sharded model, got "
-            f"{recipe.optimizer!r}, which may need full tensors"
-        )
-    if recipe.compile:
-        raise InputError(
-            "compile must be false for a sharded model. Set compile=false, or train without "
-            "sharding."
-        )
+        fault = "sharded must be false in a single process. Launch several with torchrun"
+    elif recipe.optimizer not in _ELEMENTWISE:
+        fault = f"optimizer must be adamw or sgd for a sharded model, got {recipe.optimizer!r}"
+    elif recipe.compile:
+        fault = "compile must be false for a sharded model"
+    elif len(kinds) > 1:
+        fault = f"parameters of a sharded model must have one type, got {', '.join(kinds)}"
+    if fault:
+        raise InputError(f"{fault}, or train without sharding.")
     first: dict[int, str] = {}
-    kinds = {parameter.dtype for parameter in model.parameters()}
-    if len(kinds) > 1:
-        raise InputError(
-            "parameters of a sharded model must have one type, got "
-            f"{', '.join(sorted(map(str, kinds)))}. Convert them with model.float()."
-        )
     for name, parameter in model.named_parameters(remove_duplicate=False):
         other = first.setdefault(id(parameter), name)
         if other != name or parameter.ndim == 0:
@@ -96,18 +87,10 @@ def full_state(tree: Any) -> Any:
     """
 
     def gathered(tensor: DTensor) -> Tensor | None:
-        full = tensor.full_tensor()
+        full = whole(tensor)
         return full.cpu() if rank() == 0 else None
 
     return tree_map_only(DTensor, gathered, tree)
-
-
-def gather_into(model: nn.Module, sharded: nn.Module) -> None:
-    """Copy the weights of a sharded copy to `model`, in every process."""
-    state = model.state_dict()
-    with torch.no_grad():
-        for name, tensor in sharded.state_dict().items():
-            state[name].copy_(tensor.full_tensor() if isinstance(tensor, DTensor) else tensor)
 
 
 def load_module(module: nn.Module, state: Mapping[str, Tensor]) -> None:
@@ -128,6 +111,11 @@ def load_optimizer(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
     optimizer.load_state_dict({**state, "state": shards})
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor in full, in every process, all of which must call it."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
 def local(tensor: Tensor) -> Tensor:
     """The shard of a tensor in this process, or the tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
@@ -136,14 +124,11 @@ def local(tensor: Tensor) -> Tensor:
 def broadcast_buffers(model: nn.Module) -> None:
     """Copy the running statistics of the first process to all, as DDP does."""
     buffers = [b for b in model.buffers() if b.is_floating_point()]
-    if not buffers:
-        return
-    flattened = torch.cat([b.flatten().float() for b in buffers])
-    distributed.broadcast(flattened, 0)
-    for buffer, flat in zip(
-        buffers, flattened.split([b.numel() for b in buffers]), strict=True
-    ):
-        buffer.copy_(flat.view_as(buffer))
+    if buffers:
+        flat = torch.cat([b.flatten().float() for b in buffers])
+        distributed.broadcast(flat, 0)
+        for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
+            buffer.copy_(part.view_as(buffer))
 
 
 def broadcast_tensors(model: nn.Module, device: torch.device | str) -> None:

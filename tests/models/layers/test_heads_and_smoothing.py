@@ -61,19 +61,3 @@ def test_an_attention_pool_does_not_mind_the_order_of_positions():
 def test_a_head_gives_a_logit_for_each_class(head):
     pool, classifier = pool_of(head, 64), classifier_of(head, 64, 7)
     assert classifier(pool(images(2, 64, 3, 3))).shape == (2, 7)
-
-
-def test_without_classes_a_head_gives_features():
-    assert classifier_of("gap_mlp", 64, 0)(torch.zeros(2, 64)).shape == (2, 64)
-
-
-def test_rejects_a_head_that_does_not_exist():
-    with pytest.raises(
-        ValueError, match="head must be one of gap, gap_mlp, attention_pool, got 'cls'"
-    ):
-        pool_of("cls", 64)
-
-
-def test_rejects_channels_that_do_not_make_heads():
-    with pytest.raises(ValueError, match=r"must be a multiple of 64 .*, got 96"):
-        pool_of("attention_pool", 96)

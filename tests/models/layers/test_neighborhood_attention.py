@@ -69,21 +69,3 @@ def test_away_from_the_border_a_shift_of_the_image_shifts_the_output():
     layer, x = made(3, 4, kernel=3, num_heads=1), images(1, 3, 6, 6)
     shifted = layer(x.roll(1, dims=3))
     torch.testing.assert_close(shifted[..., 1:-1, 2:-1], layer(x)[..., 1:-1, 1:-2])
-
-
-def test_rejects_a_kernel_without_a_center():
-    with pytest.raises(ValueError, match="kernel must be an odd number of pixels, got 4"):
-        NeighborhoodAttention(8, 8, kernel=4, num_heads=2)
-
-
-@pytest.mark.parametrize(
-    ("heads", "message"),
-    [
-        (3, "must divide half of the 8 channels .*, got 3. Choose a divisor of 4"),
-        (8, "must divide half of the 8 channels .*, got 8"),
-        (0, "got 0"),
-    ],
-)
-def test_rejects_heads_that_do_not_fit(heads, message):
-    with pytest.raises(ValueError, match=message):
-        NeighborhoodAttention(8, 8, kernel=3, num_heads=heads)

@@ -5,8 +5,12 @@ import torch
 from torch import nn
 
 from visprism.core.run import stream
-from visprism.models.layers.msa_block import MSABlock, PostActMSABlock
-from visprism.models.layers.preactivation import PreActBasic, PreActBottleneck
+from visprism.models.layers.residual_blocks import (
+    MSABlock,
+    PostActMSABlock,
+    PreActBasic,
+    PreActBottleneck,
+)
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
 BLOCKS = {
@@ -99,9 +103,3 @@ def test_mc_dropout_is_a_dropout_module_that_works_alone(make):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         assert not torch.allclose(block(x), still)
-
-
-@pytest.mark.parametrize("make", [MSABlock, PostActMSABlock])
-def test_the_attention_reads_a_quarter_of_the_channels_unless_told_otherwise(make):
-    assert make(8, 16, **HEADS).attn.qkv.in_features == 4
-    assert make(8, 16, width=6, **HEADS).attn.qkv.in_features == 6

@@ -128,26 +128,3 @@ def test_a_shift_by_a_window_of_the_map_shifts_the_output():
 
 
 # Contracts and errors.
-
-
-@pytest.mark.parametrize(("window", "shift"), [(0, 0), (4, 4), (4, -1)])
-def test_rejects_windows_and_shifts_that_do_not_fit(window, shift):
-    with pytest.raises(ValueError, match=f"got {window} and {shift}"):
-        WindowAttention(8, num_heads=2, window=window, shift=shift)
-
-
-def test_rejects_a_width_that_heads_do_not_divide():
-    with pytest.raises(ValueError, match="num_heads must divide the 64 channels, got 3"):
-        WindowAttention(64, num_heads=3, head_dim=None)
-
-
-@pytest.mark.parametrize(
-    ("heads", "width", "message"),
-    [
-        (0, 64, "num_heads must be at least 1, got 0$"),
-        (2, 0, "head_dim must be at least 1, got 0$"),
-    ],
-)
-def test_rejects_an_attention_of_nothing(heads, width, message):
-    with pytest.raises(ValueError, match=message):
-        WindowAttention(64, num_heads=heads, head_dim=width)

@@ -1,6 +1,11 @@
-"""Classifier heads: how the last feature map becomes logits."""
+"""Classifier heads: how the last feature map becomes logits, with timm's interface.
 
-from typing import Literal
+Every network of the zoo has `num_classes`, `num_features`, `forward_features`, `forward_head`,
+`get_classifier` and `reset_classifier`. With `pre_logits=True`, `forward_head` returns what the
+network returns without classes.
+"""
+
+from abc import ABC, abstractmethod
 
 from jaxtyping import Float
 from timm.layers import AttentionPoolLatent
@@ -8,7 +13,7 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 
-Head = Literal["gap", "gap_mlp", "attention_pool"]
+HEADS = ("gap", "gap_mlp", "attention_pool")
 _HIDDEN = 4096  # VGG's, and those of the "GAP MLP" of Park and Kim's code
 _HEAD_DIM = 64
 
@@ -42,27 +47,124 @@ class AttentionPool(nn.Module):
         return self.pool(x.flatten(2).mT)
 
 
+def check_head(head: str, heads: tuple[str, ...] = HEADS) -> None:
+    """Require a head that the network can have."""
+    if head not in heads:
+        raise InputError(f"head must be one of {', '.join(heads)}, got {head!r}")
+
+
 def pool_of(head: str, channels: int) -> nn.Module:
     """The pooling of a feature map to one vector per image."""
-    if head in ("gap", "gap_mlp"):
-        return MeanPool()
-    if head == "attention_pool":
-        return AttentionPool(channels)
-    raise InputError(f"head must be one of gap, gap_mlp, attention_pool, got {head!r}")
+    check_head(head)
+    return AttentionPool(channels) if head == "attention_pool" else MeanPool()
 
 
 def classifier_of(head: str, channels: int, num_classes: int) -> nn.Module:
     """The classifier of that vector; the identity without classes."""
     if not num_classes:
         return nn.Identity()
-    if head != "gap_mlp":
-        return nn.Linear(channels, num_classes)
-    return mlp(channels, num_classes)
+    return (mlp if head == "gap_mlp" else nn.Linear)(channels, num_classes)
 
 
-def mlp(channels: int, num_classes: int) -> nn.Sequential:
-    """The three linear layers of VGG, with dropout in training."""
+def mlp(channels: int, num_classes: int, *, dropout_first: bool = False) -> nn.Sequential:
+    """The three linear layers of VGG, with dropout in training (AlexNet's comes first)."""
     layers: list[nn.Module] = []
     for width in (channels, _HIDDEN):
-        layers += [nn.Linear(width, _HIDDEN), nn.ReLU(inplace=True), nn.Dropout()]
+        linear: list[nn.Module] = [nn.Linear(width, _HIDDEN), nn.ReLU(inplace=True)]
+        layers += [nn.Dropout(), *linear] if dropout_first else [*linear, nn.Dropout()]
     return nn.Sequential(*layers, nn.Linear(_HIDDEN, num_classes))
+
+
+class PooledNet(nn.Module, ABC):
+    """A network that pools its last map to one vector and computes logits from it.
+
+    A family calls `set_head` when its other modules are made, and defines `forward_features`.
+    """
+
+    num_classes: int
+    num_features: int  # channels of the last map
+    head_hidden_size: int  # numbers that the classifier reads
+
+    def set_head(
+        self, head: str, num_classes: int, channels: int, *, pool: str, last: str
+    ) -> None:
+        """Name the modules that pool the last map of `channels` and that make logits of it."""
+        self.num_classes = num_classes
+        self.num_features = self.head_hidden_size = channels
+        self._head, self._pool, self._last = head, pool, last
+
+    @abstractmethod
+    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The last map."""
+
+    def forward_head(
+        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
+    ) -> Float[Tensor, "b ..."]:
+        """Logits from the last map, or with `pre_logits` the vector before the classifier."""
+        x = self.get_submodule(self._pool)(x)
+        return x if pre_logits else self.get_submodule(self._last)(x)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:
+        """Logits, or features without classes."""
+        return self.forward_head(self.forward_features(x))
+
+    def get_classifier(self, name_only: bool = False) -> nn.Module | str:
+        """The classifier, or its name."""
+        return self._last if name_only else self.get_submodule(self._last)
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network a new classifier of the same kind, with random weights.
+
+        `global_pool` None keeps the pooling, as "avg" does if it is the mean. "" removes it.
+        """
+        check_pooling(self, global_pool, "avg" if self._head in ("gap", "gap_mlp") else None)
+        if global_pool == "":
+            if num_classes:
+                raise InputError(f"num_classes must be 0 for global_pool='', got {num_classes}")
+            self.set_submodule(self._pool, nn.Identity())
+        self.num_classes = num_classes
+        new = classifier_of(self._head, self.head_hidden_size, num_classes)
+        self.set_submodule(self._last, like_model(new, self))
+
+
+class KeepsMLP(nn.Module):
+    """Before one of timm's classes: its "gap_mlp" head stays one when it is reset."""
+
+    mlp_at: str | None = None  # name of the module that makes logits, if it is an MLP
+
+    @property
+    def pooling(self) -> str:
+        """The pooling of tokens, by timm's name."""
+        return str(self.global_pool)
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network a new classifier of the same kind, with random weights."""
+        check_pooling(self, global_pool, self.pooling)
+        super().reset_classifier(num_classes, global_pool)  # pyrefly: ignore (timm's class has it)
+        if self.mlp_at is not None:
+            self.give_mlp(self.mlp_at, num_classes)
+
+    def give_mlp(self, name: str, num_classes: int) -> None:
+        """Replace the module `name` by VGG's MLP, now and at each reset."""
+        self.mlp_at = name
+        channels = int(self.num_features)  # pyrefly: ignore (timm's class has it)
+        self.set_submodule(
+            name, like_model(classifier_of("gap_mlp", channels, num_classes), self)
+        )
+
+
+def check_pooling(model: nn.Module, global_pool: str | None, pooling: str | None) -> None:
+    """Require that the pooling stays as it is, or is removed."""
+    if global_pool not in (None, "", pooling):
+        unchanged = f"None or {pooling!r}" if pooling else "None"
+        raise InputError(
+            f"global_pool must be {unchanged} (unchanged), or '' (none), for a "
+            f"{type(model).__name__}, got {global_pool!r}. Build the network with another head "
+            "instead."
+        )
+
+
+def like_model(new: nn.Module, model: nn.Module) -> nn.Module:
+    """`new` on the device, with the precision and in the mode of `model`."""
+    weight = next(model.parameters())
+    return new.to(weight.device, weight.dtype).train(model.training)

@@ -1,7 +1,6 @@
 """Local attention: multi-head self-attention of each token with its neighbors on the grid."""
 
 from math import ceil
-from typing import Literal
 
 import torch
 from einops import rearrange
@@ -27,8 +26,9 @@ class LocalAttention(nn.Module):
         out_i = sum over j near i of softmax_j(q_i . k_j / sqrt(d)) v_j
 
     and a linear map of all heads' `out` gives the output. Tokens outside the image are no keys:
-    at a border there are fewer neighbors, and the softmax is over those. With "global" every
-    token is near, which is a ViT's attention.
+    at a border there are fewer neighbors, and the softmax is over those. With a `kernel` of
+    "global" (or None) every token is near, which is a ViT's attention. A `head_dim` of None
+    shares `dim` among the heads.
 
     Costs two products of d multiply-accumulates for each pair of tokens on grids of up to 400
     tokens, and for each token and each of about (7 + k)^2 around it on larger ones.
@@ -42,29 +42,20 @@ class LocalAttention(nn.Module):
         dim: int,
         num_heads: int,
         *,
-        kernel: int | Literal["global"] | None = 3,
+        kernel: object = 3,
         head_dim: int | None = None,
         qkv_bias: bool = False,
         proj_drop: float = 0.0,
     ) -> None:
-        """Make a layer with random weights.
-
-        Args:
-            dim: channels of the input and of the output.
-            num_heads: of the attention.
-            kernel: side of the neighborhood in tokens, odd; "global" (or None) for all tokens.
-            head_dim: channels of a head; None shares `dim` among them.
-            qkv_bias: whether queries, keys and values have a bias.
-            proj_drop: dropout behind the last linear map.
-        """
         super().__init__()
         kernel = None if kernel == "global" else kernel
-        if kernel is not None and (kernel < 1 or kernel % 2 == 0):
+        odd = isinstance(kernel, int) and kernel > 0 and kernel % 2 == 1
+        if kernel is not None and not odd:
             raise InputError(
-                f"kernel must be an odd number of tokens or 'global', got {kernel}"
+                f"kernel must be an odd number of tokens or 'global', got {kernel!r}"
             )
         width = num_heads * head_width(dim, num_heads, head_dim)
-        self.num_heads, self.kernel = num_heads, kernel
+        self.num_heads, self.kernel = num_heads, kernel  # pyrefly: ignore (checked above)
         self.qkv = nn.Linear(dim, 3 * width, bias=qkv_bias)
         self.proj = nn.Linear(width, dim)
         self.proj_drop = nn.Dropout(proj_drop)

@@ -28,7 +28,6 @@ class NeighborhoodAttention(nn.Module):
     def __init__(
         self, in_chans: int, out_chans: int, stride: int = 1, *, kernel: int, num_heads: int
     ) -> None:
-        """Make a layer with random weights."""
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise InputError(f"kernel must be an odd number of pixels, got {kernel}")

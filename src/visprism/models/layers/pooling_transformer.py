@@ -9,7 +9,7 @@ from timm.models.pit import PoolingVisionTransformer
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.classifier import KeepsMLP
+from visprism.models.layers.heads import KeepsMLP
 
 
 class PiT(KeepsMLP, PoolingVisionTransformer):

@@ -43,17 +43,6 @@ class ShiftedWindowAttention(nn.Module):
         qkv_bias: bool = True,
         proj_drop: float = 0.0,
     ) -> None:
-        """Make a layer with random weights.
-
-        Args:
-            dim: channels of the input and of the output.
-            num_heads: of the attention.
-            window: (height, width) in places of the grid.
-            shift: of the windows' corners, in places.
-            head_dim: channels of a head; None shares `dim` among them.
-            qkv_bias: whether queries, keys and values have a bias.
-            proj_drop: dropout behind the last linear map.
-        """
         super().__init__()
         self.head_dim = head_width(dim, num_heads, head_dim)
         self.num_heads, self.window, self.shift = num_heads, window, shift

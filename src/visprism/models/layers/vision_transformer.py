@@ -10,8 +10,7 @@ from timm.layers import Attention
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism.core.errors import InputError
-from visprism.models.layers.classifier import KeepsMLP
+from visprism.models.layers.heads import HEADS, KeepsMLP, check_head
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.layers.window_attention import head_width
 
@@ -20,22 +19,10 @@ POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "ma
 
 @dataclass(frozen=True, kw_only=True)
 class ViTOptions:
-    """The options of a family of ViTs; a family may have other defaults.
+    """The options of a family of ViTs, which may have other defaults; see `OPTIONS`.
 
-    Args:
-        img_size: side of the images in pixels; for other sizes the position embeddings are
-            interpolated (bicubic).
-        patch_size: side of a patch in pixels.
-        in_chans: channels of an image.
-        num_classes: number of logits; 0 for features.
-        depth: number of blocks.
-        num_heads: heads of each attention; by default those of the variant.
-        head_dim: channels of a head; by default width / num_heads.
-        qkv_bias: whether queries, keys and values have a bias.
-        head: classifier head: "token" (class token), "gap" (mean of patch tokens), "gap_mlp"
-            (that mean through VGG's MLP) or "attention_pool" (attention of one learned query).
-        drop_path_rate: stochastic depth of the last block; it grows linearly with depth.
-        mc_dropout: dropout rate after the position embeddings and each linear map of a block.
+    For images of another size than `img_size` the position embeddings are interpolated
+    (bicubic). `mc_dropout` follows the position embeddings and each linear map of a block.
     """
 
     img_size: int = 224
@@ -53,33 +40,29 @@ class ViTOptions:
 
 V = TypeVar("V", bound=VisionTransformer)
 O = TypeVar("O", bound=ViTOptions)  # noqa: E741 (a type)
+Build = Callable[[int, int, O], VisionTransformer]
 
 
 class ViT(KeepsMLP, VisionTransformer):
     """timm's ViT, with a choice of heads."""
 
 
-def family_of(
-    options: type[O],
-) -> Callable[[Callable[[int, int, O], VisionTransformer]], Callable[..., VisionTransformer]]:
+def family_of(options: type[O]) -> Callable[[Build[O]], Callable[..., VisionTransformer]]:
     """Decorator for a family of ViTs: the fields of a dataclass become keyword arguments.
 
     The function takes width, number of heads and the dataclass. The family takes width and
     heads by position and the fields by keyword.
     """
-    fields = inspect.signature(options).parameters.values()
-    base = inspect.cleandoc(ViTOptions.__doc__ or "")
-    arguments = base[base.index("Args:") :]
 
-    def decorate(build: Callable[[int, int, O], VisionTransformer]) -> Callable[..., Any]:
+    def decorate(build: Build[O]) -> Callable[..., Any]:
         @wraps(build)
         def family(width: int, heads: int, **values: Any) -> VisionTransformer:
             return build(width, heads, options(**values))
 
         signature = inspect.signature(build)
         shape = list(signature.parameters.values())[:2]
+        fields = inspect.signature(options).parameters.values()
         setattr(family, "__signature__", signature.replace(parameters=[*shape, *fields]))  # noqa: B010
-        family.__doc__ = f"{inspect.cleandoc(build.__doc__ or '')}\n\n{arguments}"
         return family
 
     return decorate
@@ -96,24 +79,16 @@ def build_vit(
 ) -> V:
     """A network of a class of timm's ViT with the options of the zoo.
 
-    Args:
-        kind: class of the network.
-        width: channels of a token.
-        heads: of each attention, if `options` has no number.
-        options: of the family.
-        attention: makes the attention of each block; by default timm's.
-        arguments: further arguments of the class.
+    `heads` stands for an `options.num_heads` of None. `attention` makes the attention of each
+    block instead of timm's. Further `arguments` are those of the class.
     """
     num_heads = heads if options.num_heads is None else options.num_heads
     head_width(width, num_heads, options.head_dim)
-    if options.head not in POOLS:
-        raise InputError(f"head must be one of {', '.join(POOLS)}, got {options.head!r}")
+    check_head(options.head, ("token", *HEADS))
     if attention is None and options.head_dim:
         attention = partial(
             Attention,
-            width,
-            num_heads,
-            options.head_dim,
+            *(width, num_heads, options.head_dim),
             qkv_bias=options.qkv_bias,
             proj_drop=options.mc_dropout,
         )

@@ -34,9 +34,10 @@ class WindowAttention(nn.Module):
 
     and a linear map of all heads' `out` gives the output. Windows begin at the upper left
     corner, or `shift` pixels from it, as in every second block of Swin; those at a border are
-    then smaller. Where windows do not divide the map, the last ones are smaller too, and none
-    is larger than the map. Costs two products of p^2 d multiply-accumulates for each pixel and
-    head, beside the linear maps.
+    then smaller. Where windows do not divide the map, the last ones are smaller too. None is
+    larger than the map. With `shared_bias` one table serves all heads, as in the code of Park
+    and Kim. Costs two products of p^2 d multiply-accumulates for each pixel and head, beside
+    the linear maps.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2, eq. 4; Park and Kim (2022), How do
     vision transformers work?, sec. 4, for its place in a CNN.
@@ -54,19 +55,6 @@ class WindowAttention(nn.Module):
         qkv_bias: bool = False,
         shared_bias: bool = False,
     ) -> None:
-        """Make a layer with random weights.
-
-        Args:
-            in_chans: of the feature map.
-            out_chans: of the output; `in_chans` if not named.
-            num_heads: of the attention.
-            head_dim: channels of a head; None shares `in_chans` among them.
-            window: side of a window in pixels.
-            shift: of the windows to the lower right, in pixels.
-            qkv_bias: whether queries, keys and values have a bias.
-            shared_bias: one table of relative positions for all heads, as in the code of
-                Park and Kim, instead of one for each.
-        """
         super().__init__()
         if window < 1 or not 0 <= shift < window:
             raise InputError(

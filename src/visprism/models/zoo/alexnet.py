@@ -7,7 +7,6 @@ from visprism.models.layers.smoothing import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
 _WIDTHS = (64, 192, 384, 256, 256)  # channels of the five convolutions
-_HIDDEN = 4096
 
 
 def alexnet(
@@ -24,16 +23,7 @@ def alexnet(
 
     For small images the first convolution is 3x3 with stride 2 instead of 11x11 with stride 4,
     max-pools are over 2x2 pixels instead of 3x3, and the MLP reads a map of 2x2 instead of 6x6.
-
-    Args:
-        img_size: of the images that it is made for.
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        conv_bias: whether convolutions have biases; in the code of Park and Kim (2022) they
-            have none.
-        head: "mlp", "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: dropout rate after each convolution.
-        smoothing: spatial smoothing before each max-pool.
+    The code of Park and Kim (2022) has `conv_bias=False`.
 
     Source: Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks.
     """
@@ -41,11 +31,8 @@ def alexnet(
     kernels = [(3, 2, 1) if small else (11, 4, 2), (5, 1, 2), *[(3, 1, 1)] * 3]
     layers: list[nn.Module] = []
     channels = in_chans
-    for place, (width, (kernel, stride, padding)) in enumerate(
-        zip(_WIDTHS, kernels, strict=True)
-    ):
-        conv = nn.Conv2d(channels, width, kernel, stride, padding, bias=conv_bias)
-        layers += [conv, nn.ReLU(inplace=True)]
+    for place, (width, sizes) in enumerate(zip(_WIDTHS, kernels, strict=True)):
+        layers += [nn.Conv2d(channels, width, *sizes, bias=conv_bias), nn.ReLU(inplace=True)]
         if mc_dropout:
             layers.append(nn.Dropout(mc_dropout))
         channels = width
@@ -53,26 +40,16 @@ def alexnet(
             if smoothing:
                 layers.append(SpatialSmoothing())
             layers.append(nn.MaxPool2d(2 if small else 3, stride=2))
-    grid = 2 if small else 6
-    reductions = (2, 4, 8) if small else (4, 8, 16)
     return PlainNet(
-        nn.Sequential(*layers),
+        layers,
         head=head,
-        grid=grid,
-        mlp=_mlp,
+        grid=2 if small else 6,
         channels=channels,
         num_classes=num_classes,
         least=15 if small else 63,
-        feature_info=stage_info(layers, (64, 192, 256), reductions),
+        feature_info=stage_info(layers, (64, 192, 256), (2, 4, 8) if small else (4, 8, 16)),
+        dropout_first=True,
     )
-
-
-def _mlp(channels: int, num_classes: int) -> nn.Sequential:
-    """Dropout before the first two linear layers; VGG has it after them."""
-    layers: list[nn.Module] = []
-    for width in (channels, _HIDDEN):
-        layers += [nn.Dropout(), nn.Linear(width, _HIDDEN), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, nn.Linear(_HIDDEN, num_classes))
 
 
 MODELS.register_family(alexnet, {"alexnet": ("AlexNet", {})})

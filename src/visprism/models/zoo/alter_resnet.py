@@ -5,12 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.msa_block import MSABlock
-from visprism.models.layers.preactivation import (
-    PreActBasic,
-    PreActBlock,
-    PreActBottleneck,
-)
+from visprism.models.layers.residual_blocks import MSABlock, PreActBasic, PreActBottleneck
 from visprism.models.zoo.preact_resnet import PreActResNet
 from visprism.models.zoo_registry import MODELS
 
@@ -44,9 +39,9 @@ def alter_resnet(
     *,
     num_classes: int,
     in_chans: int = 3,
-    depths: Sequence[int] = (3, 4, 6, 4),
-    msas: Sequence[int] = (0, 1, 3, 2),
-    num_heads: Sequence[int] = (3, 6, 12, 24),
+    depths: tuple[int, ...] = (3, 4, 6, 4),
+    msas: tuple[int, ...] = (0, 1, 3, 2),
+    num_heads: tuple[int, ...] = (3, 6, 12, 24),
     head_dim: int = 64,
     window: int = 7,
     shared_bias: bool = False,
@@ -61,22 +56,6 @@ def alter_resnet(
     paper's code has one for all heads (`shared_bias=True`), and three and two MSAs in the last
     stages; the paper's figure for CIFAR-100 has `msas=(0, 1, 1, 2)`.
 
-    Args:
-        block: the kind of the blocks that are no MSA.
-        img_size: of the images that it is made for; the stem depends on it.
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        depths: blocks of each stage.
-        msas: how many of them are MSAs: the last and every second one before it.
-        num_heads: of the MSAs of each stage.
-        head_dim: channels of each head.
-        window: side of a window in pixels.
-        shared_bias: one table of relative positions for all heads of a block.
-        head: "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: probability of dropout inside each block.
-        smoothing: spatial smoothing at the end of each stage but the last.
-        drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
-
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
     places = attention_places(depths, msas)
@@ -87,7 +66,7 @@ def alter_resnet(
 
     def make(
         stage: int, place: int, in_chans: int, out_chans: int, stride: int, drop: float
-    ) -> PreActBlock:
+    ) -> nn.Module:
         if place not in places[stage]:
             return block(in_chans, out_chans, stride, drop_path=drop, mc_dropout=mc_dropout)
         return MSABlock(
@@ -127,11 +106,8 @@ for _side, _window in ((32, 4), (224, 7)):
     MODELS.register_family(
         alter_resnet,
         {
-            f"alter_resnet{number}": (
-                f"Alter-ResNet-{number}",
-                {"window": _window, **arguments},
-            )
-            for number, arguments in _VARIANTS.items()
+            f"alter_resnet{number}": (f"Alter-ResNet-{number}", {"window": _window, **shape})
+            for number, shape in _VARIANTS.items()
         },
         (_side,),
     )

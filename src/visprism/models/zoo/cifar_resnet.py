@@ -5,17 +5,22 @@ and torchvision; the paper's own CIFAR networks pad with zeros instead (option A
 named in timm's vocabulary.
 """
 
-from collections.abc import Sequence
-
 from jaxtyping import Float
 from timm.layers import DropPath
 from torch import Tensor, nn
 
-from visprism.models.layers.classifier import PooledNet
-from visprism.models.layers.heads import classifier_of, pool_of
-from visprism.models.layers.smoothing import SpatialSmoothing
-from visprism.models.options import checked
+from visprism.core.errors import InputError
+from visprism.models.layers.residual_blocks import (
+    PostActMSABlock,
+    StagedNet,
+    optional,
+    projection,
+)
+from visprism.models.zoo.alter_resnet import attention_places
 from visprism.models.zoo_registry import MODELS
+
+_DEPTHS = (3, 3, 3)
+_CHANNELS = (16, 32, 64)
 
 
 class BasicBlock(nn.Module):
@@ -34,15 +39,11 @@ class BasicBlock(nn.Module):
         self.conv1 = nn.Conv2d(in_chans, out_chans, 3, stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(out_chans)
         self.act1 = nn.ReLU(inplace=True)
-        self.dropout = nn.Dropout(mc_dropout) if mc_dropout else nn.Identity()
+        self.dropout = optional(nn.Dropout, mc_dropout)
         self.conv2 = nn.Conv2d(out_chans, out_chans, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(out_chans)
-        self.downsample = nn.Identity()
-        if stride != 1 or in_chans != out_chans:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(in_chans, out_chans, 1, stride, bias=False), nn.BatchNorm2d(out_chans)
-            )
-        self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
+        self.downsample = projection(in_chans, out_chans, stride)
+        self.drop_path = optional(DropPath, drop_path)
         self.act2 = nn.ReLU(inplace=True)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
@@ -52,84 +53,74 @@ class BasicBlock(nn.Module):
         return self.act2(self.downsample(x) + self.drop_path(branch))
 
 
-class ResNet(PooledNet):
-    """A 3x3 stem, stages of blocks (all but the first halve the grid), pooling and a head."""
+class ResNet(StagedNet):
+    """A 3x3 stem and three stages of three basic blocks: 0.27 million parameters.
+
+    Source: He et al. (2016), Deep residual learning for image recognition, sec. 4.2.
+    """
 
     def __init__(
         self,
-        layers: Sequence[int],
-        channels: Sequence[int],
         *,
         num_classes: int,
-        in_chans: int,
+        in_chans: int = 3,
         head: str = "gap",
         mc_dropout: float = 0.0,
         smoothing: bool = False,
         drop_path_rate: float = 0.0,
     ) -> None:
         super().__init__()
-        width, before = channels[0], 0
-        self.conv1 = nn.Conv2d(in_chans, width, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.conv1 = nn.Conv2d(in_chans, _CHANNELS[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(_CHANNELS[0])
         self.act1 = nn.ReLU(inplace=True)
-        for stage, (depth, out_chans) in enumerate(zip(layers, channels, strict=True), 1):
-            strides = [1 if stage == 1 else 2] + [1] * (depth - 1)
-            blocks = nn.Sequential()
-            for stride in strides:
-                rate = drop_path_rate * before / max(1, sum(layers) - 1)
-                blocks.append(
-                    BasicBlock(width, out_chans, stride, mc_dropout=mc_dropout, drop_path=rate)
-                )
-                width, before = out_chans, before + 1
-            if smoothing:
-                blocks.append(SpatialSmoothing())
-            self.add_module(f"layer{stage}", blocks)
-        self.num_stages = len(layers)
-        self.global_pool = pool_of(head, width)
-        self.fc = classifier_of(head, width, num_classes)
-        self.set_classifier_info(head, num_classes, width, pool="global_pool", last="fc")
+
+        def make(_s: int, _b: int, ins: int, outs: int, stride: int, drop: float) -> nn.Module:
+            return BasicBlock(ins, outs, stride, mc_dropout=mc_dropout, drop_path=drop)
+
+        channels = self.make_stages(
+            *(_DEPTHS, _CHANNELS, make),
+            channels=_CHANNELS[0],
+            drop_path_rate=drop_path_rate,
+            smoothed=len(_DEPTHS) if smoothing else 0,
+        )
         self.feature_info = [  # in timm's words
             {"num_chs": width, "reduction": 2**stage, "module": f"layer{stage + 1}"}
-            for stage, width in enumerate(channels)
+            for stage, width in enumerate(_CHANNELS)
         ]
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        self.make_head(head, channels, num_classes)
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """The last map."""
-        x = self.act1(self.bn1(self.conv1(x)))
-        for stage in range(1, self.num_stages + 1):
-            x = self.get_submodule(f"layer{stage}")(x)
-        return x
+        return self.forward_stages(self.act1(self.bn1(self.conv1(x))))
 
 
-@MODELS.register
-@checked
-def resnet20(
+def alter_resnet20(
     *,
-    num_classes: int = 10,
+    num_classes: int,
     in_chans: int = 3,
+    msas: tuple[int, ...] = (0, 1, 1),
+    num_heads: tuple[int, ...] = (1, 2, 3),
+    head_dim: int = 64,
+    window: int = 8,
+    shared_bias: bool = False,
     head: str = "gap",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
     drop_path_rate: float = 0.0,
 ) -> ResNet:
-    """ResNet-20 for images of 32x32: 0.27 million parameters.
+    """ResNet-20 in which MSA blocks alternate with convolutions at the ends of the late stages.
 
-    Args:
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        head: "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: probability of dropout between the convolutions of each block.
-        smoothing: spatial smoothing at the end of each stage.
-        drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
+    It has 0.25 million parameters. Norm and activation follow each convolution.
 
-    Source: He et al. (2016), Deep residual learning for image recognition, sec. 4.2.
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4, for He et al. (2016),
+    Deep residual learning for image recognition, sec. 4.2.
     """
-    return ResNet(
-        (3, 3, 3),
-        (16, 32, 64),
+    places = attention_places(_DEPTHS, msas)
+    if len(num_heads) != len(_DEPTHS):
+        raise InputError(
+            f"num_heads must have one number per stage ({len(_DEPTHS)}), got {tuple(num_heads)}"
+        )
+    model = ResNet(
         num_classes=num_classes,
         in_chans=in_chans,
         head=head,
@@ -137,3 +128,24 @@ def resnet20(
         smoothing=smoothing,
         drop_path_rate=drop_path_rate,
     )
+    for stage, (depth, out_chans) in enumerate(zip(_DEPTHS, _CHANNELS, strict=True)):
+        for place in sorted(places[stage]):
+            first_of_later_stage = stage > 0 and place == 0
+            block = PostActMSABlock(
+                _CHANNELS[stage - 1] if first_of_later_stage else out_chans,
+                out_chans,
+                2 if first_of_later_stage else 1,
+                width=out_chans,
+                num_heads=num_heads[stage],
+                head_dim=head_dim,
+                window=window,
+                shared_bias=shared_bias,
+                drop_path=drop_path_rate * (stage * depth + place) / (sum(_DEPTHS) - 1),
+                mc_dropout=mc_dropout,
+            )
+            model.set_submodule(f"layer{stage + 1}.{place}", block)
+    return model
+
+
+MODELS.register_family(ResNet, {"resnet20": ("ResNet-20", {})}, ())
+MODELS.register_family(alter_resnet20, {"alter_resnet20": ("Alter-ResNet-20", {})}, ())

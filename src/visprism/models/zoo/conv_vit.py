@@ -2,20 +2,13 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from visprism.core.errors import InputError
+from visprism.models.layers.heads import check_head
 from visprism.models.layers.local_attention import LocalAttention
-from visprism.models.layers.vision_transformer import (
-    POOLS,
-    ViT,
-    ViTOptions,
-    build_vit,
-    family_of,
-)
+from visprism.models.layers.vision_transformer import ViT, ViTOptions, build_vit, family_of
 from visprism.models.zoo.vit import variants
 from visprism.models.zoo_registry import MODELS
 
@@ -41,7 +34,7 @@ class ConvViTOptions(ViTOptions):
     """The options of ViTs with local attention; see `ViTOptions`."""
 
     head: str = "gap"
-    kernel: int | Literal["global"] | None = 3
+    kernel: object = 3  # an odd integer, or "global" or None
 
 
 @family_of(ConvViTOptions)
@@ -54,10 +47,7 @@ def conv_vit(width: int, heads: int, options: ConvViTOptions) -> ConvVisionTrans
     Source: Park and Kim (2022), How do vision transformers work?, sec. 2 and fig. 5; Yang et
     al. (2019), Convolutional self-attention networks.
     """
-    if options.head not in POOLS or options.head == "token":
-        raise InputError(
-            f"head must be one of gap, gap_mlp, attention_pool, got {options.head!r}"
-        )
+    check_head(options.head)
     attention = partial(
         LocalAttention,
         width,
@@ -67,14 +57,8 @@ def conv_vit(width: int, heads: int, options: ConvViTOptions) -> ConvVisionTrans
         qkv_bias=options.qkv_bias,
         proj_drop=options.mc_dropout,
     )
-    return build_vit(
-        ConvVisionTransformer,
-        width,
-        heads,
-        options,
-        attention=attention,
-        weight_init="skip",
-    )
+    kind = ConvVisionTransformer
+    return build_vit(kind, width, heads, options, attention=attention, weight_init="skip")
 
 
 MODELS.register_family(conv_vit, variants("conv_vit", 2), (32,))

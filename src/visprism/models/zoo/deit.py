@@ -9,14 +9,8 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from visprism.models.layers.classifier import check_pooling, like_model
-from visprism.models.layers.heads import classifier_of
-from visprism.models.layers.vision_transformer import (
-    ViT,
-    ViTOptions,
-    build_vit,
-    family_of,
-)
+from visprism.models.layers.heads import check_pooling, classifier_of, like_model
+from visprism.models.layers.vision_transformer import ViT, ViTOptions, build_vit, family_of
 from visprism.models.zoo.vit import variants
 from visprism.models.zoo_registry import MODELS
 

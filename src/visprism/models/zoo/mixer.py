@@ -4,13 +4,9 @@ from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
-from visprism.models.layers.classifier import KeepsMLP
-from visprism.models.layers.heads import AttentionPool
+from visprism.models.layers.heads import AttentionPool, KeepsMLP, check_head
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.zoo_registry import MODELS
-
-_HEADS = ("gap", "gap_mlp", "attention_pool")
 
 
 class Mixer(KeepsMLP, MlpMixer):
@@ -50,24 +46,12 @@ def mixer(
     """Blocks of an MLP of width/2 over the tokens and one of 4x width over the channels.
 
     The MLP over tokens has a weight for each pair of them, so only images of `img_size` run.
-
-    Args:
-        width: channels of a token.
-        img_size: side of the images.
-        patch_size: side of a patch in pixels.
-        in_chans: channels of an image.
-        num_classes: number of logits.
-        depth: number of blocks.
-        head: "gap" (mean of all tokens), "gap_mlp" (that mean through VGG's MLP) or
-            "attention_pool" (attention of one learned query).
-        drop_path_rate: of every block (stochastic depth).
-        mc_dropout: dropout rate after both linear maps of each MLP.
+    `drop_path_rate` is that of every block.
 
     Source: Tolstikhin et al. (2021), MLP-Mixer: an all-MLP architecture for vision, table 1;
     the smallest is Park and Kim's.
     """
-    if head not in _HEADS:
-        raise InputError(f"head must be one of {', '.join(_HEADS)}, got {head!r}")
+    check_head(head)
     stem = PatchEmbed(
         img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
     )

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torchvision.models.mobilenetv2 import InvertedResidual
 from torchvision.ops import Conv2dNormActivation
 
-from visprism.models.layers.classifier import PooledNet
-from visprism.models.layers.heads import classifier_of, pool_of
+from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
 from visprism.models.layers.smoothing import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
@@ -58,19 +57,9 @@ def mobilenetv2(
 ) -> MobileNetV2:
     """Inverted residual blocks: narrow shortcuts, and depthwise convolutions in wide branches.
 
-    For small images the stem and the second stage have no stride.
-
-    Args:
-        img_size: of the images that it is made for.
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        head: "gap", "gap_mlp" or "attention_pool".
-        drop_rate: of dropout before the classifier.
-        mc_dropout: probability of dropout between the last two convolutions of each block.
-        smoothing: spatial smoothing before each depthwise convolution with a stride: of a wide
-            and rectified map, since a narrow one would lose what is below zero.
-        drop_path_rate: stochastic depth of the last block; it grows linearly from 0, and blocks
-            without a shortcut have none.
+    For small images the stem and the second stage have no stride. Smoothing is of the wide and
+    rectified map before a depthwise convolution with a stride, since a narrow map would lose
+    what is below zero. Blocks without a shortcut have no stochastic depth.
 
     Source: Sandler et al. (2018), MobileNetV2: inverted residuals and linear bottlenecks.
     """
@@ -87,9 +76,7 @@ def mobilenetv2(
     model.global_pool = pool_of(head, channels)
     if head != "gap" or not num_classes:
         model.set_submodule("classifier.1", classifier_of(head, channels, num_classes))
-    model.set_classifier_info(
-        head, num_classes, channels, pool="global_pool", last="classifier.1"
-    )
+    model.set_head(head, num_classes, channels, pool="global_pool", last="classifier.1")
     blocks = [block for block in model.features if isinstance(block, InvertedResidual)]
     for place, block in enumerate(blocks):
         *expansion, depthwise = (m for m in block.conv if isinstance(m, Conv2dNormActivation))

@@ -1,18 +1,17 @@
 """PiTs (Heo et al. 2021): ViTs with stages, based on timm's."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from timm.layers import Attention, trunc_normal_
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import AttentionPool
+from visprism.models.layers.heads import HEADS, AttentionPool, check_head
 from visprism.models.layers.pooling_transformer import PiT, check_strided_patches
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS
-
-_HEADS = ("token", "gap", "gap_mlp", "attention_pool")
 
 
 def pit(
@@ -25,7 +24,7 @@ def pit(
     patch_size: int = 16,
     in_chans: int = 3,
     num_classes: int = 1000,
-    num_heads: Sequence[int] | None = None,
+    num_heads: tuple[int, ...] | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = False,
     no_embed_class: bool = False,
@@ -33,35 +32,17 @@ def pit(
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
-    """Three stages of a ViT; a strided convolution between them halves the grid.
+    """Three stages of a ViT, of width `head_channels` times `heads`, and grids that halve.
 
     Patches overlap, with a stride of `stride` pixels. For images of other sizes than `img_size`
-    the position embeddings are interpolated (bicubic).
-
-    Args:
-        head_channels: width of a stage divided by its `heads`.
-        depths: blocks of each stage.
-        heads: heads per stage, if `num_heads` is None.
-        stride: between patches, in pixels.
-        img_size: side of the images in pixels.
-        patch_size: side of a patch in pixels.
-        in_chans: channels of an image.
-        num_classes: number of logits.
-        num_heads: heads per stage; by default those of the variant.
-        head_dim: channels of a head; by default width / num_heads.
-        qkv_bias: whether queries, keys and values have a bias; timm's have.
-        no_embed_class: whether the class token has no position embedding, as in timm.
-        head: "token" (class token), "gap" (mean of the tokens, no class token), "gap_mlp" (that
-            mean through VGG's MLP) or "attention_pool" (attention of one learned query).
-        drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
-        mc_dropout: dropout rate after the position embeddings and each linear map of a block.
+    the position embeddings are interpolated (bicubic). timm's networks have `qkv_bias=True` and
+    `no_embed_class=True`.
 
     Source: Heo et al. (2021), Rethinking spatial dimensions of vision transformers, table 1.
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
-    if head not in _HEADS:
-        raise InputError(f"head must be one of {', '.join(_HEADS)}, got {head!r}")
+    check_head(head, ("token", *HEADS))
     if no_embed_class and head != "token":
         raise InputError(
             f"no_embed_class must be False without a class token (head={head!r}), got True"
@@ -115,43 +96,28 @@ _SHAPES = {
     "base": ("B", 64, (3, 6, 4), (4, 8, 16)),
 }
 
-for _size, (_letters, _width, _depths, _heads) in _SHAPES.items():
-    _shape = {"head_channels": _width, "depths": _depths, "heads": _heads}
-    MODELS.register_family(
-        pit,
-        {
-            f"pit_{_size}_patch2": (
-                f"PiT-{_letters} with patches of 2x2 pixels",
-                {**_shape, "patch_size": 2, "stride": 1},
-            )
-        },
-        (32,),
-    )
-    _patch, _stride = (14, 7) if _size == "base" else (16, 8)
-    MODELS.register_family(
-        pit,
-        {
-            f"pit_{_size}": (
-                f"PiT-{_letters}",
-                {**_shape, "patch_size": _patch, "stride": _stride},
-            )
-        },
-        (224,),
-    )
 
-MODELS.register_family(
-    pit,
-    {
-        "pit_pico_patch4": (
-            "PiT-Pico (0.6 million parameters) with overlapping patches of 4x4 pixels",
-            {
-                "head_channels": 16,
-                "depths": (2, 4, 2),
-                "heads": (2, 4, 8),
-                "patch_size": 4,
-                "stride": 2,
-            },
-        )
-    },
-    (32,),
+def _shape(
+    width: int, depths: Sequence[int], heads: Sequence[int], patch_size: int, stride: int
+) -> dict[str, Any]:
+    shape = {"head_channels": width, "depths": depths, "heads": heads}
+    return {**shape, "patch_size": patch_size, "stride": stride}
+
+
+_SMALL = {
+    f"pit_{size}_patch2": (f"PiT-{letters} with patches of 2x2 pixels", _shape(*shape, 2, 1))
+    for size, (letters, *shape) in _SHAPES.items()
+}
+_SMALL["pit_pico_patch4"] = (
+    "PiT-Pico (0.6 million parameters) with overlapping patches of 4x4 pixels",
+    _shape(16, (2, 4, 2), (2, 4, 8), 4, 2),
 )
+_LARGE = {
+    f"pit_{size}": (
+        f"PiT-{letters}",
+        _shape(*shape, *((14, 7) if size == "base" else (16, 8))),
+    )
+    for size, (letters, *shape) in _SHAPES.items()
+}
+MODELS.register_family(pit, _SMALL, (32,))
+MODELS.register_family(pit, _LARGE, (224,))

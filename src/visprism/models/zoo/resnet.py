@@ -9,8 +9,7 @@ from timm.layers.cbam import CbamModule
 from timm.models.resnet import BasicBlock, Bottleneck
 from torch import nn
 
-from visprism.models.layers.classifier import PooledNet
-from visprism.models.layers.heads import classifier_of, pool_of
+from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
 from visprism.models.layers.smoothing import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
@@ -41,20 +40,6 @@ def resnet(
     The stem is a 3x3 convolution for small images, and 7x7 with a max-pool for large ones. The
     stride of a block is that of its 3x3 convolution, as in torchvision.
 
-    Args:
-        depths: blocks of each stage.
-        block: the kind of all blocks.
-        img_size: of the images that it is made for; the stem depends on it.
-        cardinality: groups of the 3x3 convolutions.
-        base_width: channels of such a group in the first stage.
-        attn_layer: makes a gate for a number of channels, behind the last norm of a branch.
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        head: "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: probability of dropout between the last two convolutions of each block.
-        smoothing: spatial smoothing at the end of each stage.
-        drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
-
     Source: He et al. (2016), Deep residual learning for image recognition; Xie et al. (2017),
     Aggregated residual transformations; Zagoruyko and Komodakis (2016), Wide residual networks;
     Hu et al. (2018), Squeeze-and-excitation networks; Woo et al. (2018), CBAM.
@@ -76,7 +61,7 @@ def resnet(
     if head != "gap":
         model.set_submodule("global_pool", pool_of(head, channels))
         model.set_submodule("fc", classifier_of(head, channels, num_classes))
-    model.set_classifier_info(head, num_classes, channels, pool="global_pool", last="fc")
+    model.set_head(head, num_classes, channels, pool="global_pool", last="fc")
     for number in range(1, len(depths) + 1):
         stage = model.get_submodule(f"layer{number}")
         assert isinstance(stage, nn.Sequential)

@@ -27,18 +27,6 @@ def sasa_resnet(
 
     The stem is that of a ResNet (the paper's "conv stem").
 
-    Args:
-        depths: blocks of each stage.
-        img_size: of the images that it is made for; the stem depends on it.
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        kernel: side of the neighborhood of a pixel, odd.
-        num_heads: of each attention.
-        head: "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: probability of dropout between the attention and the last convolution.
-        smoothing: spatial smoothing at the end of each stage.
-        drop_path_rate: stochastic depth of the last block; it grows linearly from 0.
-
     Source: Ramachandran et al. (2019), Stand-alone self-attention in vision models.
     """
     model = resnet(

@@ -8,14 +8,11 @@ from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.classifier import KeepsMLP
-from visprism.models.layers.heads import AttentionPool
+from visprism.models.layers.heads import AttentionPool, KeepsMLP, check_head
 from visprism.models.layers.patches import PatchEmbed
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention, SwinBlock
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS
-
-_HEADS = ("gap", "gap_mlp", "attention_pool")
 
 
 class Swin(KeepsMLP, SwinTransformer):
@@ -37,7 +34,7 @@ def swin(
     window: int = 7,
     in_chans: int = 3,
     num_classes: int = 1000,
-    num_heads: Sequence[int] | None = None,
+    num_heads: tuple[int, ...] | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = True,
     head: str = "gap",
@@ -50,24 +47,6 @@ def swin(
     never larger than it (`ShiftedWindowAttention`), so that images of any size run if patches
     divide their sides.
 
-    Args:
-        width: channels of a token in the first stage; each further stage doubles them.
-        depths: blocks of each stage.
-        heads: heads per stage, if `num_heads` is None.
-        img_size: side of the images.
-        patch_size: side of a patch in pixels.
-        window: side of a window in tokens.
-        in_chans: channels of an image.
-        num_classes: number of logits.
-        num_heads: heads per stage; by default those of the variant.
-        head_dim: channels of a head; by default width / num_heads.
-        qkv_bias: whether queries, keys and values have a bias.
-        head: "gap" (mean of all tokens), "gap_mlp" (that mean through VGG's MLP) or
-            "attention_pool" (attention of one learned query).
-        drop_path_rate: of the last block (stochastic depth); it grows linearly with depth.
-        mc_dropout: dropout rate after the last linear map of an attention and both maps of an
-            MLP.
-
     Source: Liu et al. (2021), Swin Transformer: hierarchical vision transformer using shifted
     windows, sec. 3. The code of "How do vision transformers work?" shares one bias among the
     heads of a block, has no `qkv_bias`, and embeds and merges patches by convolutions with
@@ -79,8 +58,7 @@ def swin(
         raise InputError(
             f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
         )
-    if head not in _HEADS:
-        raise InputError(f"head must be one of {', '.join(_HEADS)}, got {head!r}")
+    check_head(head)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
     model = Swin(

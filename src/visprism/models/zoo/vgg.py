@@ -5,13 +5,11 @@ from typing import Literal
 
 from torch import nn
 
-from visprism.models.layers.heads import mlp
 from visprism.models.layers.plain import PlainNet, stage_info
 from visprism.models.layers.smoothing import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
 _WIDTHS = (64, 128, 256, 512, 512)  # channels, by stage
-_GRID = 7  # of the map that the classifier reads
 
 
 def vgg(
@@ -29,16 +27,6 @@ def vgg(
     The MLP reads a 7x7 map, to which the last map is pooled, or repeated for small images.
     Convolutions next to a BatchNorm have no biases.
 
-    Args:
-        depths: convolutions of each stage.
-        norm: BatchNorm and ReLU after each convolution, before it (and none after the last
-            one), or no BatchNorm.
-        num_classes: logits; 0 for a network that gives features.
-        in_chans: channels of an image.
-        head: "mlp", "gap", "gap_mlp" or "attention_pool".
-        mc_dropout: dropout rate after each convolution.
-        smoothing: spatial smoothing before each max-pool.
-
     Source: Simonyan and Zisserman (2015), Very deep convolutional networks; Ioffe and Szegedy
     (2015), Batch normalization; He et al. (2016), Identity mappings, for the order.
     """
@@ -54,10 +42,9 @@ def vgg(
             layers.append(SpatialSmoothing())
         layers.append(nn.MaxPool2d(2, stride=2))
     model = PlainNet(
-        nn.Sequential(*layers),
+        layers,
         head=head,
-        grid=_GRID,
-        mlp=mlp,
+        grid=7,
         channels=channels,
         num_classes=num_classes,
         least=32,
@@ -75,33 +62,24 @@ def vgg(
 
 
 def _convolution(in_chans: int, out_chans: int, norm: str) -> list[nn.Module]:
+    """A convolution and its ReLU; a BatchNorm stands behind or before the convolution."""
     conv = nn.Conv2d(in_chans, out_chans, 3, padding=1, bias=norm == "none")
+    relu = nn.ReLU(inplace=True)
     if norm == "before":
-        return [nn.BatchNorm2d(in_chans), nn.ReLU(inplace=True), conv]
-    if norm == "behind":
-        return [conv, nn.BatchNorm2d(out_chans), nn.ReLU(inplace=True)]
-    return [conv, nn.ReLU(inplace=True)]
+        return [nn.BatchNorm2d(in_chans), relu, conv]
+    return [conv, nn.BatchNorm2d(out_chans), relu] if norm == "behind" else [conv, relu]
 
 
-_DEPTHS = {
-    11: (1, 1, 2, 2, 2),
-    13: (2, 2, 2, 2, 2),
-    16: (2, 2, 3, 3, 3),
-    19: (2, 2, 4, 4, 4),
-}
-_ORDERS = (
-    ("", "", "", "none"),
-    ("", "_bn", " with BatchNorm", "behind"),
-    ("preact_", "", ", pre-activation,", "before"),
-)
-for _prefix, _suffix, _order, _norm in _ORDERS:
+_DEPTHS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+for _name, _title, _norm in (
+    ("vgg{}", "VGG-{}", "none"),
+    ("vgg{}_bn", "VGG-{} with BatchNorm", "behind"),
+    ("preact_vgg{}", "VGG-{}, pre-activation,", "before"),
+):
     MODELS.register_family(
         vgg,
         {
-            f"{_prefix}vgg{number}{_suffix}": (
-                f"VGG-{number}{_order}",
-                {"depths": depths, "norm": _norm},
-            )
+            _name.format(number): (_title.format(number), {"depths": depths, "norm": _norm})
             for number, depths in _DEPTHS.items()
         },
     )

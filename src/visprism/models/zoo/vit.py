@@ -72,14 +72,14 @@ def small_vit(width: int, heads: int, options: SmallViTOptions) -> ViT:
 MODELS.register_family(
     small_vit,
     {
-        "vit_pico_patch4": (
-            "ViT-Pico/4 (0.2 million parameters)",
-            {"width": 64, "heads": 4, "depth": 4},
-        ),
-        "vit_nano_patch4": (
-            "ViT-Nano/4 (0.9 million parameters)",
-            {"width": 96, "heads": 3, "depth": 8},
-        ),
+        f"vit_{size.lower()}_patch4": (
+            f"ViT-{size}/4 ({parameters} million parameters)",
+            {"width": width, "heads": heads, "depth": depth},
+        )
+        for size, parameters, width, heads, depth in (
+            ("Pico", 0.2, 64, 4, 4),
+            ("Nano", 0.9, 96, 3, 8),
+        )
     },
     (32,),
 )

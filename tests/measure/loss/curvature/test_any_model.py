@@ -15,7 +15,7 @@ from torchvision.models import VisionTransformer
 from visprism import Objective, hessian_spectrum
 from visprism.core.run import stream
 from visprism.measure.loss import Products
-from visprism.models.layers.preactivation import PreActBasic
+from visprism.models.layers.residual_blocks import PreActBasic
 from visprism.models.zoo.alter_resnet import alter_resnet
 
 

@@ -23,7 +23,7 @@ from visprism import (
     plane_through,
     random_planes,
 )
-from visprism.models.layers.preactivation import PreActBasic
+from visprism.models.layers.residual_blocks import PreActBasic
 from visprism.models.zoo.alter_resnet import alter_resnet
 
 

@@ -1,7 +1,8 @@
-"""Conv blocks: the residual blocks of a CNN that an MSA block can replace."""
+"""Conv blocks: the residual blocks of a CNN that an MSA block can replace, and their choice."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import nn
 
@@ -12,6 +13,11 @@ from visprism.anatomy.trace.torch_functions import SUMS
 from visprism.core.errors import InputError
 
 _MAP = "b c h w"  # the layout that convolutions have
+_RULES = ("alternate", "end-of-stage")
+
+# A rule, the names of blocks, or the number of blocks per stage.
+Placement = Literal["alternate", "end-of-stage"] | Sequence[str] | Sequence[int]
+
 _AFTER_SUM: frozenset[Role] = frozenset({"activation", "norm", "layout", "pointwise"})
 
 
@@ -38,9 +44,7 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     without a spatial convolution, or without an activation. Blocks that concatenate, such as
     those of a DenseNet or an Inception, do not count.
 
-    Args:
-        model: any CNN, in evaluation mode.
-        images: a few, of the size of the model's input.
+    The model must be in evaluation mode, and a few images of the size of its input suffice.
     """
     anatomy = dissect(model, images)
     described = [(block.stage, _fields(anatomy, block)) for block in anatomy.blocks]
@@ -140,3 +144,82 @@ def _width(model: nn.Module, inside: tuple[Node, ...]) -> int | None:
         if named[parameter].ndim == 4
     ]
     return len(kernels[-1]) if kernels else None
+
+
+def select_blocks(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[str, ...]:
+    """The names of the blocks that `placement` selects, in forward order.
+
+    "alternate" is the last block of each stage and every second one before it, and
+    "end-of-stage" the last block of each stage. Numbers, one per stage, are that many blocks,
+    the last one and every second one before it, as in Alter-ResNet. Names are these blocks.
+
+    Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1.
+    """
+    stages = [
+        [block.name for block in blocks if block.stage == stage]
+        for stage in sorted({block.stage for block in blocks})
+    ]
+    if isinstance(placement, str):
+        if placement not in _RULES:
+            raise InputError(
+                f"placement must be {' or '.join(map(repr, _RULES))}, names of blocks, or one "
+                f"number per stage, got {placement!r}"
+            )
+        _refuse_shared(blocks)
+        every = placement == "alternate"
+        return _alternate(stages, [(len(names) + 1) // 2 if every else 1 for names in stages])
+    entries = list(placement) if isinstance(placement, Iterable) else [None]
+    if all(isinstance(name, str) for name in entries):
+        return _named(stages, [str(name) for name in entries])
+    if not all(type(number) is int for number in entries):
+        raise InputError(
+            f"placement must be names of blocks, or one integer per stage, got {placement!r}"
+        )
+    counts = [int(number) for number in entries]  # pyrefly: ignore (see above)
+    if len(counts) != len(stages):
+        raise InputError(
+            f"placement must have one number per stage ({len(stages)} stages of "
+            f"{', '.join(str(len(names)) for names in stages)} blocks), got {tuple(counts)}"
+        )
+    for stage, (names, number) in enumerate(zip(stages, counts, strict=True), 1):
+        if not 0 <= number <= (len(names) + 1) // 2:
+            raise InputError(
+                f"placement must be 0 to {(len(names) + 1) // 2} in stage {stage}, where every "
+                f"second of {len(names)} blocks can be replaced, got {number}"
+            )
+    if any(counts):
+        _refuse_shared(blocks)
+    return _alternate(stages, counts)
+
+
+def _refuse_shared(blocks: Sequence[ConvBlock]) -> None:
+    """Refuse stages with blocks that are called several times, which no rule can count."""
+    for block in blocks:
+        if block.repeated:
+            names = ", ".join(other.name for other in blocks if other.stage == block.stage)
+            raise InputError(
+                f"placement must be names of blocks, because stage {block.stage} has blocks "
+                f"that are called several times ({', '.join(block.repeated)}) and cannot be "
+                f"replaced. The blocks of this stage are {names}."
+            )
+
+
+def _alternate(stages: Sequence[list[str]], counts: Sequence[int]) -> tuple[str, ...]:
+    """The last blocks of each stage, every second one, as many as counted."""
+    return tuple(
+        name
+        for names, number in zip(stages, counts, strict=True)
+        for name in sorted(names[::-1][: 2 * number : 2], key=names.index)
+    )
+
+
+def _named(stages: Sequence[list[str]], names: Sequence[str]) -> tuple[str, ...]:
+    available = [name for stage in stages for name in stage]
+    unknown = [name for name in names if name not in available]
+    if unknown or len(set(names)) < len(names):
+        problem = repr(unknown[0]) if unknown else "a name twice"
+        raise InputError(
+            f"placement must be names of residual Conv blocks ({', '.join(available)}), got "
+            f"{problem}"
+        )
+    return tuple(sorted(names, key=available.index))

@@ -1,0 +1,113 @@
+"""Laws of published weights: the default, and files of other packages and image sizes."""
+
+import socket
+from time import monotonic
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from timm.models.vision_transformer import checkpoint_filter_fn
+
+from visprism import InputError, load_model, save_checkpoint
+
+VIT = "timm:vit_tiny_patch16_224"
+
+
+@pytest.fixture
+def no_network(monkeypatch, tmp_path):
+    """A machine without files of earlier downloads, whose connections are refused."""
+
+    def refuse(*_, **__):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr("visprism.models.sources.create_connection", refuse)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18", "hf:a/vit-base"])
+def test_published_weights_are_the_default_and_without_a_network_that_is_said(name, no_network):
+    start = monotonic()
+    with pytest.raises(InputError, match=r"could not be downloaded .*--random-weights"):
+        load_model(name)
+    assert monotonic() - start < 10  # 3 seconds, where no other process takes the machine
+
+
+def test_random_weights_are_asked_for_in_the_name_or_by_the_argument(no_network):
+    named = load_model("timm:resnet10t?pretrained=False")
+    asked = load_model("timm:resnet10t", pretrained=False)
+    assert not named.trained
+    assert not asked.trained
+    torch.testing.assert_close(named.model.state_dict(), asked.model.state_dict())
+    assert load_model("resnet20?pretrained=True").trained
+
+
+def efficientnet_names(model):
+    """The names of efficientnet_lite_pytorch, module by module in the order of its class."""
+    order = ["_conv_stem", "_bn0"]
+    number = 0
+    for stage in model.blocks:
+        for block in stage:
+            inverted = hasattr(block, "conv_pwl")
+            parts = ["_expand_conv", "_bn0"] if inverted else []
+            parts += ["_depthwise_conv", "_bn1", "_project_conv", "_bn2"]
+            order += [f"_blocks.{number}.{part}" for part in parts]
+            number += 1
+    order += ["_conv_head", "_bn1", "_fc"]
+    modules = list(dict.fromkeys(key.rpartition(".")[0] for key in model.state_dict()))
+    return dict(zip(modules, order, strict=True))
+
+
+def test_an_efficientnet_of_another_package_gives_its_logits(tmp_path):
+    """timm's `remap_state_dict` pairs tensors in their order; here names alone count."""
+    torch.manual_seed(0)
+    model = timm.create_model("tf_efficientnet_lite0").eval()
+    names = efficientnet_names(model)
+    parts = ((*key.rpartition("."), tensor) for key, tensor in model.state_dict().items())
+    theirs = {f"{names[module]}.{last}": tensor for module, _, last, tensor in parts}
+    save_file(dict(sorted(theirs.items())), tmp_path / "a.safetensors")
+    loaded = load_model(f"timm:tf_efficientnet_lite0@{tmp_path}/a.safetensors").model
+    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_position_embeddings_of_another_image_size_are_resampled_as_timm_does(tmp_path, caplog):
+    stored = load_model(f"{VIT}?depth=1&img_size=64&pretrained=False").model
+    save_checkpoint(stored, tmp_path / "a.safetensors")
+    loaded = load_model(f"{VIT}?depth=1&img_size=96@{tmp_path}/a.safetensors").model
+    expected = checkpoint_filter_fn(stored.state_dict(), loaded)
+    torch.testing.assert_close(loaded.state_dict(), expected, rtol=0, atol=0)
+    assert "was resampled from 4x4 to 6x6 positions" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("vit_pico_patch4_32", "img_size=48"),
+        ("pit_pico_patch4_32", "img_size=40"),
+        ("torchvision:vit_b_16", "image_size=64"),
+    ],
+)
+def test_networks_of_other_libraries_get_them_too(tmp_path, name, other):
+    stored = load_model(name, pretrained=False).model
+    save_checkpoint(stored, tmp_path / "a.safetensors")
+    loaded = load_model(f"{name}?{other}@{tmp_path}/a.safetensors").model
+    same = [
+        k for k, v in stored.state_dict().items() if v.shape == loaded.state_dict()[k].shape
+    ]
+    assert len(same) == len(stored.state_dict()) - 1
+    assert all(torch.equal(stored.state_dict()[k], loaded.state_dict()[k]) for k in same)
+
+
+def test_files_that_timm_converts_are_loaded(tmp_path, caplog):
+    """timm's PiT once numbered the poolings between stages apart from the stages."""
+    model = load_model("timm:pit_ti_224?pretrained=False").model
+    old = {
+        f"pools.{int(key[13]) - 1}.{key[20:]}" if key[14:20] == ".pool." else key: tensor
+        for key, tensor in model.state_dict().items()
+    }
+    save_file(old, tmp_path / "a.safetensors")
+    loaded = load_model(f"timm:pit_ti_224@{tmp_path}/a.safetensors").model
+    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
+    assert "timm converts" in caplog.text
