@@ -42,8 +42,8 @@ from visprism.anatomy import costs, dissect
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
 from visprism.data import in_memory, load_data, memory_feed
-from visprism.measure.loss import Objective
-from visprism.measure.loss.curvature import top_eigenvalues
+from visprism.loss.objective import Objective
+from visprism.loss.spectrum import top_eigenvalues
 from visprism.models import load_model
 from visprism.training import RECIPES, fit
 

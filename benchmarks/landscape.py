@@ -43,7 +43,8 @@ from visprism.core.run import Run
 from visprism.data import default_preprocessing, load_data
 from visprism.data.batches import batches
 from visprism.data.fixed_augmentation import fixed_augmentation
-from visprism.measure.loss.landscape import Plane, landscape, random_planes
+from visprism.loss.landscape import landscape
+from visprism.loss.planes import Plane, random_planes
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "landscape.json"

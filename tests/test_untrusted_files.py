@@ -32,7 +32,7 @@ from visprism import (
     save_checkpoint,
 )
 from visprism.harmonize import save_alternet
-from visprism.measure.loss.landscape.checkpoint import read_partial
+
 from visprism.training.recipe_files import read_recipe
 
 _RUN = "ran"  # the file that an attack would make

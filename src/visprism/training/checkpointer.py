@@ -14,7 +14,7 @@ from visprism.core.fingerprint import fingerprint
 from visprism.core.locks import lock_folder
 from visprism.core.processes import gather, rank
 from visprism.data import Feed
-from visprism.measure.loss.curvature import CurvatureMonitor
+from visprism.loss.monitor import CurvatureMonitor
 from visprism.training.checkpoint_files import (
     prepare_folder,
     read_checkpoint,

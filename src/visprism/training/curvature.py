@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from visprism.core.run import Run
 from visprism.data import Feed
-from visprism.measure.loss.curvature import CurvatureMonitor
+from visprism.loss.monitor import CurvatureMonitor
 from visprism.training.engine import Batch, Engine
 
 

@@ -11,8 +11,8 @@ from visprism.app.live.panels import (
     predictions,
 )
 from visprism.app.live.pool import Specimen
-from visprism.measure.loss.landscape import random_planes
-from visprism.measure.loss.landscape.displaced_weights import displaced_weights
+from visprism.loss.planes import random_planes
+from visprism.loss.points import displaced_weights
 
 _DIRECTIONS = 8  # that a form offers
 
