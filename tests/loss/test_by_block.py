@@ -92,17 +92,3 @@ def test_weights_must_be_one_number_per_image(network, images, classes, weights)
     objective = Objective(network, [(images, classes, weights)])
     with pytest.raises(InputError, match="weights must be one non-negative number per image"):
         objective.gradient()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fractions": ()}, "fractions must be above 0 and at most 1"),
-        ({"fractions": (0.5, 1.5)}, r"fractions must be above 0 and at most 1, got \(0.5, 1.5"),
-        ({"probes": 2}, "probes must be at least 3, got 2"),
-        ({"by": "layer"}, "by must be block, kind or stage, got 'layer'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(anatomy, images, classes, options, message):
-    with pytest.raises(InputError, match=message):
-        hessian_by_block(anatomy, [(images, classes)], **options)

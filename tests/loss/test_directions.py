@@ -155,13 +155,6 @@ def test_a_direction_is_that_of_its_seed_and_use(network):
 # Contracts and errors.
 
 
-def test_an_unknown_normalization_is_refused(network):
-    with pytest.raises(
-        InputError, match="normalization must be one of filter, layer, none, paper, got 'unit'"
-    ):
-        gaussian(network, normalization="unit")
-
-
 def test_a_model_without_kernels_is_refused():
     with pytest.raises(
         InputError,

@@ -7,13 +7,20 @@ from torch.nn import functional
 
 from visprism import (
     Compute,
+    CurvatureMonitor,
     InputError,
     Objective,
     Run,
     TimeBudgetError,
+    dissect,
+    hessian_by_block,
+    hessian_spectrum,
     landscape,
+    random_planes,
+    rings,
     sharpness,
     smoothed_cross_entropy,
+    spectral_density,
     top_eigenvalues,
 )
 from visprism.loss.products import hvp
@@ -109,11 +116,40 @@ def test_refuses_a_model_in_training_mode_or_with_infinite_weights(regression, i
         landscape(regression, batches)
 
 
-def test_refuses_vectors_and_smoothing(regression, images, classes):
-    with pytest.raises(InputError, match="must have one entry per parameter"):
-        hvp(Objective(regression, [(images, classes)]), torch.ones(5).double())
-    with pytest.raises(InputError, match=r"smoothing must be at least 0 and below 1, got 1\.5"):
-        smoothed_cross_entropy(1.5)
+def test_refuses_other_arguments(regression, images, classes):
+    batches = [(images, classes)]
+    objective = Objective(regression, batches)
+    calls = {
+        "must have one entry per parameter": lambda: hvp(objective, torch.ones(5).double()),
+        "smoothing must be at least 0 and below 1": lambda: smoothed_cross_entropy(1.5),
+        r"k must be between 1 and 219 \(.*\), got 9999": lambda: top_eigenvalues(
+            objective, k=9999
+        ),
+        "tol must be positive and at most": lambda: top_eigenvalues(objective, tol=0.5),
+        "runs must be at least 1, got 0": lambda: spectral_density(objective, runs=0),
+        "num_batches must be at least 1": lambda: hessian_spectrum(
+            regression, batches, num_batches=0
+        ),
+        "measures must be among sam, asam, gaussian": lambda: sharpness(objective, ["max"]),
+        "rho must be positive, got -1": lambda: sharpness(objective, rho=-1.0),
+        "radii must be positive": lambda: rings(regression, batches, radii=()),
+        "angles must be even and at least 4": lambda: rings(regression, batches, angles=5),
+        "normalization must be one of filter": lambda: random_planes(
+            regression, normalization="norm"
+        ),
+        "by must be block, kind or stage": lambda: hessian_by_block(
+            dissect(regression, images), batches, by="layer"
+        ),
+        "probes must be at least 3": lambda: hessian_by_block(
+            dissect(regression, images), batches, probes=2
+        ),
+        "every must be at least 1": lambda: CurvatureMonitor(
+            regression, batches, torch.optim.SGD(regression.parameters(), lr=0.1), every=0
+        ),
+    }
+    for match, call in calls.items():
+        with pytest.raises(InputError, match=match):
+            call()
 
 
 def test_a_deadline_stops_products_between_two_batches(regression, images, classes):

@@ -155,35 +155,7 @@ def test_a_deadline_before_the_first_mini_batch_is_an_error(network, batches):
         hessian_spectrum(network, batches, k=2, run=Run(deadline=0.0))
 
 
-def test_progress_shows_mini_batches_and_lanczos_steps(network, batches):
-    labels = []
-
-    def progress(items, label):
-        for item in items:
-            labels.append(label)
-            yield item
-
-    spectrum = hessian_spectrum(network, batches, k=2, run=Run(progress=progress))
-    assert labels.count("mini-batches") == 3
-    assert labels.count("Lanczos steps") == spectrum.products
-
-
 # Contracts and errors.
-def test_refuses_two_phases_of_one_name(network, batches):
-    spectra = [hessian_spectrum(network, batches, k=1, phase="end") for _ in range(2)]
-    with pytest.raises(InputError, match="phases must have different names, got 'end', 'end'"):
-        HessianSpectrum.concatenate(spectra)
-
-
-def test_refuses_spectra_of_two_models(network, batches, regression):
-    spectra = [
-        hessian_spectrum(model, batches, k=2, phase=phase)
-        for model, phase in ((network, "one"), (regression, "other"))
-    ]
-    with pytest.raises(
-        InputError, match="spectra must have one k and one number of parameters, got"
-    ):
-        HessianSpectrum.concatenate(spectra)
 
 
 def test_refuses_no_data(network):

@@ -6,7 +6,7 @@ import torch
 from landscape_cases import lines, squares
 from torch import nn
 
-from visprism import Run, TimeBudgetError, landscape, plane_along, random_planes
+from visprism import Run, TimeBudgetError, landscape, plane_along
 
 
 class StoppedError(Exception):
@@ -49,19 +49,6 @@ def test_everything_is_as_it_was_after_a_failure_too(small, batches):
         assert (t.data_ptr(), True) == (before[n][0], torch.equal(t, before[n][1]))
     assert "forward" not in vars(small[1])
     assert not any(m.training for m in small.modules())
-
-
-def test_it_is_written_and_read(small, batches, tmp_path):
-    surface = landscape(small, batches, random_planes(small, points=3, pairs=2))
-    surface.save(tmp_path / "x.npz")
-    assert type(surface).load(tmp_path / "x.npz") == surface
-    assert surface.classes == 5
-    assert surface.provenance.images == 12
-
-
-def test_nll_and_l2_add_up_to_the_objective(small, batches):
-    surface = landscape(small, batches, lines(small), weight_decay=0.1)
-    np.testing.assert_array_equal(surface.objective, surface.nll + surface.l2)
 
 
 def test_a_deadline_ends_it_between_two_batches(small, batches):

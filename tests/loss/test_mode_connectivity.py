@@ -1,6 +1,5 @@
 """Laws of linear mode connectivity (src/visprism/loss/mode_connectivity.py)."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -138,19 +137,6 @@ def test_the_model_is_given_back():
         assert value.data_ptr() == before[name][0]
         assert torch.equal(value, before[name][1])
     assert not any(m.training for m in model.modules())
-
-
-def test_the_sentence_names_barrier_and_batch_norm():
-    images = data(8)
-    path, soup = mode_connectivity(
-        normalized(0), {"b.pt": normalized(1).state_dict()}, [images]
-    )
-    assert path.findings()[0].text.startswith(
-        "linear path to b.pt: largest barrier of 9 points "
-    )
-    assert "BatchNorm reestimated" in path.findings()[0].text
-    assert soup.findings()[0].text.startswith("uniform soup of 2 weights: accuracy ")
-    assert np.isfinite(path.barrier_low[1:-1]).all()
 
 
 def test_what_does_not_fit_is_refused():

@@ -98,69 +98,35 @@ def test_given_directions_are_taken_as_they_are(model):
 # Contracts and errors.
 
 
-def test_parallel_directions_are_refused(model):
-    one = {"weight": torch.ones(2, 3)}
-    with pytest.raises(
-        InputError,
-        match="directions must span a plane, got directions that are zero or parallel",
-    ):
-        plane_along(model, one, {"weight": -2 * torch.ones(2, 3)})
-    with pytest.raises(InputError, match="directions must span a plane"):
-        plane_along(model, {"weight": torch.zeros(2, 3)})
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (
+            lambda m: plane_along(m, {"weight": torch.zeros(2, 3)}),
+            "must span a plane, got dire",
+        ),
+        (
+            lambda m: plane_along(m, *[{"weight": c * torch.ones(2, 3)} for c in (1, -2)]),
+            "directions must span a plane",
+        ),
+        (lambda m: plane_along(m, {"head": torch.ones(2)}), "must have entries for .*got head"),
+        (lambda m: plane_through(m, [m.state_dict()]), "equal weights in checkpoint 1"),
+        (lambda m: plane_through(m, [other(m, 1), midpoint(m)]), "must not be collinear with"),
+        (lambda m: plane_through(m, [nn.Linear(3, 4).state_dict()]), "1 must have the shapes"),
+        (lambda m: plane_through(m, [{"weight": torch.zeros(2, 3)}]), r"1 .*missing \(bias\)"),
+        (
+            lambda m: plane_through(m, [other(m, i) for i in range(3)]),
+            "2 for a plane .*, got 3",
+        ),
+        (lambda m: random_planes(m, points=4), "points must be odd, .*at least 3 .*, got 4"),
+        (lambda m: random_planes(m, reach=0.0), r"reach must be positive, got 0\.0"),
+        (lambda m: random_planes(m, pairs=0), "pairs must be at least 1, got 0"),
+    ],
+)
+def test_refuses_what_spans_no_plane(model, make, match):
+    with pytest.raises(InputError, match=match):
+        make(model)
 
 
-def test_checkpoints_in_one_line_with_the_model_are_refused(model):
-    one = other(model, 1)
-    weights = dict(model.named_parameters())
-    half = {name: (weights[name].detach() + one[name]) / 2 for name in one}
-    with pytest.raises(InputError, match="checkpoints must not be collinear with the model"):
-        plane_through(model, [one, half])
-
-
-def test_a_checkpoint_of_other_shapes_is_refused(model):
-    odd = nn.Linear(3, 4).state_dict()
-    with pytest.raises(
-        InputError, match=r"checkpoint 1 must have the shapes of the model.*weight"
-    ):
-        plane_through(model, [odd])
-    with pytest.raises(
-        InputError,
-        match=r"must have all 2 parameters of the model, got 1 that are missing \(bias\)",
-    ):
-        plane_through(model, [{"weight": torch.zeros(2, 3)}])
-
-
-def test_the_models_own_weights_are_no_other_checkpoint(model):
-    with pytest.raises(
-        InputError,
-        match="checkpoints must differ from the model, got equal weights in checkpoint 1",
-    ):
-        plane_through(model, [model.state_dict()])
-
-
-@pytest.mark.parametrize("number", [0, 3])
-def test_a_plane_goes_through_one_or_two_checkpoints(model, number):
-    with pytest.raises(
-        InputError, match=f"checkpoints must be 2 for a plane or 1 for a line, got {number}"
-    ):
-        plane_through(model, [other(model, i) for i in range(number)])
-
-
-def test_a_direction_of_no_parameter_is_refused(model):
-    with pytest.raises(
-        InputError, match="direction must have entries for parameters of the model, got head"
-    ):
-        plane_along(model, {"head": torch.ones(2)})
-
-
-@pytest.mark.parametrize("points", [1, 4, 20])
-def test_the_weights_must_be_a_point_of_the_grid(model, points):
-    with pytest.raises(InputError, match=f"points must be odd, .*at least 3 .*, got {points}"):
-        random_planes(model, points=points)
-
-
-def test_a_reach_of_nothing_and_no_pairs_are_refused(model):
-    with pytest.raises(InputError, match=r"reach must be positive, got 0\.0"):
-        random_planes(model, reach=0.0)
-    with pytest.raises(InputError, match="pairs must be at least 1, got 0"):
-        random_planes(model, pairs=0)
+def midpoint(model):
+    return {n: (p.detach() + other(model, 1)[n]) / 2 for n, p in model.named_parameters()}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Run, landscape, random_planes, rings
+from visprism import Run, landscape, random_planes, rings
 
 
 def squares(logits, targets):
@@ -146,19 +146,3 @@ def test_a_seed_gives_the_same_directions(linear):
 
 
 # Contracts and errors.
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"radii": (0.1, -1.0)}, "radii must be positive, got"),
-        ({"radii": ()}, "radii must be positive, got"),
-        ({"angles": 5}, "angles must be even and at least 4, got 5"),
-        ({"pairs": 0}, "pairs must be at least 1, got 0"),
-        ({"treatments": ("batch",)}, "batch_norm must be 'frozen' or 'reestimated' for"),
-    ],
-)
-def test_invalid_options_are_refused(linear, options, said):
-    model, batches = linear
-    with pytest.raises(InputError, match=said):
-        rings(model, batches, loss=squares, **options)

@@ -141,29 +141,20 @@ def test_the_main_plane_holds_a_path_of_two_dimensions():
 # Contracts and errors.
 
 
-def test_two_snapshots_are_no_path(walk):
-    with pytest.raises(
-        InputError, match="snapshots must be at least 3, in the order of training, got 2"
-    ):
-        trajectory(walk[0], walk[1][:2])
-    with pytest.raises(InputError, match=r"snapshots must be at least 3, .*, got 2"):
-        principal_plane(walk[0], walk[1][:1])
-
-
-def test_a_path_that_ends_where_it_begins_is_refused(walk):
-    model, snapshots = walk
-    with pytest.raises(InputError, match="the first and the last snapshot must differ"):
-        trajectory(model, [*snapshots, snapshots[0]])
-
-
-def test_a_straight_path_has_no_plane():
-    straight = path((2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))
+@pytest.mark.parametrize(
+    ("measure", "match"),
+    [
+        (lambda m, s: trajectory(m, s[:2]), "snapshots must be at least 3, .*, got 2"),
+        (lambda m, s: principal_plane(m, s[:1]), "snapshots must be at least 3, .*, got 2"),
+        (lambda m, s: trajectory(m, [*s, s[0]]), "the first and the last snapshot must differ"),
+        (
+            lambda m, s: trajectory(m, [*s, Point(*range(7)).state_dict()]),
+            r"4? must have .*sha",
+        ),
+    ],
+)
+def test_refuses_what_is_no_path(walk, measure, match):
+    with pytest.raises(InputError, match=match):
+        measure(*walk)
     with pytest.raises(InputError, match="snapshots must span a plane"):
-        principal_plane(*straight)
-
-
-def test_a_snapshot_of_another_model_is_refused(walk):
-    model, snapshots = walk
-    snapshots[2] = Point(*range(7)).state_dict()
-    with pytest.raises(InputError, match=r"snapshot 2 must have the shapes of .*rest \(5"):
-        trajectory(model, snapshots)
+        principal_plane(*path((2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0)))

@@ -44,14 +44,8 @@ def hessian_by_block(
     Cost: `probes` and 10 to 20 Hessian products for each part and fraction, each as much as six
     forward passes over its images.
 
-    Args:
-        anatomy: of a classifier in evaluation mode.
-        batches: of (images, targets), or (images, targets, weights); see `Objective`.
-        by: parts: "block", "kind" or "stage".
-        fractions: of the images, the first ones; a row for each.
-        probes: random signs of Hutchinson's estimator, at least 3.
-        tol: relative residual of convergence of the eigenvalues.
-        run: seed, progress, provenance and deadline.
+    There is a row for each part (block, kind or stage) and each fraction of the images, the
+    first ones.
 
     Sources: Dong et al. (2020), HAWQ-V2, sec. 3 (trace per block); Hutchinson (1989).
     """
@@ -102,13 +96,6 @@ def traces_by_part(
     """Estimates of the trace of the mean loss's Hessian for the parameters of each part.
 
     Cost: `probes` Hessian products for each part, each as much as six forward passes.
-
-    Args:
-        model: a classifier in evaluation mode.
-        batches: of (images, targets), or (images, targets, weights); see `Objective`.
-        parameters: names of the parameters of each part.
-        probes: random signs of Hutchinson's estimator.
-        run: seed, progress, provenance and deadline.
 
     Source: Dong et al. (2020), HAWQ-V2, sec. 3.
     """

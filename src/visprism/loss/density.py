@@ -113,13 +113,6 @@ def spectral_density(
 
     Cost: runs x steps Hessian products, and memory for `steps` vectors.
 
-    Args:
-        objective: the function that is differentiated.
-        runs: independent start vectors; their spread gives the standard error, from 3 on.
-        steps: Lanczos steps of each; moments up to 2 steps - 1 are exact for its start vector.
-        matrix: "hessian" or "gauss-newton".
-        run: seed, progress, provenance and deadline; by default that of the objective.
-
     Sources: Ubaru, Chen & Saad (2017), Fast estimation of tr(f(A)) via stochastic Lanczos
     quadrature; Ghorbani, Krishnan & Xiao (2019), An investigation into neural net optimization.
     """

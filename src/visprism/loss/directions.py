@@ -8,7 +8,7 @@ of the same filter of the weights.
 Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 4.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from jaxtyping import Float
@@ -51,32 +51,23 @@ def gaussian(
     Biases, parameters of norms, LayerScale and class tokens are fixed, and so are tables of
     positions unless `perturb_positions` is true.
 
-    Args:
-        model: the model whose parameters move.
-        *use: distinguishes directions of the same seed.
-        normalization: "filter", "layer", "none" or "paper".
-        perturb_positions: whether the direction also changes position embeddings and tables of
-            relative positions, each entry normalized separately.
-        seed: of the random numbers.
-
     Source: Li et al. (2018), sec. 4; "paper": the code of Park and Kim (2022).
     """
     if normalization not in NORMALIZATIONS:
         raise InputError(
             f"normalization must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}"
         )
-    normalize = NORMALIZATIONS[normalization]
     moves = _moves_in_paper if normalization == "paper" else _moves
     direction = {}
     for name, parameter, module in named_parameters(model):
-        if moves(name, parameter, module, perturb_positions=perturb_positions):
+        if moves(name, parameter, module, perturb_positions):
             # Drawn on the CPU, so that all devices have the same direction.
             noise = torch.randn(
                 parameter.shape, generator=stream(seed, "direction", *use, name)
             )
             table = _is_table(name.rpartition(".")[2], parameter, module)
             weight = parameter.detach().cpu().double()
-            part = normalize(noise.double(), weight, module, table)
+            part = _normalized(noise.double(), weight, module, table, normalization)
             direction[name] = part.to(parameter)
     if not direction:
         raise InputError(
@@ -92,6 +83,11 @@ def named_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, nn.M
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point():
             yield name, parameter, modules[name.rpartition(".")[0]]
+
+
+def parameters_of(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The floating-point parameters by name, each once."""
+    return {name: parameter for name, parameter, _ in named_parameters(model)}
 
 
 def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tensor:
@@ -110,32 +106,22 @@ def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tens
     return vector_norm(weight, dim=tuple(range(1, weight.ndim)), keepdim=True)
 
 
-def _by_filter(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
-    norms = filter_norms(weight, module, table)
-    return noise * norms / filter_norms(noise, module, table)
+NORMALIZATIONS = ("filter", "layer", "none", "paper")
 
 
-def _by_layer(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
-    return noise * (weight.norm() / noise.norm())
-
-
-def _unnormalized(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
+def _normalized(
+    noise: Tensor, weight: Tensor, module: nn.Module, table: bool, normalization: str
+) -> Tensor:
+    if normalization == "filter":
+        return noise * filter_norms(weight, module, table) / filter_norms(noise, module, table)
+    if normalization == "layer":
+        return noise * (weight.norm() / noise.norm())
+    if normalization == "paper":  # along the first axis, with the floor of the paper's code
+        return noise * weight.norm(dim=0) / (noise.norm(dim=0) + _PAPER_FLOOR)
     return noise
 
 
-def _by_first_axis(noise: Tensor, weight: Tensor, module: nn.Module, table: bool) -> Tensor:
-    return noise * weight.norm(dim=0) / (noise.norm(dim=0) + _PAPER_FLOOR)
-
-
-NORMALIZATIONS: dict[str, Callable[[Tensor, Tensor, nn.Module, bool], Tensor]] = {
-    "filter": _by_filter,
-    "layer": _by_layer,
-    "none": _unnormalized,
-    "paper": _by_first_axis,
-}
-
-
-def _moves(name: str, parameter: Tensor, module: nn.Module, *, perturb_positions: bool) -> bool:
+def _moves(name: str, parameter: Tensor, module: nn.Module, perturb_positions: bool) -> bool:
     last = name.rpartition(".")[2]
     sides = sum(side > 1 for side in parameter.shape)
     if isinstance(module, _NORM_LAYERS):
@@ -146,15 +132,10 @@ def _moves(name: str, parameter: Tensor, module: nn.Module, *, perturb_positions
 
 
 def _moves_in_paper(
-    name: str,
-    parameter: Tensor,
-    module: nn.Module,
-    *,
-    perturb_positions: bool,
+    name: str, parameter: Tensor, module: nn.Module, perturb_positions: bool
 ) -> bool:
-    return parameter.ndim >= 2 and (
-        perturb_positions or not any(part in name for part in _PAPER_FIXED)
-    )
+    fixed = not perturb_positions and any(part in name for part in _PAPER_FIXED)
+    return parameter.ndim >= 2 and not fixed
 
 
 def _is_table(name: str, parameter: Tensor, module: nn.Module) -> bool:
@@ -189,29 +170,20 @@ def norm(vector: Mapping[str, Tensor]) -> float:
 def difference(
     state: Mapping[str, Tensor], parameters: Mapping[str, Tensor], what: str
 ) -> dict[str, Tensor]:
-    """``state - parameters`` by name; other entries of `state` are ignored.
-
-    Args:
-        state: such as a state dict.
-        parameters: by name.
-        what: name of `state` in errors.
-    """
+    """``state - parameters`` by name; other entries of `state`, named `what`, are ignored."""
     missing = [name for name in parameters if name not in state]
     if missing:
         raise InputError(
             f"{what} must have all {len(parameters)} parameters of the model, got "
             f"{len(missing)} that are missing ({_list(missing)})"
         )
-    fitting(state, parameters, what)
-    broken = [name for name in parameters if not torch.isfinite(state[name]).all()]
+    other = fitting(state, parameters, what)
+    broken = [name for name, part in other.items() if not torch.isfinite(part).all()]
     if broken:
         raise InputError(
             f"{what} must have finite weights, got some that are not ({_list(broken)})"
         )
-    return {
-        name: state[name].detach().to(weight) - weight.detach()
-        for name, weight in parameters.items()
-    }
+    return {name: other[name] - weight.detach() for name, weight in parameters.items()}
 
 
 def fitting(

@@ -37,12 +37,7 @@ def check_batch_norm(batch_norm: str, supported: Sequence[str], quantity: str) -
 
 @contextmanager
 def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterator[None]:
-    """Inside, logits can be differentiated twice; on exit the model is restored.
-
-    Args:
-        model: the model that runs inside.
-        batch_norm: "batch" normalizes by the statistics of each batch.
-    """
+    """Inside, logits can be differentiated twice; on exit the model is restored."""
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     fastpath = torch.backends.mha.get_fastpath_enabled()
     with ExitStack() as stack:

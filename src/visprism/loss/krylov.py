@@ -1,7 +1,8 @@
 """Krylov methods: eigenvalues of an operator, each with a bound on its error.
 
-Block Lanczos with full reorthogonalization and thick restart. A symmetric operator A is a function that multiplies each row of a tensor (s, p) by A. For a
-basis Q (rows) of the space and the remainder W behind it, all rows orthonormal,
+Block Lanczos with full reorthogonalization and thick restart. A symmetric operator A is a
+function that multiplies each row of a tensor (s, p) by A. For a basis Q (rows) of the space and
+the remainder W behind it, all rows orthonormal,
 
     A Q^T = Q^T T + W^T C,
 
@@ -52,10 +53,7 @@ class Krylov:
     The basis has the precision and the device of the start vectors, T and C are in double
     precision on the CPU.
 
-    Args:
-        product: the operator, symmetric.
-        start: s vectors, linearly independent.
-        capacity: maximum number of basis vectors; at most p are needed.
+    It holds at most `capacity` vectors; the start vectors must be linearly independent.
 
     Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Wu & Simon (2000), Thick-
     restart Lanczos method for large symmetric eigenvalue problems.
@@ -236,8 +234,6 @@ def eigenpairs(
     *,
     tol: float = 1e-3,
     max_products: int = 300,
-    capacity: int | None = None,
-    label: str = "Lanczos steps",
     run: Run = DEFAULT_RUN,
 ) -> list[Eigenpairs]:
     """Eigenvalues at the ends of the spectrum of a symmetric operator, with error bounds.
@@ -256,7 +252,7 @@ def eigenpairs(
     A value at the level of rounding errors cannot converge, as its relative error is unknown;
     products end there too.
 
-    Cost: one product per step, and memory for `capacity` vectors.
+    Cost: one product per step, and memory for 2 k + 20 vectors and twice the start.
 
     Args:
         product: the operator, symmetric.
@@ -264,8 +260,6 @@ def eigenpairs(
         requests: which eigenvalues.
         tol: relative residual of convergence, up to 0.1.
         max_products: number of products after which to stop, with at least k vectors.
-        capacity: of the basis; when it is full, the best part is kept (thick restart).
-        label: of the progress.
         run: progress by product, and deadline.
 
     Returns:
@@ -280,12 +274,12 @@ def eigenpairs(
     for request in requests:
         _check(request, p)
     k = max(request.k for request in requests)
-    capacity = max(capacity or 0, 2 * k + 20 + 2 * len(start))
+    capacity = 2 * k + 20 + 2 * len(start)
     space = Krylov(product, start, capacity=capacity)
     noise = 20 * torch.finfo(start.dtype).eps
     limit = max(max_products, ceil(k / len(start)))
     ritz, converged, final = None, [torch.zeros(())] * len(requests), [0] * len(requests)
-    for _ in run.track(range(limit), label):
+    for _ in run.track(range(limit), "Lanczos steps"):
         if space.full and ritz is not None:
             space.compress(_restart_indices(ritz, requests, (capacity + 2 * k) // 3))
         space.extend()

@@ -132,7 +132,7 @@ def _measure(
     planes: Sequence[Plane],
     points: Sequence[Point],
     label: str,
-    visit: Callable[[int, Float[np.ndarray, " n"]], None] = lambda number, rises: None,
+    visit: Callable[[int, Float[np.ndarray, " n"]], None] | None = None,
 ) -> tuple[list[tuple[float, ...]], PointLosses, float]:
     """The summary of each point, the losses at the model's weights, and their rounding.
 
@@ -155,7 +155,8 @@ def _measure(
         with closing(evaluation.points(planes, numbered, tick)) as evaluated:
             for number, losses in evaluated:
                 summaries[number] = losses.summary(origin)
-                visit(number, losses.rises(origin))
+                if visit is not None:
+                    visit(number, losses.rises(origin))
     for part in gather(summaries):
         summaries |= part
     rounding = abs(float(origin.nll.mean() - exact.nll.mean()))
@@ -292,12 +293,8 @@ def curvature_at_origin(
     Planes whose grid does not contain the model's weights are omitted. Where the exact value
     differs, the curvature changes within a grid step: a finer grid is closer.
 
-    Cost: with an objective, one Hessian product for each direction.
-
-    Args:
-        landscape: the measured surfaces.
-        planes: their planes, for the exact values.
-        objective: of the same model and data, over all parameters and without weight decay.
+    With an objective, over all parameters and without weight decay, and the planes, the result
+    also holds the exact values. Cost: one Hessian product for each direction.
 
     Source: Abramowitz and Stegun (1972), Handbook of mathematical functions, 25.3.24.
     """

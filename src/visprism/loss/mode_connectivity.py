@@ -49,14 +49,6 @@ def mode_connectivity(
 
     Costs a forward pass for each point, up to two with "reestimated" where there is BatchNorm;
     see `reestimate`. The model gets its own tensors back.
-
-    Args:
-        model: in evaluation mode; its weights are the start.
-        checkpoints: state dicts of this architecture, by name.
-        batches: each is (images, targets).
-        points: of each segment, with both ends; at least 3.
-        batch_norm: "reestimated" or "interpolated".
-        run: device, precision, progress and provenance.
     """
     check_evaluation_mode(model)
     check_batch_norm(batch_norm, BATCH_NORMS, "linear paths")

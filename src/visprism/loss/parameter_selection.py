@@ -19,13 +19,7 @@ Selection = str | Block | Iterable[str | Block]
 def selected(
     model: nn.Module, selection: Selection, anatomy: Callable[[], Anatomy]
 ) -> tuple[str, ...]:
-    """Names of the chosen floating-point parameters, in the order of the model.
-
-    Args:
-        model: its parameters are those of ``named_parameters``, with shared ones once.
-        selection: see `Selection`.
-        anatomy: called if the selection names a block, a stage or a kind.
-    """
+    """Names of the chosen floating-point parameters, in the order of the model."""
     names = [n for n, p in model.named_parameters() if p.is_floating_point()]
     if not names:
         raise InputError(f"model must have parameters, and {type(model).__name__} has none")

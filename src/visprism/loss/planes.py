@@ -22,8 +22,8 @@ from visprism.loss.directions import (
     fitting,
     gaussian,
     inner,
-    named_parameters,
     norm,
+    parameters_of,
 )
 from visprism.loss.objective import Objective
 from visprism.loss.spectrum import top_eigenpairs
@@ -79,15 +79,8 @@ def random_planes(
 ) -> list[Plane]:
     """Planes through the model's weights along pairs of random directions.
 
-    Args:
-        model: the model whose parameters move.
-        pairs: number of planes, each with two directions.
-        points: of the grid along each axis; odd, so that the model's weights are one.
-        reach: the grid covers [-reach, reach] in both directions.
-        lines: whether there is only one direction.
-        normalization: of the directions; see `directions.gaussian`.
-        perturb_positions: whether random directions also change position embeddings.
-        seed: of the directions.
+    The grid covers [-reach, reach] with an odd number of points along each axis, so that the
+    model is one of them. With `lines` there is one direction each. See `gaussian`.
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets.
     """
@@ -129,15 +122,8 @@ def plane_along(
     """The plane, or line, through the model's weights along given directions.
 
     Directions, such as two eigenvectors of the Hessian, are not normalized.
-
-    Args:
-        model: the model whose parameters move.
-        first: an entry for each parameter that moves, by its name.
-        second: likewise; None for a line.
-        points: of the grid along each axis; odd.
-        reach: the grid covers [-reach, reach] in both directions.
     """
-    parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
+    parameters = parameters_of(model)
     d1, d2 = (fitting(d, parameters, "direction") for d in (first, second or {}))
     grid = axis(points, reach)
     return Plane(d1, d2, grid, grid if second else np.zeros(1), "given")
@@ -195,18 +181,6 @@ def planes_around(
     two largest Hessian eigenvalues of the first 8 batches.
 
     Cost: for "hessian" about 25 Hessian-vector products, otherwise none.
-
-    Args:
-        model: its weights are the origin.
-        batches: of (images, targets), for the eigenvectors.
-        checkpoints: state dicts of the same architecture.
-        directions: where there are no checkpoints.
-        pairs: number of random planes.
-        points: grid points along each axis; odd.
-        reach: half width of the grid.
-        normalization: of random directions; see `gaussian`.
-        perturb_positions: whether random directions also change position embeddings.
-        run: seed, device, progress and deadline.
     """
     if checkpoints:
         return _through(model, checkpoints, points, run)
@@ -253,11 +227,7 @@ def plane_through(
     and as long, so that distances in the figure are distances between weights, in units of the
     distance from the model to the first checkpoint. All parameters move; buffers do not.
 
-    Args:
-        model: its weights are the point (0, 0).
-        checkpoints: one or two state dicts of the same architecture.
-        points: of the grid along each axis; odd.
-        margin: extension of the grid beyond the checkpoints, as a fraction of their extent.
+    The grid extends beyond the checkpoints by the fraction `margin` of their extent.
 
     Source: Garipov et al. (2018), Loss surfaces, mode connectivity, and fast ensembling of
     DNNs.
@@ -266,13 +236,11 @@ def plane_through(
         raise InputError(
             f"checkpoints must be 2 for a plane or 1 for a line, got {len(checkpoints)}"
         )
-    parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
-    steps = [
-        difference(state, parameters, f"checkpoint {i}")
-        for i, state in enumerate(checkpoints, 1)
-    ]
-    for i, step in enumerate(steps, 1):
-        if norm(step) == 0:
+    parameters = parameters_of(model)
+    steps = []
+    for i, state in enumerate(checkpoints, 1):
+        steps.append(difference(state, parameters, f"checkpoint {i}"))
+        if norm(steps[-1]) == 0:
             raise InputError(
                 f"checkpoints must differ from the model, got equal weights in checkpoint {i}"
             )
@@ -317,10 +285,7 @@ def trajectory(
 
     Cost: the memory of all snapshots, and one inner product for each pair of them.
 
-    Args:
-        model: defines the parameters; its weights are not used.
-        snapshots: state dicts of this architecture, in the order of training.
-        run: provenance.
+    The snapshots are state dicts of one architecture, in the order of training.
     """
     gram = _gram(model, snapshots)
     squares = gram.diagonal()  # squared distances from the last
@@ -366,7 +331,7 @@ def project(
     """
     if not snapshots:
         raise InputError("snapshots must have at least one state dictionary, got none")
-    parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
+    parameters = parameters_of(model)
     axes: list[Direction] = [d for d in (plane.first, plane.second) if d]
     gram = np.array([[inner(u, v) for v in axes] for u in axes])
     rows = []
@@ -391,7 +356,7 @@ def principal_plane(
 
     Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 7.2.
     """
-    parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
+    parameters = parameters_of(model)
     if len(snapshots) < 2:
         raise _too_few(len(snapshots) + 1)
     steps = [difference(s, parameters, f"snapshot {i}") for i, s in enumerate(snapshots)]
@@ -400,17 +365,10 @@ def principal_plane(
     if values[-2] <= 1e-8 * values[-1]:
         raise InputError("snapshots must span a plane, got snapshots on a straight line")
     directions: list[Direction] = []
-    for weights, value in ((vectors[:, -1], values[-1]), (vectors[:, -2], values[-2])):
-        reach = np.abs(weights * value**0.5).max() / value**0.5
-        scale = [float(w) * float(reach) for w in weights]
-        directions.append(
-            {
-                name: torch.stack([w * s[name] for w, s in zip(scale, steps, strict=True)]).sum(
-                    0
-                )
-                for name in parameters
-            }
-        )
+    for weights in (vectors[:, -1], vectors[:, -2]):
+        scale = (weights * np.abs(weights).max()).tolist()
+        parts = {n: [w * s[n] for w, s in zip(scale, steps, strict=True)] for n in parameters}
+        directions.append({name: torch.stack(part).sum(0) for name, part in parts.items()})
     return plane_along(model, directions[0], directions[1], points=points, reach=1 + margin)
 
 
@@ -418,15 +376,11 @@ def _gram(model: nn.Module, snapshots: Sequence[State]) -> Float[np.ndarray, "n 
     """Inner products of the snapshots' differences from the last one."""
     if len(snapshots) < _MIN_SNAPSHOTS:
         raise _too_few(len(snapshots))
-    parameters = {name: parameter for name, parameter, _ in named_parameters(model)}
+    parameters = parameters_of(model)
     difference(snapshots[-1], parameters, f"snapshot {len(snapshots) - 1}")
     end = {name: snapshots[-1][name] for name in parameters}
     steps = [difference(s, end, f"snapshot {i}") for i, s in enumerate(snapshots)]
-    gram = np.zeros((len(steps), len(steps)))
-    for name in parameters:  # one at a time limits the memory of double precision
-        flat = torch.stack([step[name].flatten().cpu().double() for step in steps])
-        gram += (flat @ flat.T).numpy()
-    return gram
+    return np.array([[inner(u, v) for v in steps] for u in steps])
 
 
 def _too_few(number: int) -> InputError:

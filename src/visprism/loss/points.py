@@ -198,11 +198,6 @@ def reestimate(model: nn.Module, images: Images, compute: Compute) -> None:
     see inputs that are normalized differently in each.
 
     Cost: one forward pass, with the memory of the feature maps of all images.
-
-    Args:
-        model: its buffers are overwritten.
-        images: one batch.
-        compute: precision.
     """
     norms = batch_norms(model)
     before = [(norm.momentum, norm.training) for norm in norms]

@@ -71,7 +71,6 @@ class Products:
     objective: Objective
     matrix: Matrix = "hessian"
     count: int = 0  # vectors that were multiplied
-    bytes_held: int = 0  # by the graphs that are kept
     _kept: list[tuple[Linear, BatchGraph]] = field(default_factory=list, repr=False)
     _complete: bool = field(default=False, repr=False)  # whether all batches are kept
     _totals: tuple[float, float, int, int] | None = field(default=None, repr=False)
@@ -137,7 +136,6 @@ class Products:
             yield product
             if first_pass and held.bytes < limit:
                 self._kept.append(product)
-                self.bytes_held = held.bytes
             else:
                 first_pass = False
         self._complete = first_pass

@@ -70,21 +70,17 @@ def sharpness(
     Cost: `steps` gradients and one evaluation for each gradient measure, `2 directions`
     evaluations for the Gaussian measure.
 
-    Args:
-        objective: the loss; its parameters are perturbed.
-        measures: names of the measures.
-        rho: of all measures; by default 0.05 for "sam", 0.5 for "asam", 1 for "gaussian".
-        steps: ascent steps of the gradient measures.
-        directions: number of Gaussian directions, each with its opposite.
-        run: seed and provenance.
-
     Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
     """
     _check(measures, rho, steps, directions)
     rows = _rows(objective, measures, rho, steps, directions, run.seed, batch=-1)
-    return _result(
-        rows, directions if "gaussian" in measures else 0, _provenance(objective, run)
-    )
+    provenance = run.provenance
+    if isinstance(objective, Objective):
+        sizes = [len(batch[1]) for batch in objective.batches]
+        provenance = run.measured(
+            images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
+        )
+    return _result(rows, directions if "gaussian" in measures else 0, provenance)
 
 
 def mini_batch_sharpness(
@@ -102,11 +98,6 @@ def mini_batch_sharpness(
     all data, is what it minimizes. The mean over mini-batches has an interval.
 
     Cost: that of `sharpness`, once over the data.
-
-    Args:
-        objective: its batches are the mini-batches; several processes do not share them.
-        measures, rho, steps, directions: see `sharpness`.
-        run: seed, progress, provenance and deadline; by default that of the objective.
 
     Source: Foret et al. (2021), sec. 4.
     """
@@ -218,16 +209,6 @@ def ascent_step(
         scaled = scaled / scaled.abs().max()  # or the squares of a small gradient would be 0
         step = step + rho / steps * scale * scaled / scaled.norm()
     return step
-
-
-def _provenance(objective: Differentiable, run: Run) -> Provenance:
-    """That of the run, completed where the objective knows its data."""
-    if not isinstance(objective, Objective):
-        return run.provenance
-    sizes = [len(batch[1]) for batch in objective.batches]
-    return run.measured(
-        images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
-    )
 
 
 def _result(rows: list[tuple], directions: int, provenance: Provenance) -> Sharpness:

@@ -1,7 +1,7 @@
 """Leading Hessian eigenvalues of an objective, and of many mini-batches.
 
-Park & Kim (2022) measure the second. The Hessian of one mini-batch describes the curvature of the loss that one step of training
-sees. Over many mini-batches its leading eigenvalues form a spectrum.
+Park & Kim (2022) measure those of mini-batches: the Hessian of one describes the curvature that
+a step of training sees. Over many mini-batches the leading eigenvalues form a spectrum.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
