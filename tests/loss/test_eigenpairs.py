@@ -1,6 +1,5 @@
 """Laws of eigenpairs and Krylov spaces (src/visprism/loss/krylov.py), on matrices."""
 
-
 import numpy as np
 import pytest
 import torch

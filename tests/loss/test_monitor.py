@@ -113,8 +113,8 @@ def test_parameters_with_a_smaller_learning_rate_count_less(quadratic):
     monitor = CurvatureMonitor(model, batches, torch.optim.SGD(groups), loss=squared, tol=1e-9)
     monitor.measure()
     hessian = Products(Objective(model.eval(), batches, loss=squared))(
-        torch.eye(23, dtype=torch.float64)[None]
-    )[0].numpy()
+        torch.eye(23, dtype=torch.float64)
+    ).numpy()
     ratio = np.sqrt(np.repeat([0.25, 1.0], [15, 8]))
     exact = np.linalg.eigvalsh(ratio[:, None] * hessian * ratio)[-1]
     assert monitor.result().eigenvalue[-1] == pytest.approx(exact, rel=1e-8)

@@ -82,7 +82,7 @@ def _loss_seconds(
             shared=False,
         )
         theta, products = objective.theta, Products(objective)
-        vectors = torch.ones_like(theta)[None, None]
+        vectors = torch.ones_like(theta)[None]
         calls: tuple[Callable[[], object], ...] = (
             lambda: objective.value(theta),
             lambda: objective.gradient(theta),
