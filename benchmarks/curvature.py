@@ -41,9 +41,11 @@ from torch.nn.functional import cross_entropy
 from visprism.anatomy import costs, dissect
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images import in_memory, load_data, memory_feed
-from visprism.measure.loss import Objective
-from visprism.measure.loss.curvature import top_eigenvalues
+from visprism.images.pixels import in_memory
+from visprism.images.open_data import load_data
+from visprism.images.training_batches import memory_feed
+from visprism.loss.objective import Objective
+from visprism.loss.spectrum import top_eigenvalues
 from visprism.models import load_model
 from visprism.training import RECIPES, fit
 

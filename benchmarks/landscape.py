@@ -41,8 +41,12 @@ from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.images import batches, fixed_augmentation, load_data, statistics
-from visprism.measure.loss.landscape import Plane, landscape, random_planes
+from visprism.data import default_preprocessing
+from visprism.images.open_data import load_data
+from visprism.images.batches import batches
+from visprism.images.batches import fixed_augmentation
+from visprism.loss.landscape import landscape
+from visprism.loss.planes import Plane, random_planes
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "landscape.json"

@@ -10,7 +10,7 @@ import torch
 from unusual_modules import built
 
 from visprism import FourierProbe, Objective, VarianceProbe, dissect, examine, observe, predict
-from visprism.measure.loss.products import hvp
+from visprism.loss.products import hvp
 
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 

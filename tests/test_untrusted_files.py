@@ -33,7 +33,6 @@ from visprism import (
     save_checkpoint,
 )
 from visprism.harmonize import save_alternet
-from visprism.measure.loss.landscape.checkpoint import read_partial
 from visprism.training.recipe_files import read_recipe
 
 _RUN = "ran"  # the file that an attack would make
@@ -295,13 +294,6 @@ def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
         Found.load(path)
 
 
-def test_a_damaged_part_of_a_landscape_is_refused(tmp_path):
-    for content in (b"PK\x03\x04 no archive", b"\x80\x02N.", b""):
-        (tmp_path / "a.npz.0").write_bytes(content)
-        with pytest.raises(
-            InputError, match=r"it is not an archive|must be a partial landscape"
-        ):
-            read_partial(tmp_path / "a.npz", {"weights": "1"})
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])

@@ -144,30 +144,29 @@ from visprism.measure.weights import positional_similarity as positional_similar
 from visprism.measure.weights import relative_scores as relative_scores
 
 # Measurements of the loss.
-from visprism.measure.loss import Objective as Objective
-from visprism.measure.loss import Selection as Selection
-from visprism.measure.loss import cross_entropy as cross_entropy
-from visprism.measure.loss import mini_batch_sharpness as mini_batch_sharpness
-from visprism.measure.loss import sharpness as sharpness
-from visprism.measure.loss import smoothed_cross_entropy as smoothed_cross_entropy
-from visprism.measure.loss.curvature import CurvatureMonitor as CurvatureMonitor
-from visprism.measure.loss.curvature import hessian_by_block as hessian_by_block
-from visprism.measure.loss.curvature import hessian_spectrum as hessian_spectrum
-from visprism.measure.loss.curvature import product_cost as product_cost
-from visprism.measure.loss.curvature import spectral_density as spectral_density
-from visprism.measure.loss.curvature import top_eigenpairs as top_eigenpairs
-from visprism.measure.loss.curvature import top_eigenvalues as top_eigenvalues
-from visprism.measure.loss.curvature import trace as trace
-from visprism.measure.loss.landscape import Plane as Plane
-from visprism.measure.loss.landscape import curvature_at_origin as curvature_at_origin
-from visprism.measure.loss.landscape import landscape as landscape
-from visprism.measure.loss.landscape import plane_along as plane_along
-from visprism.measure.loss.landscape import plane_through as plane_through
-from visprism.measure.loss.landscape import principal_plane as principal_plane
-from visprism.measure.loss.landscape import project as project
-from visprism.measure.loss.landscape import random_planes as random_planes
-from visprism.measure.loss.landscape import rings as rings
-from visprism.measure.loss.landscape import trajectory as trajectory
+from visprism.loss.objective import Objective as Objective
+from visprism.loss.parameter_selection import Selection as Selection
+from visprism.loss.objective import cross_entropy as cross_entropy
+from visprism.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
+from visprism.loss.sharpness import sharpness as sharpness
+from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
+from visprism.loss.monitor import CurvatureMonitor as CurvatureMonitor
+from visprism.loss.by_block import hessian_by_block as hessian_by_block
+from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum
+from visprism.loss.density import spectral_density as spectral_density
+from visprism.loss.spectrum import top_eigenpairs as top_eigenpairs
+from visprism.loss.spectrum import top_eigenvalues as top_eigenvalues
+from visprism.loss.density import trace as trace
+from visprism.loss.planes import Plane as Plane
+from visprism.loss.landscape import curvature_at_origin as curvature_at_origin
+from visprism.loss.landscape import landscape as landscape
+from visprism.loss.planes import plane_along as plane_along
+from visprism.loss.planes import plane_through as plane_through
+from visprism.loss.planes import principal_plane as principal_plane
+from visprism.loss.planes import project as project
+from visprism.loss.planes import random_planes as random_planes
+from visprism.loss.landscape import rings as rings
+from visprism.loss.planes import trajectory as trajectory
 
 # Measurements of outputs.
 from visprism.measure.outputs import Attack as Attack

@@ -6,8 +6,9 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss import Objective
-from visprism.measure.loss.curvature import spectral_density, top_eigenvalues, trace
+from visprism.loss.density import spectral_density, trace
+from visprism.loss.objective import Objective
+from visprism.loss.spectrum import top_eigenvalues
 from visprism.results.base import Result
 from visprism.results.loss import Eigenvalues, SpectralDensity, Trace
 

@@ -9,7 +9,7 @@ from visprism.analyses.checkpoints import phases
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss.curvature import hessian_spectrum
+from visprism.loss.spectrum import hessian_spectrum
 from visprism.results.base import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum
 from visprism.results.hessian_differences import hessian_differences

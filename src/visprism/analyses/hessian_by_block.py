@@ -8,7 +8,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss.curvature import hessian_by_block
+from visprism.loss.by_block import hessian_by_block
 from visprism.results.base import Result
 from visprism.results.hessian_by_block import HessianByBlock as HessianByBlockResult
 

@@ -9,8 +9,9 @@ from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss.batch_norm import batch_norms
-from visprism.measure.loss.landscape import RADII, landscape, planes_around, rings
+from visprism.loss.landscape import RADII, landscape, rings
+from visprism.loss.planes import planes_around
+from visprism.loss.points import batch_norms
 from visprism.results.base import Result
 from visprism.results.landscape import Landscape as LandscapeResult
 from visprism.results.landscape import Rings

@@ -10,7 +10,7 @@ from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss.mode_connectivity import mode_connectivity
+from visprism.loss.mode_connectivity import mode_connectivity
 from visprism.results.base import Result
 from visprism.results.mode_connectivity import LinearPaths, Soup
 

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.anatomy import weights_of
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, TimeBudgetError
-from visprism.linalg import TraceEstimates
-from visprism.measure.loss.curvature import traces_by_part
+from visprism.loss.by_block import traces_by_part
 from visprism.measure.outputs.quantization import BITS, quantization_sensitivity
 from visprism.results.base import Result
 from visprism.results.quantization import QuantizationSensitivity
@@ -63,7 +64,7 @@ class Quantization(Analysis):
             ),
         )
 
-    def _traces(self, subject: Subject, run: Run) -> tuple[dict[str, TraceEstimates], str]:
+    def _traces(self, subject: Subject, run: Run) -> tuple[dict[str, np.ndarray], str]:
         """Hessian trace of the weights of each block; or none, and why."""
         if not self.trace_probes:
             return {}, ""

@@ -7,7 +7,8 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss import Objective, mini_batch_sharpness
+from visprism.loss.objective import Objective
+from visprism.loss.sharpness import mini_batch_sharpness
 from visprism.results.base import Result
 from visprism.results.loss import Sharpness as SharpnessResult
 

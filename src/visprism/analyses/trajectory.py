@@ -8,7 +8,7 @@ from visprism.analyses.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.loss.landscape import trajectory
+from visprism.loss.planes import trajectory
 from visprism.results.base import Result
 from visprism.results.trajectory import Trajectory as TrajectoryResult
 

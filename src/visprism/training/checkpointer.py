@@ -12,8 +12,8 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, lock_folder
 from visprism.core.processes import gather, rank
 from visprism.core.provenance import fingerprint
-from visprism.images import Feed
-from visprism.measure.loss.curvature import CurvatureMonitor
+from visprism.images.training_batches import Feed
+from visprism.loss.monitor import CurvatureMonitor
 from visprism.training.checkpoint_files import (
     prepare_folder,
     read_checkpoint,

@@ -14,7 +14,7 @@ from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.training_batches import Feed
-from visprism.measure.loss.curvature import CurvatureMonitor
+from visprism.loss.monitor import CurvatureMonitor
 from visprism.models import save_checkpoint
 from visprism.results.training import History
 from visprism.training.checkpointer import Checkpointer, Save

@@ -16,6 +16,8 @@ from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
+from visprism.loss.planes import random_planes
+from visprism.loss.points import displaced_weights
 from visprism.measure.features import (
     FourierProbe,
     attention_maps,
@@ -24,8 +26,6 @@ from visprism.measure.features import (
     rollouts,
 )
 from visprism.measure.features.attention_maps import Query
-from visprism.measure.loss.landscape import random_planes
-from visprism.measure.loss.landscape.displaced_weights import displaced_weights
 from visprism.measure.outputs.bands import band, filtered, with_rms
 from visprism.measure.outputs.frequency_noise import white_noise
 from visprism.results.fourier import Spectrum

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import nan
 
 import numpy as np
+from jaxtyping import Float
 
 from visprism.anatomy import (
     Anatomy,
@@ -18,7 +19,6 @@ from visprism.anatomy import (
 )
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.linalg import TraceEstimates
 from visprism.measure.batches import Batch, check_evaluation_mode
 from visprism.measure.outputs.block_ablation import ablated_outcomes
 from visprism.results.quantization import QuantizationSensitivity
@@ -31,7 +31,7 @@ def quantization_sensitivity(
     batches: Iterable[Batch],
     *,
     bits: Sequence[int] = BITS,
-    traces: Mapping[str, TraceEstimates] | None = None,
+    traces: Mapping[str, Float[np.ndarray, " probes"]] | None = None,
     without_traces: str = "",
     run: Run = DEFAULT_RUN,
 ) -> QuantizationSensitivity:
@@ -99,7 +99,7 @@ def quantization_sensitivity(
         trace_error=hessian[:, 1],
         predicted_rise=hessian[:, 0] * half_squares,
         predicted_rise_error=hessian[:, 1] * half_squares,
-        probes=max((len(e.values) for e in traces.values()), default=0),
+        probes=max((len(e) for e in traces.values()), default=0),
         without_traces=without_traces,
         baseline_accuracy=paired.accuracy,
         baseline_nll=paired.nll,
@@ -107,11 +107,12 @@ def quantization_sensitivity(
     )
 
 
-def _estimate(traces: TraceEstimates | None) -> tuple[float, float]:
-    """Mean and standard error; NaN where there is none."""
+def _estimate(traces: Float[np.ndarray, " probes"] | None) -> tuple[float, float]:
+    """Mean and standard error of independent estimates; NaN where there is none."""
     if traces is None:
         return nan, nan
-    return traces.mean, traces.error if len(traces.values) > 1 else nan
+    n = len(traces)
+    return float(traces.mean()), float(traces.std(ddof=1) / n**0.5) if n > 1 else nan
 
 
 def _change(anatomy: Anatomy, block: Block, bits: int) -> tuple[float, float, int]:

@@ -1,0 +1,1 @@
+"""The loss as a function of a model's parameters: derivatives, spectra, planes of weights."""

@@ -1,0 +1,389 @@
+"""Planes in the space of parameters on which a loss is measured.
+
+A plane consists of the points w + a d1 + b d2 around the weights w of the model, with a grid of
+values of a and b. A line has no second direction.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from visprism.core.errors import InputError
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.loss.directions import (
+    Direction,
+    difference,
+    fitting,
+    gaussian,
+    inner,
+    norm,
+    parameters_of,
+)
+from visprism.loss.objective import Objective
+from visprism.loss.spectrum import top_eigenpairs
+from visprism.results.trajectory import Projection, Trajectory
+
+State = Mapping[str, Tensor]  # such as a state dict
+
+_PARALLEL = 1e-4  # sine of the angle below which two directions span no plane
+_MOST_POINTS = 1001  # along an axis
+_MIN_SNAPSHOTS = 3  # two are always on a line
+_MAX_THROUGH = 2  # checkpoints besides the model that span a plane
+_EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The points w + a d1 + b d2 around a model's weights, and a grid of them."""
+
+    first: Direction = field(repr=False)
+    second: Direction = field(repr=False)  # empty for a line
+    a: Float[np.ndarray, " n"]
+    b: Float[np.ndarray, " m"]  # only 0 for a line
+    kind: str  # "random", "checkpoints" or "given"
+    normalization: str = "none"
+
+    def __post_init__(self) -> None:
+        for values in (self.a, self.b):
+            if len(values) == 0 or not np.isfinite(values).all():
+                raise InputError(f"grid must consist of finite numbers, got {values.tolist()}")
+        if norm(self.first) == 0 or (
+            self.second and _sine(self.first, self.second) < _PARALLEL
+        ):
+            raise InputError(
+                "directions must span a plane, got directions that are zero or parallel. Pass "
+                "one direction alone for a line."
+            )
+
+    def points(self) -> list[tuple[float, float]]:
+        """All (a, b) of the grid, b changing slowest."""
+        return [(float(a), float(b)) for b in self.b for a in self.a]
+
+
+def random_planes(
+    model: nn.Module,
+    *,
+    pairs: int = 1,
+    points: int = 21,
+    reach: float = 1.0,
+    lines: bool = False,
+    normalization: str = "filter",
+    perturb_positions: bool = False,
+    seed: int = 0,
+) -> list[Plane]:
+    """Planes through the model's weights along pairs of random directions.
+
+    The grid covers [-reach, reach] with an odd number of points along each axis, so that the
+    model is one of them. With `lines` there is one direction each. See `gaussian`.
+
+    Source: Li et al. (2018), Visualizing the loss landscape of neural nets.
+    """
+    if pairs < 1:
+        raise InputError(f"pairs must be at least 1, got {pairs}")
+    grid = axis(points, reach)
+
+    def direction(pair: int, number: int) -> Direction:
+        return gaussian(
+            model,
+            pair,
+            number,
+            normalization=normalization,
+            perturb_positions=perturb_positions,
+            seed=seed,
+        )
+
+    return [
+        Plane(
+            direction(pair, 1),
+            {} if lines else direction(pair, 2),
+            grid,
+            np.zeros(1) if lines else grid,
+            "random",
+            normalization,
+        )
+        for pair in range(pairs)
+    ]
+
+
+def plane_along(
+    model: nn.Module,
+    first: Mapping[str, Tensor],
+    second: Mapping[str, Tensor] | None = None,
+    *,
+    points: int = 21,
+    reach: float = 1.0,
+) -> Plane:
+    """The plane, or line, through the model's weights along given directions.
+
+    Directions, such as two eigenvectors of the Hessian, are not normalized.
+    """
+    parameters = parameters_of(model)
+    d1, d2 = (fitting(d, parameters, "direction") for d in (first, second or {}))
+    grid = axis(points, reach)
+    return Plane(d1, d2, grid, grid if second else np.zeros(1), "given")
+
+
+def squared_norms(plane: Plane, weights: Mapping[str, Tensor]) -> Float[np.ndarray, " p"]:
+    """|w + a d1 + b d2|^2 at every point of the plane, with w the `weights`.
+
+    Other parameters that a direction moves are not included.
+    """
+    vectors = [
+        weights,
+        *({n: d[n] for n in d if n in weights} for d in (plane.first, plane.second)),
+    ]
+    products = np.array([[inner(u, v) for v in vectors] for u in vectors])
+    coefficients = np.array([(1.0, a, b) for a, b in plane.points()])
+    return np.einsum("pi,ij,pj->p", coefficients, products, coefficients)
+
+
+def axis(points: int, reach: float) -> Float[np.ndarray, " n"]:
+    """Points from -reach to reach, the middle one exactly 0."""
+    if not 3 <= points <= _MOST_POINTS or points % 2 == 0:
+        raise InputError(
+            "points must be odd, so that the model's weights are on the grid, at least 3 and "
+            f"at most {_MOST_POINTS}, got {points}"
+        )
+    if not (np.isfinite(reach) and reach > 0):
+        raise InputError(f"reach must be positive, got {reach}")
+    half = points // 2
+    return reach * np.arange(-half, half + 1) / half
+
+
+def _sine(first: Direction, second: Direction) -> float:
+    cosine = inner(first, second) / max(norm(first) * norm(second), 1e-300)
+    return max(0.0, 1 - cosine**2) ** 0.5
+
+
+def planes_around(
+    model: nn.Module,
+    batches: Iterable,
+    checkpoints: Sequence[State] = (),
+    *,
+    directions: Literal["random", "hessian"] = "random",
+    pairs: int = 1,
+    points: int = 21,
+    reach: float = 1.0,
+    normalization: str = "filter",
+    perturb_positions: bool = False,
+    run: Run = DEFAULT_RUN,
+) -> tuple[list[Plane], Projection | None]:
+    """Planes through the model's weights, and the projection of checkpoints onto the plane.
+
+    With one or two checkpoints the plane goes through them; with more it holds the principal
+    directions of their path. Otherwise the directions are random, or the eigenvectors of the
+    two largest Hessian eigenvalues of the first 8 batches.
+
+    Cost: for "hessian" about 25 Hessian-vector products, otherwise none.
+    """
+    if checkpoints:
+        return _through(model, checkpoints, points, run)
+    if directions == "hessian":
+        objective = Objective(model, list(islice(batches, _EIGENVECTOR_BATCHES)), run=run)
+        _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2)
+        first, second = (objective.unflatten(vector) for vector in vectors)
+        return [plane_along(model, first, second, points=points, reach=reach)], None
+    planes = random_planes(
+        model,
+        pairs=pairs,
+        points=points,
+        reach=reach,
+        normalization=normalization,
+        perturb_positions=perturb_positions,
+        seed=run.seed,
+    )
+    return planes, None
+
+
+def _through(
+    model: nn.Module, checkpoints: Sequence[State], points: int, run: Run
+) -> tuple[list[Plane], Projection]:
+    states = [*checkpoints]
+    if len(states) > _MAX_THROUGH:
+        plane = principal_plane(model, states, points=points)
+        path = [*states, model.state_dict()]
+    else:
+        plane = plane_through(model, states, points=points)
+        path = [*states[:1], model.state_dict(), *states[1:]]
+    return [plane], project(model, plane, path, run=run)
+
+
+def plane_through(
+    model: nn.Module,
+    checkpoints: Sequence[State],
+    *,
+    points: int = 21,
+    margin: float = 0.25,
+) -> Plane:
+    """The plane through the model's weights and two checkpoints, or the line through one.
+
+    The first checkpoint lies at (1, 0). The second direction is orthogonal to the first
+    and as long, so that distances in the figure are distances between weights, in units of the
+    distance from the model to the first checkpoint. All parameters move; buffers do not.
+
+    The grid extends beyond the checkpoints by the fraction `margin` of their extent.
+
+    Source: Garipov et al. (2018), Loss surfaces, mode connectivity, and fast ensembling of
+    DNNs.
+    """
+    if len(checkpoints) not in (1, 2):
+        raise InputError(
+            f"checkpoints must be 2 for a plane or 1 for a line, got {len(checkpoints)}"
+        )
+    parameters = parameters_of(model)
+    steps = []
+    for i, state in enumerate(checkpoints, 1):
+        steps.append(difference(state, parameters, f"checkpoint {i}"))
+        if norm(steps[-1]) == 0:
+            raise InputError(
+                f"checkpoints must differ from the model, got equal weights in checkpoint {i}"
+            )
+    first, coordinates = steps[0], [(1.0, 0.0)]
+    second: Direction = {}
+    if len(steps) == 2:
+        along = inner(first, steps[1]) / inner(first, first)
+        rest = {name: steps[1][name] - along * first[name] for name in first}
+        if norm(rest) < _PARALLEL * norm(steps[1]):
+            raise InputError(
+                "checkpoints must not be collinear with the model. Pass one of them for a line."
+            )
+        length = norm(first) / norm(rest)
+        second = {name: length * part for name, part in rest.items()}
+        coordinates.append((along, 1 / length))
+    a, b = (np.array([0.0, *values]) for values in zip(*coordinates, strict=True))
+    return Plane(
+        first,
+        second,
+        _around(a, points, margin),
+        _around(b, points, margin) if second else np.zeros(1),
+        "checkpoints",
+    )
+
+
+def _around(coordinates: Float[np.ndarray, " k"], points: int, margin: float) -> np.ndarray:
+    """An axis that contains the coordinates, with a margin."""
+    axis(points, 1.0)
+    low, high = coordinates.min(), coordinates.max()
+    extension = margin * (high - low)
+    return np.linspace(low - extension, high + extension, points)
+
+
+def trajectory(
+    model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
+) -> Trajectory:
+    """The trajectory of the weights, in polar coordinates and principal components.
+
+    With w_t the parameters of snapshot t, in order, and T the last: radius |w_t - w_T| / |w_0 -
+    w_T| and the angle between w_t - w_T and w_0 - w_T. The components are those of all
+    snapshots around their mean. Buffers are not included.
+
+    Cost: the memory of all snapshots, and one inner product for each pair of them.
+
+    The snapshots are state dicts of one architecture, in the order of training.
+    """
+    gram = _gram(model, snapshots)
+    squares = gram.diagonal()  # squared distances from the last
+    if squares[0] == 0:
+        raise InputError(
+            "the first and the last snapshot must differ. Pass them in the order of training."
+        )
+    distance = np.sqrt(squares)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine = gram[0] / (distance[0] * distance)
+    centered = gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
+    values, vectors = np.linalg.eigh(centered)
+    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
+    scores = vectors * np.sqrt(values)
+    scores *= np.where(scores[0] > 0, -1, 1)  # the first snapshot is at the lower left
+    between = squares[1:] + squares[:-1] - 2 * gram.diagonal(1)
+    return Trajectory(
+        snapshot=np.arange(len(snapshots)),
+        radius=distance / distance[0],
+        angle=np.where(distance > 0, np.arccos(cosine.clip(-1, 1)), np.nan),
+        first=scores[:, 0],
+        second=scores[:, 1],
+        step=np.append(np.nan, np.sqrt(between.clip(0))),
+        first_share=float(values[0] / values.sum()),
+        second_share=float(values[1] / values.sum()),
+        distance=float(distance[0]),
+        provenance=run.provenance,
+    )
+
+
+def project(
+    model: nn.Module,
+    plane: Plane,
+    snapshots: Sequence[State],
+    *,
+    run: Run = DEFAULT_RUN,
+) -> Projection:
+    """Orthogonal projection of snapshots onto a plane through the model's weights.
+
+    The projection uses the parameters that the plane moves. `share` is the fraction of the
+    squared distance from the model's weights, over all parameters, within the plane: near 0 the
+    snapshot is far from the plane, and the loss at its projection is not its loss.
+    """
+    if not snapshots:
+        raise InputError("snapshots must have at least one state dictionary, got none")
+    parameters = parameters_of(model)
+    axes: list[Direction] = [d for d in (plane.first, plane.second) if d]
+    gram = np.array([[inner(u, v) for v in axes] for u in axes])
+    rows = []
+    for number, state in enumerate(snapshots):
+        step = difference(state, parameters, f"snapshot {number}")
+        products = np.array([inner(axis, step) for axis in axes])
+        coordinates = np.linalg.solve(gram, products)
+        squared = inner(step, step)
+        share = float(products @ coordinates) / squared if squared > 0 else 1.0
+        rows.append((number, *coordinates, *[0.0] * (2 - len(axes)), min(share, 1.0)))
+    snapshot, a, b, shares = (np.array(column) for column in zip(*rows, strict=True))
+    return Projection(snapshot=snapshot, a=a, b=b, share=shares, provenance=run.provenance)
+
+
+def principal_plane(
+    model: nn.Module, snapshots: Sequence[State], *, points: int = 21, margin: float = 0.25
+) -> Plane:
+    """The plane through the model's weights along the two principal directions of a path.
+
+    They are the principal components of the differences of the snapshots from the model's
+    weights, the end of the path, scaled so that the path lies within [-1, 1].
+
+    Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 7.2.
+    """
+    parameters = parameters_of(model)
+    if len(snapshots) < 2:
+        raise _too_few(len(snapshots) + 1)
+    steps = [difference(s, parameters, f"snapshot {i}") for i, s in enumerate(snapshots)]
+    gram = np.array([[inner(u, v) for v in steps] for u in steps])
+    values, vectors = np.linalg.eigh(gram)
+    if values[-2] <= 1e-8 * values[-1]:
+        raise InputError("snapshots must span a plane, got snapshots on a straight line")
+    directions: list[Direction] = []
+    for weights in (vectors[:, -1], vectors[:, -2]):
+        scale = (weights * np.abs(weights).max()).tolist()
+        parts = {n: [w * s[n] for w, s in zip(scale, steps, strict=True)] for n in parameters}
+        directions.append({name: torch.stack(part).sum(0) for name, part in parts.items()})
+    return plane_along(model, directions[0], directions[1], points=points, reach=1 + margin)
+
+
+def _gram(model: nn.Module, snapshots: Sequence[State]) -> Float[np.ndarray, "n n"]:
+    """Inner products of the snapshots' differences from the last one."""
+    if len(snapshots) < _MIN_SNAPSHOTS:
+        raise _too_few(len(snapshots))
+    parameters = parameters_of(model)
+    difference(snapshots[-1], parameters, f"snapshot {len(snapshots) - 1}")
+    end = {name: snapshots[-1][name] for name in parameters}
+    steps = [difference(s, end, f"snapshot {i}") for i, s in enumerate(snapshots)]
+    return np.array([[inner(u, v) for v in steps] for u in steps])
+
+
+def _too_few(number: int) -> InputError:
+    return InputError(
+        f"snapshots must be at least {_MIN_SNAPSHOTS}, in the order of training, got {number}"
+    )

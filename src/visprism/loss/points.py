@@ -1,0 +1,283 @@
+"""Losses of a model at points of its weight space, image by image, on the same samples."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from visprism.anatomy import Images, check_repeatable, forward, pixels
+from visprism.anatomy.trace.forward import as_written
+from visprism.core.devices import Compute, delayed_interrupts
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+from visprism.core.run import Run
+from visprism.loss.directions import Direction, named_parameters
+from visprism.loss.double_backward import BatchNorm
+from visprism.loss.objective import Loss, losses_of
+from visprism.loss.planes import Plane
+from visprism.measure.batches import first_images, on_device, with_targets
+
+Tick = Callable[[], object]  # called before each batch: progress and deadline
+Point = tuple[int, float, float]  # index of the plane, a, b
+Terms = Iterable[tuple[float, Mapping[str, Tensor]]]  # coefficients of directions
+
+TREATMENTS = ("frozen", "reestimated")  # of BatchNorm
+COLUMNS = ("nll", "nll_error", "rise", "rise_error", "accuracy", "accuracy_error")
+
+# Images from which BatchNorm statistics are computed, at most: their feature maps are in memory
+# at once, about 1 GiB of a ResNet-50 at 224x224.
+_MOST_IMAGES, _MOST_PIXELS = 512, 2**23
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Images and targets on the device, in the batches and the order of the data."""
+
+    batches: tuple[tuple[Images, Tensor], ...]
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return sum(len(targets) for _, targets in self.batches)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of images in the largest batch."""
+        return max(len(targets) for _, targets in self.batches)
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(C, H, W)."""
+        return tuple(pixels(self.batches[0][0]).shape[1:])
+
+    def provenance(self, run: Run) -> Provenance:
+        """The provenance of a result on these samples."""
+        return run.measured(
+            images=len(self), batch_size=self.batch_size, image_shape=self.image_shape
+        )
+
+    def for_statistics(self) -> Images:
+        """One batch of the first 512 images, or fewer of more than 16,384 pixels each."""
+        height, width = self.image_shape[-2:]
+        number = min(len(self), _MOST_IMAGES, max(16, _MOST_PIXELS // (height * width)))
+        parts = [images for images, _ in self.batches]
+        if isinstance(parts[0], Mapping):
+            return {n: torch.cat([p[n] for p in parts])[:number] for n in parts[0]}  # pyrefly: ignore
+        return torch.cat(parts)[:number]  # pyrefly: ignore
+
+
+def read_samples(batches: Iterable, compute: Compute) -> Samples:
+    """Read batches of (images, targets) once.
+
+    A loader that draws a new augmentation in each pass is read once, so that all points see the
+    same samples. Targets are classes (B,) or probabilities (B, K). The images stay in memory.
+    """
+    parts = [with_targets(batch) for batch in batches]
+    if not parts:
+        raise InputError("batches must hold at least one image, got none")
+    shapes = {tuple(pixels(images).shape[1:]) for images, _ in parts}
+    if len(shapes) > 1:
+        sizes = ", ".join(sorted("x".join(map(str, shape)) for shape in shapes))
+        raise InputError(f"images must have one shape, got {sizes}. Resize them.")
+    device = compute.torch_device
+    return Samples(tuple((on_device(i, compute), targets.to(device)) for i, targets in parts))
+
+
+@dataclass(frozen=True)
+class PointLosses:
+    """Loss and correctness of each image."""
+
+    nll: Float[np.ndarray, " n"]
+    correct: Float[np.ndarray, " n"]  # 1 where the class is correct, else 0
+    classes: int
+
+    def rises(self, origin: "PointLosses") -> Float[np.ndarray, " n"]:
+        """The increase of each image's loss over that at the origin."""
+        with np.errstate(invalid="ignore", over="ignore"):  # losses may overflow
+            return self.nll - origin.nll
+
+    def summary(self, origin: "PointLosses") -> tuple[float, ...]:
+        """Means over images, each followed by its standard error, in the order of `COLUMNS`."""
+        values = []
+        with np.errstate(invalid="ignore", over="ignore"):
+            for quantity in (self.nll, self.rises(origin), self.correct):
+                n = len(quantity)
+                error = quantity.std(ddof=1) / n**0.5 if n > 1 else np.nan
+                values += [float(quantity.mean()), float(error)]
+        return tuple(values)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The losses of a model on fixed samples, with one treatment of BatchNorm."""
+
+    model: nn.Module
+    samples: Samples
+    loss: Loss
+    batch_norm: BatchNorm
+    run: Run
+
+    @property
+    def ticks_per_point(self) -> int:
+        """Forward passes for each point."""
+        return len(self.samples.batches) + (self.batch_norm == "reestimated")
+
+    @torch.no_grad()
+    def losses(self, tick: Tick) -> PointLosses:
+        """The loss of each image at the present weights, and whether its class is correct.
+
+        For targets that are probabilities, the most probable class counts as the correct one.
+        """
+        compute = self.run.compute
+        if self.batch_norm == "reestimated":
+            tick()
+            reestimate(self.model, self.samples.for_statistics(), compute)
+        outputs = []
+        with compute.autocast():  # for this point alone: it caches the weights that it has cast
+            for images, _ in self.samples.batches:
+                tick()
+                outputs.append(forward(self.model, images))
+        # Double precision on the CPU: a difference of two losses may be tiny.
+        logits = torch.cat(outputs).cpu().double()
+        targets = torch.cat([targets for _, targets in self.samples.batches]).cpu()
+        soft = targets.is_floating_point()
+        nll = losses_of(self.loss, logits, targets.to(logits) if soft else targets)
+        correct = logits.argmax(1) == (targets.argmax(1) if soft else targets)
+        return PointLosses(nll.double().numpy(), correct.double().numpy(), logits.shape[1])
+
+    def origin(self, tick: Tick) -> PointLosses:
+        """The losses at the model's weights."""
+        losses = self.losses(tick)
+        if not np.isfinite(losses.nll).all():
+            raise InputError(
+                "the loss of the model's weights must be finite, got "
+                f"{losses.nll.mean()}. Check the weights, the images and the precision."
+            )
+        return losses
+
+    def points(
+        self, planes: Sequence[Plane], points: Iterable[tuple[int, Point]], tick: Tick
+    ) -> Generator[tuple[int, PointLosses], None, None]:
+        """The losses at numbered points, those of one plane in succession."""
+        for pair, numbered in groupby(points, key=lambda item: item[1][0]):
+            plane = planes[pair]
+            with displaced_weights(self.model, plane.first, plane.second) as move:
+                for number, (_, a, b) in numbered:
+                    move(a, b)
+                    yield number, self.losses(tick)
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Inside, the model is on the device and may be changed; on exit it is restored."""
+        with ExitStack() as stack:
+            stack.enter_context(self.run.compute.borrow(self.model))
+            stack.enter_context(as_written())
+            stack.enter_context(preserved_statistics(self.model))
+            check_repeatable(self.model, first_images(self.samples.batches[0][0]))
+            yield
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """The layers that keep running statistics."""
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+
+
+@torch.no_grad()
+def reestimate(model: nn.Module, images: Images, compute: Compute) -> None:
+    """Overwrite the running statistics of every BatchNorm with those of these images.
+
+    All images run as one batch, in which each layer normalizes by the statistics of its input:
+    the mean over all images and positions, and the total (unbiased) variance around it. The
+    averages of smaller batches would lack the variance between batches, and later layers would
+    see inputs that are normalized differently in each.
+
+    Cost: one forward pass, with the memory of the feature maps of all images.
+    """
+    norms = batch_norms(model)
+    before = [(norm.momentum, norm.training) for norm in norms]
+    try:
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a cumulative average, of one batch
+            norm.training = True
+        if norms:
+            with compute.autocast():
+                forward(model, images)
+    finally:
+        for norm, (momentum, training) in zip(norms, before, strict=True):
+            norm.momentum, norm.training = momentum, training
+
+
+@contextmanager
+def preserved_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, running statistics may be overwritten; on exit they are restored."""
+    before = [
+        (buffer, buffer.clone()) for norm in batch_norms(model) for buffer in norm.buffers()
+    ]
+    try:
+        yield
+    finally:
+        for buffer, value in before:
+            buffer.copy_(value)
+
+
+def loss_name(loss: Callable) -> str:
+    """Name of a loss function, for the result."""
+    return getattr(loss, "__name__", type(loss).__name__)
+
+
+@contextmanager
+def displaced_weights(
+    model: nn.Module, first: Direction, second: Direction
+) -> Iterator[Callable[[float, float], None]]:
+    """Inside, ``move(a, b)`` gives the model the weights w + a first + b second.
+
+    On exit it has its original tensors. Needs three times the memory of the parameters that
+    move.
+    """
+    names = first.keys() | second.keys()
+    parameters = {name: p for name, p, _ in named_parameters(model) if name in names}
+    d1, d2 = ({n: d[n].to(parameters[n]) for n in d} for d in (first, second))
+    with displaced_tensors(model, parameters) as displace:
+        yield lambda a, b: displace([(a, d1), (b, d2)])
+
+
+@contextmanager
+def displaced_tensors(
+    model: nn.Module, tensors: Mapping[str, Tensor]
+) -> Iterator[Callable[[Terms], None]]:
+    """Inside, a call adds to each of the model's tensors t the sum of c d[t] over terms (c, d).
+
+    The sum starts from the original tensors, which the model has again on exit.
+    """
+    original = {name: tensor.data for name, tensor in tensors.items()}
+    # LeViT, among others, caches its attention biases until it is next put into training mode.
+    caching = any(type(m).train is not nn.Module.train for m in model.modules())
+
+    def clear_caches() -> None:
+        if caching:
+            model.train(), model.eval()
+
+    def displace(terms: Terms) -> None:
+        terms = list(terms)
+        for name, tensor in tensors.items():
+            tensor.data.copy_(original[name])
+            for coefficient, direction in terms:
+                if name in direction:
+                    tensor.data.add_(direction[name], alpha=coefficient)
+        clear_caches()
+
+    try:
+        for name, tensor in tensors.items():
+            tensor.data = original[name].clone()
+        yield displace
+    finally:
+        with delayed_interrupts():
+            for name, tensor in tensors.items():
+                tensor.data = original[name]
+            clear_caches()

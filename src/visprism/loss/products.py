@@ -1,0 +1,244 @@
+"""Products: the Hessian and the Gauss-Newton matrix of an objective, times vectors.
+
+The forward pass and the graph of the gradient are built once for each batch and kept for all
+products while memory allows; a product is then one backward pass through both.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd import grad
+from torch.autograd.graph import saved_tensors_hooks
+
+from visprism.core.devices import free_bytes
+from visprism.core.errors import InputError
+from visprism.core.run import stream
+from visprism.loss.double_backward import check_twice, without_second_derivative
+from visprism.loss.objective import BatchGraph, Objective
+
+Matrix = Literal["hessian", "gauss-newton"]
+Linear = Callable[[list[Tensor]], Any]  # v -> A v of the sum of one batch's losses
+
+_MEMORY_SHARE = 0.4  # of the free memory, for graphs
+
+
+def hvp(objective: Objective, v: Float[Tensor, "*s p"]) -> Float[Tensor, "*s p"]:
+    """Hessian-vector product H v, or the product with each row of v; exact up to rounding.
+
+    For several products in succession create `Products` once, which keeps its graphs.
+
+    Cost: the arithmetic of nine forward passes for the first vector, six for each other.
+
+    Source: Pearlmutter (1994), Fast exact multiplication by the Hessian.
+    """
+    return _product(objective, "hessian", v)
+
+
+def gauss_newton_product(
+    objective: Objective, v: Float[Tensor, "*s p"]
+) -> Float[Tensor, "*s p"]:
+    """Gauss-Newton matrix times v, or times each row of v; see `Products`.
+
+    Source: Schraudolph (2002), Fast curvature matrix-vector products.
+    """
+    return _product(objective, "gauss-newton", v)
+
+
+def _product(objective: Objective, matrix: Matrix, v: Tensor) -> Tensor:
+    rows = v.reshape(-1, v.shape[-1])
+    return Products(objective, matrix)(rows).reshape(v.shape)
+
+
+@dataclass
+class Products:
+    """v -> A v, with A the Hessian or the Gauss-Newton matrix of NLL + L2 at the model's theta.
+
+    The product with the Hessian is exact up to rounding: H v = d/dtheta <dL/dtheta, v>. The
+    Gauss-Newton matrix J^T (d^2 loss / d logits^2) J omits the curvature of the network; it is
+    the Fisher information matrix of a cross-entropy with softmax.
+
+    Cost: the arithmetic of six forward passes for each vector; the first product builds the
+    graphs, for three more.
+
+    Sources: Pearlmutter (1994), Fast exact multiplication by the Hessian; Schraudolph (2002),
+    Fast curvature matrix-vector products for second-order gradient descent.
+    """
+
+    objective: Objective
+    matrix: Matrix = "hessian"
+    count: int = 0  # vectors that were multiplied
+    _kept: list[tuple[Linear, BatchGraph]] = field(default_factory=list, repr=False)
+    _complete: bool = field(default=False, repr=False)  # whether all batches are kept
+    _totals: tuple[float, float, int, int] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.matrix not in _MATRICES:
+            raise InputError(f"matrix must be {' or '.join(_MATRICES)}, got {self.matrix!r}")
+
+    def __call__(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
+        """A times each row."""
+        parts = [list(self.objective.unflatten(row).values()) for row in rows]
+        totals = torch.zeros_like(rows)  # also of a process without a batch
+        loss, weight, examples, largest = 0.0, 0.0, 0, 0
+        for row, multiply, graph in self._tracked(len(rows)):
+            totals[row] += torch.cat([piece.flatten() for piece in multiply(parts[row])])
+            if row == 0:
+                loss += 0.0 if self._totals else float(graph.loss.detach())
+                weight += graph.weight
+                examples, largest = examples + graph.examples, max(largest, graph.examples)
+        if self._totals is None:
+            self._totals = loss, weight, examples, largest
+        self.count += len(rows)
+        means = self.objective.mean_of(totals, weight)
+        if self.objective.weight_decay:
+            means.addcmul_(self.objective.decay, rows)
+        return means
+
+    @property
+    def nll_and_examples(self) -> tuple[float, int]:
+        """NLL and number of examples, after a first product, which has counted them."""
+        if self._totals is None:
+            raise RuntimeError("nll_and_examples is known after the first product")
+        sums = torch.tensor(self._totals[:3], dtype=torch.float64)
+        loss, weight, examples = self.objective.add_up(sums).tolist()
+        return loss / weight, int(examples)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of examples of the largest batch of this process, after a first product."""
+        return 0 if self._totals is None else self._totals[3]
+
+    def _tracked(self, rows: int) -> Iterator[tuple[int, Linear, BatchGraph]]:
+        """Each row with each batch; with progress and deadline where there are several."""
+        steps = ((row, *batch) for batch in self._batches() for row in range(rows))
+        single = self._complete and len(self._kept) * rows == 1
+        return steps if single else self.objective.run.track(steps, "Hessian-vector products")
+
+    def _batches(self) -> Iterator[tuple[Linear, BatchGraph]]:
+        """The product of each batch; graphs that are kept are not built again."""
+        yield from self._kept
+        if self._complete:
+            return
+        make = _MATRICES[self.matrix]
+        limit = _MEMORY_SHARE * free_bytes(self.objective.run.compute.torch_device)
+        graphs = self.objective.graphs(skip=len(self._kept))
+        first_pass, held = not self._kept, _HeldMemory()
+        while True:
+            with saved_tensors_hooks(held.note, lambda tensor: tensor):
+                graph = next(graphs, None)
+                if graph is None:
+                    break
+                product = make(graph), graph
+            yield product
+            if first_pass and held.bytes < limit:
+                self._kept.append(product)
+            else:
+                first_pass = False
+        self._complete = first_pass
+
+
+class _HeldMemory:
+    """Counts the memory of the tensors that autograd saves."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._seen: set[int] = set()
+
+    def note(self, tensor: Tensor) -> Tensor:
+        """Count the memory of a saved tensor.
+
+        It is returned without its graph: an operation that saves its output, such as softmax,
+        would refer to itself through it, and the graph would never be freed.
+        """
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.bytes += storage.nbytes()
+        return tensor.detach()
+
+
+def _hessian(graph: BatchGraph) -> Linear:
+    gradient = _gradient(graph.loss, graph.leaves)
+    chosen = [i for i, g in enumerate(gradient) if g.requires_grad]
+
+    def multiply(v: list[Tensor]) -> Any:
+        if not chosen:  # the loss is linear in the parameters
+            return [torch.zeros_like(leaf) for leaf in graph.leaves]
+        outputs = [gradient[i] for i in chosen]
+        return _differentiate_again(outputs, graph.leaves, [v[i] for i in chosen], graph.loss)
+
+    return multiply
+
+
+def _gauss_newton(graph: BatchGraph) -> Linear:
+    of_loss = _gradient(graph.loss, [graph.logits])[0]
+    ones = torch.zeros_like(graph.logits, requires_grad=True)
+    with torch.enable_grad():  # a linear function of `ones`, whose derivative is J
+        transposed = grad(
+            graph.logits, graph.leaves, ones, create_graph=True, materialize_grads=True
+        )
+    chosen = [i for i, g in enumerate(transposed) if g.requires_grad]
+
+    def multiply(v: list[Tensor]) -> Any:
+        outputs, weights = [transposed[i] for i in chosen], [v[i] for i in chosen]
+        (jv,) = _differentiate_again(outputs, [ones], weights, graph.loss)
+        (weighted,) = _differentiate_again([of_loss], [graph.logits], [jv], graph.loss)
+        return _differentiate_again([graph.logits], graph.leaves, [weighted], graph.loss)
+
+    return multiply
+
+
+def _gradient(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    with torch.enable_grad():
+        gradient = grad(loss, inputs, create_graph=True, materialize_grads=True)
+    check_twice(gradient, loss)
+    return gradient
+
+
+def _differentiate_again(
+    outputs: list[Tensor], inputs: list[Tensor], weights: list[Tensor], loss: Tensor
+) -> tuple[Tensor, ...]:
+    try:
+        return grad(outputs, inputs, weights, retain_graph=True, materialize_grads=True)
+    except RuntimeError as error:
+        raise without_second_derivative(error, loss) from error
+
+
+_MATRICES = {"hessian": _hessian, "gauss-newton": _gauss_newton}
+
+
+def result_fields(products: Products) -> dict[str, Any]:
+    """Size, loss and provenance of a result, after a first product."""
+    objective = products.objective
+    nll, examples = products.nll_and_examples
+    return {
+        "parameters": len(objective),
+        "nll": nll,
+        "l2": objective.l2(),
+        "weight_decay": objective.weight_decay,
+        "provenance": objective.run.measured(
+            images=examples,
+            batch_size=products.batch_size,
+            image_shape=objective.image_shape,
+        ),
+    }
+
+
+def random_normal(
+    objective: Objective, count: int, seed: int, *use: object
+) -> Float[Tensor, "count p"]:
+    """Standard normal vectors, one per row."""
+    numbers = torch.randn(count, len(objective), generator=stream(seed, *use))
+    return numbers.to(objective.decay)
+
+
+def random_signs(
+    objective: Objective, count: int, seed: int, *use: object
+) -> Float[Tensor, "count p"]:
+    """Vectors of random signs, one per row."""
+    bits = torch.randint(2, (count, len(objective)), generator=stream(seed, *use))
+    return (2 * bits - 1).to(objective.decay)

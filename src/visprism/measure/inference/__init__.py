@@ -1,1 +1,0 @@
-"""What measurements of the loss still read from here."""

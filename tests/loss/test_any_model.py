@@ -1,0 +1,125 @@
+"""Curvature of models as their libraries make them, with no further argument.
+
+The evidence is the gradient of a gradient by torch.autograd, in double precision, of the model
+as it is: nothing folded, nothing kept.
+"""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torchvision.models import VisionTransformer
+
+from visprism import Objective, hessian_spectrum
+from visprism.core.run import stream
+from visprism.loss.products import Products
+from visprism.models.layers.residual_blocks import PreActBasic
+from visprism.models.zoo.alter_resnet import alter_resnet
+
+
+def hugging_face():
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        image_size=32,
+        patch_size=8,
+        hidden_size=24,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_labels=5,
+    )
+    return ViTForImageClassification(config)
+
+
+def of_timm(name, **arguments):
+    return lambda: timm.create_model(name, num_classes=5, **arguments)
+
+
+MODELS = {
+    "ViT": of_timm("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2),
+    "Swin": of_timm(
+        "swin_tiny_patch4_window7_224",
+        img_size=56,
+        embed_dim=12,
+        depths=(2, 1),
+        num_heads=(2, 3),
+    ),
+    "PiT": of_timm(
+        "pit_ti_224", img_size=32, depth=(1, 1, 1), base_dims=(12, 12, 12), heads=(1, 2, 2)
+    ),
+    "Mixer": lambda: timm.models.MlpMixer(5, 32, patch_size=8, num_blocks=2, embed_dim=24),
+    "ConvNeXt": of_timm("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 12, 16, 20)),
+    "ResNet": of_timm("resnet10t", channels=(8, 8, 16, 16)),
+    "MobileNetV2": of_timm("mobilenetv2_035"),
+    "MobileNetV3": of_timm("mobilenetv3_small_050"),
+    "AlterNet": lambda: alter_resnet(
+        PreActBasic,
+        32,
+        num_classes=5,
+        depths=(1, 1),
+        msas=(0, 1),
+        num_heads=(1, 2),
+        head_dim=8,
+        window=3,
+    ),
+    "torchvision's ViT": lambda: VisionTransformer(32, 8, 2, 2, 24, 48, num_classes=5),
+    "Hugging Face's ViT": hugging_face,
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return MODELS[request.param]().double().eval()
+
+
+@pytest.fixture
+def batch(model):
+    size = 56 if "Swin" in type(model).__name__ else 32
+    images = torch.randn(4, 3, size, size, generator=stream(0, "images")).double()
+    return images, torch.tensor([0, 1, 4, 2])
+
+
+class written_out(TorchFunctionMode):  # noqa: N801 (used as a function)
+    """Inside, a hard sigmoid is clamp(x / 6 + 1/2, 0, 1), which torch differentiates twice."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is functional.hardsigmoid:
+            return (args[0] / 6 + 0.5).clamp(0, 1)
+        if func is functional.hardswish:
+            return args[0] * (args[0] / 6 + 0.5).clamp(0, 1)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_product_is_that_of_autograd_on_the_model_as_it_is(model, batch):
+    images, targets = batch
+    parameters = dict(model.named_parameters())
+    objective = Objective(model, [batch])
+    V = torch.randn(2, len(objective), generator=stream(0, "v")).double()
+    products = Products(objective)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        with written_out():
+            output = model(images)
+        loss = functional.cross_entropy(getattr(output, "logits", output), targets)
+        gradient = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+    for v, product, again in zip(V, products(V), products(V), strict=True):
+        parts = list(objective.unflatten(v).values())
+        exact = torch.autograd.grad(
+            gradient, list(parameters.values()), parts, retain_graph=True
+        )
+        flat = torch.cat([part.flatten() for part in exact])
+        np.testing.assert_allclose(product, flat, atol=1e-9 * float(flat.abs().max()))
+        assert torch.equal(product, again)
+
+
+def test_the_spectrum_of_mini_batches_needs_no_further_argument(model, batch):
+    images, targets = batch
+    halves = list(zip(images.float().split(2), targets.split(2), strict=True))
+    spectrum = hessian_spectrum(model.float(), halves, k=2)
+    leading = spectrum.select(spectrum.rank > 0)
+    assert leading.converged.all()
+    assert (np.abs(leading.value) > 0).all()

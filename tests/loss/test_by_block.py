@@ -1,0 +1,94 @@
+"""Laws of the Hessian of each block (src/visprism/loss/)."""
+
+import numpy as np
+import pytest
+import torch
+
+from visprism import InputError, Objective, dissect, hessian_by_block, top_eigenvalues
+from visprism.loss.products import Products, hvp
+
+
+def dense(model, batches, names):
+    objective = Objective(model, batches, parameters=names)
+    eye = torch.eye(len(objective), dtype=torch.float64)
+    return Products(objective)(eye)
+
+
+@pytest.fixture
+def anatomy(network, images):
+    return dissect(network, images[:2])
+
+
+# What it measures.
+
+
+@pytest.mark.parametrize("by", ["block", "kind", "stage"])
+def test_traces_and_eigenvalues_are_those_of_dense_hessians(anatomy, images, classes, by):
+    batches = [(images[:6], classes[:6]), (images[6:], classes[6:])]
+    result = hessian_by_block(anatomy, batches, by=by, probes=60, tol=1e-8)
+    for row, name in enumerate(result.block):
+        blocks = [
+            b for b in anatomy
+            if b.parameters and (b.name if by == "block" else f"{by} {getattr(b, by)}") == name
+        ]  # fmt: skip
+        names = [parameter for block in blocks for parameter in block.parameters]
+        matrix = dense(anatomy.model, batches, names)
+        values = torch.linalg.eigvalsh(matrix)
+        leading = values[values.abs().argmax()]
+        assert result.parameters[row] == len(matrix)
+        assert result.eigenvalue[row] == pytest.approx(float(leading), rel=1e-6)
+        error = abs(result.trace[row] - float(matrix.trace()))
+        assert error < 4 * result.trace_error[row] + 1e-9
+    assert result.parameters.sum() == sum(p.numel() for p in anatomy.model.parameters())
+
+
+def test_a_fraction_is_the_loss_of_the_first_images(anatomy, images, classes):
+    batches = [(images[:4], classes[:4]), (images[4:], classes[4:])]
+    result = hessian_by_block(anatomy, batches, fractions=(0.5, 1.0), probes=3)
+    alone = hessian_by_block(
+        anatomy, [(images[:4], classes[:4]), (images[4:5], classes[4:5])], probes=3
+    )
+    half = result.select(result.fraction == "5 images")
+    assert set(result.fraction) == {"10 images", "5 images"}
+    np.testing.assert_allclose(half.trace, alone.trace, rtol=1e-9)
+    np.testing.assert_allclose(half.nll, alone.nll, rtol=1e-12)
+
+
+# Weights of images.
+
+
+def test_an_image_of_weight_two_counts_as_two_images(network, images, classes):
+    weights = torch.ones(10).double()
+    weights[3] = 2
+    weights[7] = 0
+    index = [0, 1, 2, 3, 3, 4, 5, 6, 8, 9]
+    weighted = Objective(network, [(images, classes, weights)])
+    repeated = Objective(network, [(images[index], classes[index])])
+    vector = torch.randn(len(weighted), generator=torch.Generator().manual_seed(0)).double()
+    torch.testing.assert_close(weighted.gradient(), repeated.gradient())
+    torch.testing.assert_close(hvp(weighted, vector), hvp(repeated, vector))
+    assert weighted.nll() == pytest.approx(repeated.nll(), rel=1e-12)
+    values = [top_eigenvalues(o, k=1, tol=1e-8) for o in (weighted, repeated)]
+    assert values[0].value[0] == pytest.approx(values[1].value[0], rel=1e-8)
+    assert values[0].nll == pytest.approx(values[1].nll, rel=1e-12)
+    assert values[0].provenance.images == 10
+
+
+@pytest.mark.parametrize("factor", [1.0, 7.0])
+def test_equal_weights_change_nothing(network, images, classes, factor):
+    halves = [(images[i], classes[i]) for i in (slice(4), slice(4, 10))]
+    weighted = [(x, y, torch.full((len(y),), factor)) for x, y in halves]
+    first, second = Objective(network, halves), Objective(network, weighted)
+    torch.testing.assert_close(first.gradient(), second.gradient())
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    "weights", [torch.ones(9), -torch.ones(10), torch.full((10,), float("nan"))]
+)
+def test_weights_must_be_one_number_per_image(network, images, classes, weights):
+    objective = Objective(network, [(images, classes, weights)])
+    with pytest.raises(InputError, match="weights must be one non-negative number per image"):
+        objective.gradient()

@@ -1,0 +1,146 @@
+"""Laws of second derivatives that torch lacks or has wrong (loss/double_backward.py).
+
+The evidence is torch's double backward of formulas, in float64.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism import Objective
+from visprism.core.run import stream
+from visprism.loss.double_backward import differentiable
+from visprism.loss.products import hvp
+
+FORMULAS = {
+    "silu": lambda x: x / (1 + (-x).exp()),
+    "hardsigmoid": lambda x: (x + 3).clamp(0, 6) / 6,
+    "hardswish": lambda x: x * (x + 3).clamp(0, 6) / 6,
+}
+
+
+def tensor(shape, *use):
+    return torch.randn(shape, generator=stream(0, *use)).double().requires_grad_()
+
+
+def products(run, inputs):
+    """The value, its gradient, and the gradient of the gradient in a fixed direction."""
+    y = run(*inputs)
+    gradient = torch.autograd.grad((y.abs() ** 3).sum(), inputs, create_graph=True)
+    vectors = [torch.ones_like(g) for g in gradient]
+    return y, *gradient, *torch.autograd.grad(gradient, inputs, vectors)
+
+
+def assert_equal_products(run, reference, *inputs):
+    expected = products(reference, inputs)
+    with differentiable(nn.Identity()):
+        ours = products(run, inputs)
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def returned(x, change):
+    return change(x)
+
+
+def ignored(x, change):
+    change(x)
+    return x
+
+
+def slice_changed(x, change):
+    change(x[:, 2:])
+    return x
+
+
+def seen_in_slice(x, change):
+    part = x.mT[..., 1:]
+    change(x)
+    return part * part
+
+
+def without_gradient(x, change):
+    constant = x.detach().clone()
+    change(constant)
+    return x * constant
+
+
+USES = (returned, ignored, slice_changed, seen_in_slice, without_gradient)
+
+
+class Changed(nn.Module):
+    """A convolution whose output an activation changes in place."""
+
+    def __init__(self, use, change):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
+        self.use, self.change = use, change
+
+    def forward(self, x):
+        x = 4 * self.conv(x)  # to both sides of the hard activations
+        return self.head(self.use(x, self.change).mean((-2, -1)))
+
+
+def by_formula(use, formula):
+    """The same use of the activation, out of place."""
+
+    def run(x, _):
+        y = formula(x)
+        if use is slice_changed:
+            return torch.cat([x[:, :2], formula(x[:, 2:])], 1)
+        if use is seen_in_slice:
+            return y.mT[..., 1:] ** 2
+        return x * y.detach() if use is without_gradient else y
+
+    return run
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+@pytest.mark.parametrize("name", FORMULAS)
+def test_loss_and_derivatives_of_activations_in_place_are_those_of_the_formula(name, use):
+    def change(x):
+        return getattr(functional, name)(x, inplace=True)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Changed(use, change).double().eval()
+    images = torch.randn(3, 3, 6, 6, generator=stream(0, "images")).double()
+    targets = torch.arange(3)
+    objective = Objective(model, [(images, targets)])
+    v = torch.randn(len(objective), generator=stream(0, "v")).double()
+    reference = Changed(by_formula(use, FORMULAS[name]), None).double()
+    reference.load_state_dict(model.state_dict())
+    parameters = list(reference.parameters())
+    loss = functional.cross_entropy(reference(images), targets)
+    gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+    exact = torch.autograd.grad(gradient, parameters, list(objective.unflatten(v).values()))
+
+    def flat(parts):
+        return torch.cat([part.flatten() for part in parts])
+
+    assert objective.value() == pytest.approx(loss.item(), rel=1e-12)
+    torch.testing.assert_close(objective.gradient(), flat(gradient), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(hvp(objective, v), flat(exact), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_second_derivatives_of_activations_are_those_of_the_formula(name):
+    run = getattr(functional, name)
+    assert_equal_products(lambda x: run(input=x), FORMULAS[name], tensor((2, 3), "x"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "axes"),
+    [((5,), 0, None), ((5,), -1, 0), ((4, 3), 0, 1), ((4, 3), 1, 0), ((4, 3), -1, (0, 1))],
+    ids=str,
+)
+def test_weight_norm_is_that_of_its_formula(shape, dim, axes):
+    def formula(v, g):
+        norm = v.abs() if axes is None else (v**2).sum(axes, keepdim=True).sqrt()
+        return v * g / norm
+
+    g = tensor([n if i == dim else 1 for i, n in enumerate(shape)], "g")
+    assert_equal_products(
+        lambda v, g: torch._weight_norm(v=v, g=g, dim=dim), formula, tensor(shape, "v"), g
+    )

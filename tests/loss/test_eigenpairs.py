@@ -1,0 +1,265 @@
+"""Laws of eigenpairs and Krylov spaces (src/visprism/loss/krylov.py), on matrices."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse.linalg import eigsh
+
+from visprism import InputError
+from visprism.core.run import stream
+from visprism.loss.krylov import Krylov, Request
+from visprism.loss.krylov import eigenpairs as eigenpairs_of
+
+
+def eigenpairs(product, starts, *, k, which="LM", **options):
+    """What is found for a single request."""
+    (pairs,) = eigenpairs_of(product, starts, [Request(k, which)], **options)
+    return pairs
+
+
+def matrix(spectrum, seed=0):
+    """A symmetric matrix with these eigenvalues and random eigenvectors."""
+    values = torch.as_tensor(spectrum, dtype=torch.float64)
+    noise = torch.randn(len(values), len(values), generator=stream(seed, "matrix"))
+    vectors = torch.linalg.qr(noise.double()).Q
+    return (vectors * values) @ vectors.T
+
+
+def operator(matrix):
+    """The product of a symmetric matrix with each row."""
+    return lambda V: V @ matrix.to(V)
+
+
+def start(s, p, seed=0, dtype=torch.float64):
+    return torch.randn(s, p, generator=stream(seed, "start")).to(dtype)
+
+
+# A bulk and outliers at both ends, as a Hessian has them.
+HESSIAN = [*np.linspace(-1, 1, 180), -40.0, -25.0, -8.0, 100.0, 60.0, 41.0, 33.0, 12.0, 9.0]
+
+
+# What it computes.
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ("LM", [100, 60, 41, -40, 33]),
+        ("LA", [100, 60, 41, 33, 12]),
+        ("SA", [-40, -25, -8, -1, -1 + 2 / 179]),
+        ("BE", [100, 60, 41, -40, -25]),
+    ],
+)
+@pytest.mark.parametrize("num_starts", [1, 3])
+def test_the_eigenvalues_asked_for_come_in_their_order(which, expected, num_starts):
+    A = matrix(HESSIAN)
+    pairs = eigenpairs(operator(A), start(num_starts, len(A)), k=5, which=which, tol=1e-10)
+    np.testing.assert_allclose(pairs.values, expected, rtol=1e-9)
+    assert pairs.converged.all()
+    residual = (pairs.vectors @ A - pairs.values[:, None] * pairs.vectors).norm(dim=1)
+    assert (residual <= pairs.residuals + 1e-9).all()
+
+
+def test_a_full_basis_is_compressed_and_the_answer_is_the_same():
+    A = matrix(np.concatenate([np.linspace(1, 50, 300), [50.5, 51, 51.5]]))
+    pairs = eigenpairs(operator(A), start(1, 303), k=3, tol=1e-9, max_products=900)
+    assert pairs.products > 2 * 3 + 20 + 2  # more than the basis holds
+    np.testing.assert_allclose(pairs.values, [51.5, 51, 50.5], rtol=1e-9)
+
+
+def test_a_block_sees_an_eigenvalue_that_is_there_twice():
+    A = matrix([*np.linspace(0, 1, 100), 7.0, 7.0, 5.0])
+    twice = eigenpairs(operator(A), start(2, 103), k=3, tol=1e-8)
+    np.testing.assert_allclose(twice.values, [7, 7, 5], rtol=1e-8)
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_small_operators_are_exhausted(p):
+    A = matrix(np.arange(1.0, p + 1))
+    pairs = eigenpairs(operator(A), start(min(2, p), p), k=p, which="SA")
+    np.testing.assert_allclose(pairs.values, np.arange(1.0, p + 1), rtol=1e-10)
+    assert pairs.converged.all()
+
+
+def test_a_space_that_is_exhausted_early_goes_on_in_a_new_direction():
+    A = torch.diag(torch.tensor([3.0, 2.0, 1.0, -5.0], dtype=torch.float64))
+    first = torch.tensor([[1.0, 0, 0, 0]], dtype=torch.float64)  # an eigenvector
+    pairs = eigenpairs(operator(A), first, k=4, which="LA")
+    np.testing.assert_allclose(pairs.values, [3, 2, 1, -5], atol=1e-12)
+
+
+@pytest.mark.parametrize("num_starts", [1, 2])
+@pytest.mark.parametrize(
+    ("which", "expected"), [("SA", [-2, 0, 0, 0, 0]), ("LA", [3, 2, 2, 2, 0])]
+)
+def test_copies_of_an_eigenvalue_are_found_before_what_comes_after_them(
+    which, expected, num_starts
+):
+    A = matrix([3.0, -2.0, 2.0, 2.0, 2.0, *np.zeros(100)])
+    pairs = eigenpairs(operator(A), start(num_starts, 105), k=5, which=which)
+    np.testing.assert_allclose(pairs.values, expected, atol=1e-12)
+    nonzero = np.array(expected) != 0
+    np.testing.assert_array_equal(pairs.converged, nonzero)  # of 0 no relative error is known
+
+
+def test_what_lies_at_the_rounding_of_products_is_not_said_to_have_converged():
+    A = matrix([1000.0, 1e-3, -1e-3, 5e-4, *np.zeros(100)])
+    single = start(1, 104, dtype=torch.float32)
+    pairs = eigenpairs(operator(A), single, k=5, which="SA")
+    said = pairs.converged
+    assert (pairs.residuals[said] <= 1e-3 * pairs.values[said].abs()).all()
+    assert pairs.values.max() < 1  # 1000 is no small eigenvalue
+    assert pairs.products < 100
+
+
+def test_the_zero_operator_has_converged():
+    pairs = eigenpairs(lambda V: 0 * V, start(1, 50), k=3)
+    assert (pairs.values == 0).all()
+    assert pairs.converged.all()
+
+
+# What is said of the error.
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tol", [3e-2, 1e-3])
+def test_an_eigenvalue_lies_within_each_residual(seed, tol):
+    """Spectra with close pairs among the foremost, where a Ritz value dwells between two."""
+    generator = stream(seed, "spectrum")
+    top = 10 + 90 * torch.rand(4, generator=generator).double()
+    apart = 10 ** (-4 * torch.rand(4, generator=generator).double())
+    spectrum = torch.cat([top, top * (1 + apart), -top * 0.97, torch.linspace(-3, 3, 200)])
+    pairs = eigenpairs(operator(matrix(spectrum, seed)), start(1, 212, seed), k=5, tol=tol)
+    nearest = (pairs.values[:, None] - spectrum).abs().amin(1)
+    assert pairs.converged.all()
+    assert (nearest <= pairs.residuals + 1e-12).all()
+    assert (nearest <= tol * pairs.values.abs()).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
+def test_what_has_converged_has_its_rank_too(seed, which):
+    """The foremost eigenvalues are at least 2% apart, closer ones count as one."""
+    steps = 1.02 + 0.2 * torch.rand(6, generator=stream(seed, "steps")).double()
+    top = 10 * steps.cumprod(0)
+    spectrum = torch.cat([top, -top * 1.01, torch.linspace(-9, 9, 200)])
+    pairs = eigenpairs(
+        operator(matrix(spectrum, seed)), start(1, 212, seed), k=5, which=which, tol=1e-3
+    )
+    order = spectrum[spectrum.abs().argsort(descending=True)]
+    high, low = spectrum.sort(descending=True).values, spectrum.sort().values
+    exact = {
+        "LM": order[:5],
+        "LA": high[:5],
+        "SA": low[:5],
+        "BE": torch.cat([high[:3], low[:2]]),
+    }[which]
+    assert pairs.converged.all()
+    np.testing.assert_allclose(pairs.values, exact, rtol=1e-3)
+
+
+def synthetic_spectrum(kind, seed, p=1500):
+    """Spectra that mislead a test of convergence: clusters, both signs, or low rank."""
+    rng = np.random.default_rng([seed, len(kind)])
+    spectrum = np.zeros(p)
+    if kind == "clusters":
+        pairs = np.repeat(10 ** rng.uniform(0, 2, rng.integers(4, 9)), 2)
+        pairs *= (1 + 10 ** rng.uniform(-4, -1, len(pairs))) * rng.choice([-1, 1], len(pairs))
+        spectrum[: len(pairs)] = pairs
+        spectrum[len(pairs) :] = rng.normal(0, 0.5, p - len(pairs))
+    elif kind == "both signs":
+        positive = 10 ** rng.uniform(0, 2, 10)
+        spectrum[:10], spectrum[10:20] = positive, -positive * rng.uniform(0.8, 1.2, 10)
+        spectrum[20:] = rng.normal(0, 0.3, p - 20)
+    else:
+        rank = rng.integers(12, 60)
+        spectrum[:rank] = rng.choice([-1, 1], rank, p=[0.3, 0.7]) * 10 ** rng.uniform(
+            -1, 2, rank
+        )
+    return spectrum
+
+
+def fraction_of_wrong_flags(kind, number):
+    """How often all five values are flagged as converged and one is off by more than tol."""
+    wrong, tol = 0, 1e-2
+    for seed in range(number):
+        spectrum = synthetic_spectrum(kind, seed)
+        diagonal = torch.tensor(spectrum, dtype=torch.float32)
+        first = torch.randn(1, len(spectrum), generator=stream(seed, "start"))
+        pairs = eigenpairs(lambda V, d=diagonal: V * d, first, k=5, tol=tol)
+        exact = np.sort(np.abs(spectrum))[::-1][:5]
+        error = np.abs(np.abs(pairs.values.double().numpy()) - exact) / exact
+        wrong += bool(pairs.converged.all()) and bool((error > tol).any())
+    return wrong / number
+
+
+@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
+def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra(kind):
+    """In single precision, at the default tolerance of mini-batch spectra."""
+    assert fraction_of_wrong_flags(kind, 60) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
+def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra_over_400(kind):
+    assert fraction_of_wrong_flags(kind, 400) <= 1 / 200
+
+
+def test_a_budget_ends_it_and_says_that_nothing_has_converged():
+    A = matrix(np.linspace(0, 1, 400))
+    pairs = eigenpairs(operator(A), start(1, 400), k=3, tol=1e-12, max_products=6)
+    assert pairs.products == 6
+    assert not pairs.converged.any()
+    exact = np.linspace(0, 1, 400)
+    nearest = np.abs(pairs.values.numpy()[:, None] - exact).min(1)
+    assert (nearest <= pairs.residuals.numpy() + 1e-12).all()
+
+
+def test_one_space_serves_several_requests_with_shifts():
+    A = matrix(HESSIAN)
+    requests = [
+        Request(3, "LM"),
+        Request(3, "LM", shift=-45.0),
+        Request(1, "SA", required=False),
+    ]
+    plain, shifted, least = eigenpairs_of(operator(A), start(1, len(A)), requests, tol=1e-9)
+    np.testing.assert_allclose(plain.values, [100, 60, 41], rtol=1e-8)
+    np.testing.assert_allclose(shifted.values, [-85, -70, 55], rtol=1e-8)
+    assert abs(float(least.values[0]) + 40) <= float(least.residuals[0]) + 1e-9
+
+
+# In single precision, and against another implementation.
+def test_single_precision_keeps_six_digits():
+    A = matrix(HESSIAN)
+    single = start(1, len(A), dtype=torch.float32)
+    pairs = eigenpairs(operator(A), single, k=5, tol=1e-5)
+    np.testing.assert_allclose(pairs.values, [100, 60, 41, -40, 33], rtol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
+def test_agrees_with_arpack(which):
+    A = matrix(HESSIAN, seed=3).numpy()
+    theirs = np.sort(eigsh(A, k=6, which=which, tol=1e-12, return_eigenvectors=False))
+    ours = eigenpairs(operator(torch.tensor(A)), start(1, len(A)), k=6, which=which, tol=1e-10)
+    np.testing.assert_allclose(np.sort(ours.values), theirs, rtol=1e-8)
+
+
+# Contracts and errors.
+def test_the_basis_and_the_remainder_keep_their_relation():
+    A = matrix(HESSIAN)
+    space = Krylov(operator(A), start(2, len(A)), capacity=40)
+    for _ in range(9):
+        space.extend()
+    ritz = space.ritz()
+    x = space.vectors(ritz.coordinates)
+    residual = (x @ A - ritz.values[:, None] * x).norm(dim=1)
+    np.testing.assert_allclose(residual, ritz.residuals, atol=1e-9)
+    np.testing.assert_allclose(space.basis @ space.basis.T, torch.eye(18), atol=1e-12)
+
+
+def test_refuses_what_is_not_symmetric():
+    A = torch.randn(50, 50, generator=stream(0, "any")).double()
+    with pytest.raises(InputError, match="the operator must be symmetric"):
+        eigenpairs(operator(A), start(1, 50), k=3)
+
+
+def test_refuses_products_that_are_not_finite():
+    with pytest.raises(InputError, match="must be finite"):
+        eigenpairs(lambda V: V / 0, start(1, 50), k=3)

@@ -1,0 +1,307 @@
+"""Errors of objectives, products and landscapes: one sentence each."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism import (
+    Compute,
+    CurvatureMonitor,
+    InputError,
+    Objective,
+    Run,
+    TimeBudgetError,
+    dissect,
+    hessian_by_block,
+    hessian_spectrum,
+    landscape,
+    random_planes,
+    rings,
+    sharpness,
+    smoothed_cross_entropy,
+    spectral_density,
+    top_eigenvalues,
+)
+from visprism.loss.products import hvp
+
+
+@pytest.mark.parametrize(
+    ("batches", "match"),
+    [
+        (lambda b: [(b[0], torch.full((10,), -1))], "class indices from 0 to 2, got -1"),
+        (lambda b: [(b[0], torch.full((10,), 7))], "class indices from 0 to 2, got 7"),
+        (lambda b: [(b[0], torch.ones(10, 4))], r"targets must be classes .*, got .*\(10, 4\)"),
+        (lambda b: [(b[0], b[1][:4])], r"one entry per image \(10\), got 4"),
+        (lambda b: [b[0]], r"a batch must be \(images, targets\), got Tensor"),
+        (lambda b: [b][:0], "at least one batch .*, got none"),
+        (lambda b: iter([b]), "batches must be re-iterable, got an iterator"),
+        (
+            lambda b: [(b[0] / (b[0] != b[0][3]), b[1])],
+            "losses must be finite, got 1 of 10 in batch 0",
+        ),
+    ],
+)
+def test_refuses_data(convolutional, images, classes, batches, match):
+    with pytest.raises(InputError, match=match):
+        Objective(convolutional, batches((images, classes))).gradient()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"parameters": "nothing.like.this"},
+            "no parameter matches nothing.like.this: the mod",
+        ),
+        ({"parameters": "block:nothing"}, "unknown block 'nothing'"),
+        ({"parameters": "stage:9"}, "no parameter matches stage:9: the model has the stages 0"),
+        (
+            {"parameters": "kind:recurrent"},
+            "no parameter matches kind:recurrent: the model has",
+        ),
+        ({"parameters": []}, "the selection of parameters must not be empty"),
+        ({"weight_decay": -1.0}, r"weight_decay must be .*, got -1\.0"),
+        ({"weight_decay": float("nan")}, "weight_decay must be .*, got nan"),
+        ({"loss": functional.cross_entropy}, r"one number per example, got shape \(\) for 10"),
+        ({"run": Run(compute=Compute(precision="bf16"))}, "precision must be 'fp32' for deriv"),
+    ],
+)
+def test_refuses_options(regression, images, classes, options, match):
+    with pytest.raises(InputError, match=match):
+        Objective(regression, [(images, classes)], **options).gradient()
+
+
+class Drawing(nn.Module):
+    """Noise that is never off."""
+
+    def forward(self, images):
+        return images + torch.randn_like(images)
+
+
+class Counting(nn.Module):
+    """A layer that goes by how often it ran."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, images):
+        self.runs += 1
+        return images * self.runs
+
+
+@pytest.mark.parametrize("kind", [Drawing, Counting])
+def test_refuses_a_model_that_is_not_deterministic(kind, regression, images, classes):
+    model = nn.Sequential(kind(), regression).eval()
+    for measure in (Objective, landscape):
+        with pytest.raises(InputError, match=r"must be deterministic, and its logits differ"):
+            measure(model, [(images, classes)])
+    assert all(buffer == 0 for buffer in model.buffers())
+
+
+def test_refuses_a_model_in_training_mode_or_with_infinite_weights(regression, images, classes):
+    batches = [(images, classes)]
+    for measure in (Objective, landscape):
+        with pytest.raises(
+            InputError, match=r"must be in evaluation mode. Call model.eval\(\)"
+        ):
+            measure(regression.train(), batches)
+        regression.eval()
+    with torch.no_grad():
+        regression[1].bias.fill_(torch.nan)
+    with pytest.raises(InputError, match="parameters must be finite, got 1 that are not"):
+        Objective(regression, batches)
+    with pytest.raises(InputError, match="loss of the model's weights must be finite, got nan"):
+        landscape(regression, batches)
+
+
+def test_refuses_other_arguments(regression, images, classes):
+    batches = [(images, classes)]
+    objective = Objective(regression, batches)
+    calls = {
+        "must have one entry per parameter": lambda: hvp(objective, torch.ones(5).double()),
+        "smoothing must be at least 0 and below 1": lambda: smoothed_cross_entropy(1.5),
+        r"k must be between 1 and 219 \(.*\), got 9999": lambda: top_eigenvalues(
+            objective, k=9999
+        ),
+        "tol must be positive and at most": lambda: top_eigenvalues(objective, tol=0.5),
+        "runs must be at least 1, got 0": lambda: spectral_density(objective, runs=0),
+        "num_batches must be at least 1": lambda: hessian_spectrum(
+            regression, batches, num_batches=0
+        ),
+        "measures must be among sam, asam, gaussian": lambda: sharpness(objective, ["max"]),
+        "rho must be positive, got -1": lambda: sharpness(objective, rho=-1.0),
+        "radii must be positive": lambda: rings(regression, batches, radii=()),
+        "angles must be even and at least 4": lambda: rings(regression, batches, angles=5),
+        "normalization must be one of filter": lambda: random_planes(
+            regression, normalization="norm"
+        ),
+        "by must be block, kind or stage": lambda: hessian_by_block(
+            dissect(regression, images), batches, by="layer"
+        ),
+        "probes must be at least 3": lambda: hessian_by_block(
+            dissect(regression, images), batches, probes=2
+        ),
+        "every must be at least 1": lambda: CurvatureMonitor(
+            regression, batches, torch.optim.SGD(regression.parameters(), lr=0.1), every=0
+        ),
+    }
+    for match, call in calls.items():
+        with pytest.raises(InputError, match=match):
+            call()
+
+
+def test_a_deadline_stops_products_between_two_batches(regression, images, classes):
+    batches = list(zip(images.split(2), classes.split(2), strict=True))
+    objective = Objective(regression, batches, run=Run(deadline=0.0))  # long ago
+    for measure in (objective.nll, objective.gradient, lambda: hvp(objective, objective.theta)):
+        with pytest.raises(TimeBudgetError, match="the time budget was used up"):
+            measure()
+
+
+# Derivatives that are missing.
+
+
+class Rounded(torch.autograd.Function):
+    """A straight-through estimator, differentiable once only."""
+
+    @staticmethod
+    def forward(_ctx, x):
+        return x.round()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(_ctx, grad):
+        return grad
+
+
+class Rounding(nn.Module):
+    def forward(self, x):
+        return Rounded.apply(x).tanh()
+
+
+def test_names_an_operation_that_cannot_be_differentiated_twice(images, classes):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(72, 8), Rounding(), nn.Linear(8, 3))
+    objective = Objective(model.double().eval(), [(images, classes)])
+    with pytest.raises(
+        InputError, match=r"must have second derivatives, got none .* functions are Rounded"
+    ):
+        hvp(objective, objective.theta)
+
+
+class ChangedLater(nn.Module):
+    """Changes in place what the gradient of an exponential needs."""
+
+    def forward(self, x):
+        return x.exp().sub_(1)
+
+
+class WithoutGradient(nn.Module):
+    """A layer that runs under no_grad."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    @torch.no_grad()
+    def forward(self, x):
+        return self.layer(x)
+
+
+def network(*last):
+    return nn.Sequential(nn.Flatten(), nn.Linear(72, 8), nn.Tanh(), *last).eval()
+
+
+def quantized():
+    model = network(nn.Linear(8, 3))
+    model[3] = torch.ao.quantization.quantize_dynamic(nn.Sequential(model[3]))[0]
+    return model.eval()
+
+
+def made_in_inference_mode():
+    with torch.inference_mode():
+        model = network(nn.Linear(8, 3))
+        model.scale = torch.ones(3)
+    model.forward = lambda x: nn.Sequential.forward(model, x) * model.scale
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.ao
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (quantized, r"gradient with respect to 1\.weight, got none.*2 of 2 parameters"),
+        (
+            lambda: network(WithoutGradient(nn.Linear(8, 8)), nn.Linear(8, 3)),
+            r"gradient with respect to 1\.weight, got none.*4 of 6 parameters have none",
+        ),
+        (lambda: network(nn.Linear(8, 3), ChangedLater()), "differentiable, .* inplace operat"),
+        (made_in_inference_mode, "the model must be differentiable, .*[Ii]nference"),
+    ],
+    ids=["quantized head", "no_grad", "changed in place", "inference mode"],
+)
+def test_refuses_a_model_without_gradients(make, match, images, classes):
+    batches = [(images.float(), classes)]
+    for measure in (top_eigenvalues, sharpness):
+        with pytest.raises(InputError, match=match):
+            measure(Objective(make(), batches))
+
+
+def test_a_head_on_frozen_features_has_a_hessian(images, classes):
+    model = network(WithoutGradient(nn.Linear(8, 8)), nn.Linear(8, 3))
+    objective = Objective(model, [(images.float(), classes)], parameters="4.*")
+    assert top_eigenvalues(objective, k=1).converged.all()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e37])
+def test_sharpness_is_finite_or_refused(regression, images, classes, scale):
+    with torch.no_grad():
+        regression.float()[1].weight.mul_(scale)
+        regression[1].bias.zero_()
+    images = images.float() * (1e-30 if scale < 1 else 1)
+    objective = Objective(regression, [(images, classes)])
+    if scale < 1:  # the gradient of the weights is about 1e-30: its squares are 0 in float32
+        assert torch.isfinite(torch.tensor(sharpness(objective).sharpness)).all()
+    else:
+        with pytest.raises(
+            InputError, match=r"loss at distance|loss must be finite|losses must"
+        ):
+            sharpness(objective, rho=1e38)
+
+
+# Landscapes.
+
+
+@pytest.mark.parametrize(
+    ("batches", "match"),
+    [
+        (lambda b: [(b[0], torch.full_like(b[1], -1))], "class indices from 0 to 2, got -1"),
+        (lambda b: [b[0]], r"a batch must be \(images, targets\), got Tensor"),
+        (lambda b: [b][:0], "batches must hold at least one image, got none"),
+        (
+            lambda b: [b, (b[0][..., :5], b[1])],
+            "images must have one shape, got 2x6x5, 2x6x6",
+        ),
+    ],
+)
+def test_landscapes_refuse_data(regression, images, classes, batches, match):
+    with pytest.raises(InputError, match=match):
+        landscape(regression, batches((images, classes)))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"batch_norm": "batch"},
+            "batch_norm must be 'frozen' or 'reestimated' for landscapes",
+        ),
+        ({"weight_decay": -1.0}, r"weight_decay must be at least 0, got -1\.0"),
+        ({"decayed": "nothing*"}, "no parameter matches nothing"),
+        ({"loss": functional.cross_entropy}, r"one number per example, got shape \(\) for 10"),
+    ],
+)
+def test_landscapes_refuse_options(regression, images, classes, options, match):
+    with pytest.raises(InputError, match=match):
+        landscape(regression, [(images, classes)], **options)

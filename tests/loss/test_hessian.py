@@ -1,0 +1,163 @@
+"""Laws of Hessian spectra of mini-batches (src/visprism/loss/)."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from visprism import (
+    InputError,
+    Objective,
+    Run,
+    TimeBudgetError,
+    hessian_spectrum,
+    top_eigenvalues,
+)
+from visprism.loss.products import Products
+from visprism.results.hessian import HessianSpectrum
+
+
+@pytest.fixture
+def batches(images, classes):
+    """Two mini-batches of 4 and a last one of 2."""
+    return list(zip(images.split(4), classes.split(4), strict=True))
+
+
+def of(spectrum, **wanted):
+    """Rows with these entries."""
+    keep = np.ones(len(spectrum), dtype=bool)
+    for name, value in wanted.items():
+        keep &= getattr(spectrum, name) == value
+    return spectrum.select(keep)
+
+
+# What it computes.
+def test_each_mini_batch_has_its_own_eigenvalues(network, batches):
+    spectrum = hessian_spectrum(network, batches, k=3, tol=1e-9)
+    for number, batch in enumerate(batches):
+        eigenvalues = top_eigenvalues(Objective(network, [batch]), k=3, tol=1e-9)
+        rows = of(spectrum, batch=number, which="LM")
+        np.testing.assert_allclose(rows.value, eigenvalues.value, rtol=1e-8)
+        np.testing.assert_array_equal(rows.rank, [1, 2, 3])
+        assert rows.nll[0] == pytest.approx(eigenvalues.nll, rel=1e-12)
+    assert spectrum.provenance.images == 10
+    assert spectrum.provenance.batch_size == 4
+
+
+def test_weight_decay_gives_a_second_objective_that_is_shifted(network, batches):
+    spectrum = hessian_spectrum(network, batches, k=3, tol=1e-9, weight_decay=0.5)
+    for number, batch in enumerate(batches):
+        eigenvalues = top_eigenvalues(
+            Objective(network, [batch], weight_decay=0.5), k=3, tol=1e-9
+        )
+        rows = of(spectrum, batch=number, which="LM", weight_decay=0.5)
+        np.testing.assert_allclose(rows.value, eigenvalues.value, rtol=1e-8)
+
+
+def test_the_ends_are_there_too(network, batches):
+    spectrum = hessian_spectrum(network, batches, k=2, tol=1e-6)
+    for number, batch in enumerate(batches):
+        top, bottom = (
+            top_eigenvalues(Objective(network, [batch]), k=1, which=which, tol=1e-9)
+            for which in ("LA", "SA")
+        )
+        for exact, which in ((top, "LA"), (bottom, "SA")):
+            rows = of(spectrum, batch=number, which=which, rank=0)
+            assert abs(rows.value[0] - exact.value[0]) <= rows.residual[0] + 1e-8
+
+
+def test_data_are_kept_apart_by_name(network, batches):
+    spectrum = hessian_spectrum(
+        network, {"clean": batches, "other": batches[1:]}, k=2, tol=1e-9
+    )
+    clean, other = (of(spectrum, data=name, which="LM") for name in ("clean", "other"))
+    np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
+
+
+def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
+    """Against the dense Hessian plus the diagonal of weight decay."""
+    spectrum = hessian_spectrum(
+        network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, decayed="*weight"
+    )
+    objective = Objective(network, batches[:1], weight_decay=0.5, decayed="*weight")
+    eye = torch.eye(len(objective), dtype=torch.float64)
+    dense = Products(objective)(eye)
+    exact = torch.linalg.eigvalsh(dense).numpy()
+    rows = of(spectrum, which="LM", weight_decay=0.5)
+    np.testing.assert_allclose(rows.value, exact[np.argsort(-abs(exact))[:3]], rtol=1e-8)
+    plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9)
+    np.testing.assert_array_equal(
+        of(spectrum, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
+    )
+
+
+# What leaves it unchanged.
+
+
+def test_phases_are_joined_in_their_order(network, batches):
+    spectra = [hessian_spectrum(network, batches, k=2, phase=p) for p in ("init", "end")]
+    spectrum = HessianSpectrum.concatenate(spectra)
+    assert len(spectrum) == 2 * len(spectra[0])
+    assert list(dict.fromkeys(spectrum.phase)) == ["init", "end"]
+    assert spectrum.products == sum(s.products for s in spectra)
+
+
+def test_the_number_of_mini_batches_can_be_given(network, batches):
+    spectrum = hessian_spectrum(network, batches, k=2, num_batches=2)
+    assert spectrum.batches == spectrum.requested == 2
+    assert spectrum.provenance.images == 8
+    all_of_them = hessian_spectrum(network, batches, k=2)
+    assert all_of_them.requested == 3
+    assert replace(all_of_them.first(2), products=spectrum.products, requested=2) == spectrum
+    with pytest.raises(InputError, match="batches must be between 1 and 3, got 4"):
+        all_of_them.first(4)
+
+
+def stopping_after(mini_batches):
+    """Batches that sleep until the deadline has passed after some of them."""
+
+    class Slow:
+        def __init__(self, batches):
+            self.batches, self.deadline = batches, time.monotonic() + 30
+
+        def __len__(self):
+            return len(self.batches)
+
+        def __iter__(self):
+            for i, batch in enumerate(self.batches):
+                if i == mini_batches:
+                    monkey.setattr(time, "monotonic", lambda: self.deadline + 1)
+                yield batch
+
+    monkey = pytest.MonkeyPatch()
+    return Slow, monkey
+
+
+def test_after_the_deadline_the_complete_mini_batches_are_given(network, batches):
+    slow, monkey = stopping_after(2)
+    data = slow(batches)
+    try:
+        spectrum = hessian_spectrum(network, data, k=2, run=Run(deadline=data.deadline))
+    finally:
+        monkey.undo()
+    assert (spectrum.batches, spectrum.requested) == (2, 3)
+    assert "2 of 3 mini-batches within the time budget" in map(
+        str, spectrum.summary().findings()
+    )
+    exact = hessian_spectrum(network, batches[:2], k=2)
+    np.testing.assert_array_equal(spectrum.value, exact.value)
+
+
+def test_a_deadline_before_the_first_mini_batch_is_an_error(network, batches):
+    with pytest.raises(TimeBudgetError, match="time budget"):
+        hessian_spectrum(network, batches, k=2, run=Run(deadline=0.0))
+
+
+# Contracts and errors.
+
+
+def test_refuses_no_data(network):
+    with pytest.raises(InputError, match="batches must hold at least one mini-batch, got none"):
+        hessian_spectrum(network, [])

@@ -1,0 +1,288 @@
+"""Laws of loss landscapes (src/visprism/loss/)."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import timm
+import torch
+from landscape_cases import lines, random_images, squares
+from timm.models.mlp_mixer import MlpMixer
+from torch import nn
+from torch.nn.functional import cross_entropy as mean_cross_entropy
+from torch.optim.swa_utils import update_bn
+
+from visprism import (
+    Compute,
+    InputError,
+    Objective,
+    Run,
+    curvature_at_origin,
+    landscape,
+    plane_through,
+    random_planes,
+)
+from visprism.models.layers.residual_blocks import PreActBasic
+from visprism.models.zoo.alter_resnet import alter_resnet
+
+
+def moved(model, plane, a, b):
+    """A copy of the model with its weights at a point, by its own state dict."""
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for way, direction in ((a, plane.first), (b, plane.second)):
+        for name, part in direction.items():
+            state[name] += way * part
+    other = copy.deepcopy(model)
+    other.load_state_dict(state)
+    return other.eval()
+
+
+@torch.no_grad()
+def plainly(model, batches):
+    """Mean loss and accuracy, as anybody would compute them."""
+    images, targets = (torch.cat(part) for part in zip(*batches, strict=True))
+    logits = model(images)
+    logits = getattr(logits, "logits", logits)
+    right = (logits.argmax(1) == targets).double().mean()
+    return float(mean_cross_entropy(logits.double(), targets)), float(right)
+
+
+# What it measures: closed forms.
+
+
+def test_of_least_squares_it_is_a_parabola():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
+    targets = torch.randn(7, 2, generator=generator, dtype=torch.float64)
+    (plane,) = random_planes(model, points=5)
+    surface = landscape(model, [(images, targets)], [plane], loss=squares)
+    x = images.flatten(1)
+    residual = model(images).detach() - targets
+    d1, d2 = (x @ d["1.weight"].T for d in (plane.first, plane.second))
+    a, b = (torch.tensor(c)[:, None, None] for c in (surface.a, surface.b))
+    values = ((residual + a * d1 + b * d2) ** 2).sum(2) / 2
+    np.testing.assert_allclose(surface.nll, values.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(surface.nll_error, values.std(1) / 7**0.5, rtol=1e-12)
+    center = values[(surface.a == 0) & (surface.b == 0)]
+    np.testing.assert_allclose(surface.rise, (values - center).mean(1), atol=1e-12)
+    np.testing.assert_allclose(
+        surface.rise_error, (values - center).std(1) / 7**0.5, atol=1e-12
+    )
+    bend = curvature_at_origin(surface)
+    np.testing.assert_allclose(bend.fitted, [(d**2).sum() / 7 for d in (d1, d2)])
+    np.testing.assert_allclose(bend.slope, [(d * residual).sum() / 7 for d in (d1, d2)])
+
+
+def test_the_middle_curves_as_the_hessian_says(small, batches):
+    small.double()
+    small[2], small[5] = (
+        nn.Softplus().eval(),
+        nn.Softplus().eval(),
+    )  # a ReLU has kinks within a step
+    exact = [(x.double(), y) for x, y in batches]
+    planes = random_planes(small, points=5, reach=0.01, pairs=2)
+    curvature = curvature_at_origin(
+        landscape(small, exact, planes), planes, Objective(small, exact)
+    )
+    np.testing.assert_allclose(curvature.fitted, curvature.hessian, rtol=1e-5)
+    assert len(curvature) == 4
+    assert abs(curvature.hessian).min() > 1e-3
+    decayed = Objective(small, exact, weight_decay=0.1)
+    with pytest.raises(InputError, match=r"objective must have weight_decay=0, .* got 0\.1"):
+        curvature_at_origin(landscape(small, exact, planes), planes, decayed)
+    with pytest.raises(InputError, match=r"planes must be those of the landscape \(2\), got 1"):
+        curvature_at_origin(
+            landscape(small, exact, planes), planes[:1], Objective(small, exact)
+        )
+
+
+def test_a_landscape_without_its_middle_has_no_curvature(small, batches):
+    surface = landscape(small, batches, lines(small))
+    with pytest.raises(
+        InputError, match="landscape must contain the model's weights at the center"
+    ):
+        curvature_at_origin(surface.select(surface.a != 0))
+
+
+def test_the_l2_term_is_that_of_the_moved_weights(small, batches):
+    planes = random_planes(small, points=3, pairs=2)
+    surface = landscape(small, batches, planes, weight_decay=0.1, decayed="*.weight")
+    for pair, a, b, l2 in zip(surface.pair, surface.a, surface.b, surface.l2, strict=True):
+        there = moved(small, planes[pair], a, b)
+        decayed = [p.detach() for n, p in there.named_parameters() if "weight" in n]
+        norms = sum(float((p.double() ** 2).sum()) for p in decayed)
+        assert l2 == pytest.approx(0.05 * norms, rel=1e-6)
+
+
+def test_logits_that_overflow_a_softmax_have_their_finite_loss():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3, 2, bias=False)).eval()
+    weight = torch.tensor([[1e30, 0.0, 0.0], [0.0, 1e30, 0.0]])
+    with torch.no_grad():
+        model[1].weight.copy_(weight)
+    images = torch.tensor([[1.0, 3.0, 0.0]])[..., None, None]
+    surface = landscape(model, [(images, torch.tensor([0]))], random_planes(model, points=3))
+    assert surface.nll[4] == pytest.approx(2e30, rel=1e-6)
+    assert np.isfinite(surface.nll).all()
+
+
+def test_the_accuracy_of_soft_targets_is_of_their_most_probable_class(small):
+    images, targets = random_images(9)
+    soft = 0.8 * nn.functional.one_hot(targets, 5) + 0.04
+    hard, mixed = (landscape(small, [(images, t)], lines(small)) for t in (targets, soft))
+    np.testing.assert_array_equal(hard.accuracy, mixed.accuracy)
+    assert not np.allclose(hard.nll, mixed.nll)
+
+
+# Against another implementation: the model itself, with its weights set by hand.
+
+
+def hugging_face_vit():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        image_size=32, patch_size=8, num_labels=5,
+    )  # fmt: skip
+    return transformers.ViTForImageClassification(config)
+
+
+def timm_model(name, **options):
+    return lambda: timm.create_model(name, num_classes=5, **options)
+
+
+VIT = {"img_size": 32, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads": 2}
+MODELS = {
+    "vit": timm_model("vit_tiny_patch16_224", **VIT),
+    "swin": timm_model(
+        "swin_tiny_patch4_window7_224", img_size=32, window_size=4, embed_dim=12,
+        depths=(2, 1), num_heads=(2, 4),
+    ),
+    "pit": timm_model("pit_ti_224", img_size=32, patch_size=8, stride=4, depth=(1, 1, 1)),
+    "mixer": lambda: MlpMixer(5, img_size=32, patch_size=8, num_blocks=2, embed_dim=24),
+    "convnext": timm_model("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 16, 16)),
+    "resnet": timm_model("resnet18", channels=(4, 8, 8, 8), stem_width=4),
+    "mobilenet": timm_model("mobilenetv2_035"),
+    "alternet": lambda: alter_resnet(
+        PreActBasic, 32, num_classes=5, depths=(1, 1), msas=(0, 1), num_heads=(1, 2),
+        head_dim=8, window=3,
+    ),
+    "levit": timm_model("levit_128s", img_size=64),
+    "hugging face vit": hugging_face_vit,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_its_own_loss_at_every_point(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = MODELS[name]().eval()
+        for p in model.parameters():
+            if not p.any():  # a branch or head that begins in zeros says nothing
+                nn.init.normal_(p, std=0.2)
+    images, targets = random_images(6, side=64 if name == "levit" else 32)
+    batches = [(images, targets)]
+    model(images)  # some compute something once, and keep it
+    before = {
+        n: (t, t.clone(), t.stride()) for n, t in model.state_dict(keep_vars=True).items()
+    }
+    logits = model(images)
+    planes = random_planes(model, points=3, reach=0.5, perturb_positions=True)
+    surface = landscape(model, batches, planes)
+    for i in (0, 4, 5, 8):
+        there = moved(model, planes[0], surface.a[i], surface.b[i])
+        for module in there.modules():  # what was computed of other weights
+            if getattr(module, "attention_bias_cache", None):
+                module.attention_bias_cache.clear()
+        loss, accuracy = plainly(there, batches)
+        assert surface.nll[i] == pytest.approx(loss, rel=1e-4)
+        assert surface.accuracy[i] == accuracy
+    assert len(set(surface.nll.tolist())) == 9
+    for n, tensor in model.state_dict(keep_vars=True).items():
+        same, values, stride = before[n]
+        assert tensor is same
+        assert torch.equal(tensor, values)
+        assert tensor.stride() == stride
+    after = model(images)
+    assert torch.equal(getattr(after, "logits", after), getattr(logits, "logits", logits))
+
+
+def test_reestimated_statistics_are_those_of_torch(small, batches):
+    (plane,) = random_planes(small, points=3)
+    images = torch.cat([x for x, _ in batches])
+    surface = landscape(small, batches, [plane], batch_norm="reestimated")
+    for i in range(9):
+        there = moved(small, plane, surface.a[i], surface.b[i])
+        update_bn([images], there)
+        assert surface.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
+    frozen = landscape(small, batches, [plane])
+    assert abs(frozen.nll - surface.nll).max() > 0.01
+
+
+def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
+    other = copy.deepcopy(small)
+    with torch.no_grad():
+        other[3].weight.mul_(0.5)
+        other[8].bias.add_(0.3)
+    plane = plane_through(small, [other.state_dict()], points=5, margin=0.5)
+    surface = landscape(small, batches, [plane])
+    there = surface.a.tolist().index(1.0)
+    assert surface.nll[there] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
+
+
+def test_half_precision_is_near(small, batches):
+    full, half = (
+        landscape(small, batches, lines(small), run=Run(compute=Compute(precision=p)))
+        for p in ("fp32", "bf16")
+    )
+    assert half.provenance.precision == "bf16"
+    (middle,) = np.flatnonzero((full.a == 0) & (full.b == 0))
+    assert half.rounding == pytest.approx(abs(half.nll[middle] - full.nll[middle]), rel=1e-3)
+    assert full.rounding == 0
+    assert ("bf16 changes" in str(half.findings())) == (half.rounding > 1e-3)
+    assert "bf16 changes" in str(replace(half, rounding=0.01).findings())
+    assert 0 < abs(half.nll / full.nll - 1).max() < 0.02
+
+
+# What leaves it unchanged: invariances.
+
+
+@pytest.mark.parametrize("treatment", ["frozen", "reestimated"])
+def test_the_cut_into_batches_does_not_matter(small, treatment):
+    """Also with a last batch of 2 (size 62 of 250), or of 10."""
+    images, targets = random_images(250)
+
+    def nll(size):
+        cut = list(zip(images.split(size), targets.split(size), strict=True))
+        return landscape(small, cut, lines(small), batch_norm=treatment).nll
+
+    uncut = nll(250)
+    for size in (8, 16, 32, 62, 64):
+        np.testing.assert_allclose(nll(size), uncut, rtol=1e-5)
+
+
+def test_the_same_arguments_give_the_same_bits(small, batches):
+    one, other = (landscape(small, batches) for _ in range(2))
+    assert len(one) == 21 * 21
+    for name, column in one.columns().items():
+        np.testing.assert_array_equal(column, other.columns()[name])
+
+
+class DrawnAnew:
+    """Batches that are augmented in another way in every pass."""
+
+    def __init__(self, batches):
+        self.batches, self.passes = batches, 0
+
+    def __iter__(self):
+        self.passes += 1
+        for images, targets in self.batches:
+            yield images + self.passes, targets
+
+
+def test_every_point_sees_the_same_samples(small, batches):
+    redrawn = DrawnAnew(batches)
+    surface = landscape(small, redrawn, lines(small))
+    assert redrawn.passes == 1
+    fixed = landscape(small, [(x + 1, y) for x, y in batches], lines(small))
+    np.testing.assert_array_equal(surface.nll, fixed.nll)

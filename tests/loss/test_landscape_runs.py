@@ -1,0 +1,73 @@
+"""Interrupted landscapes, and their errors (src/visprism/loss/)."""
+
+import numpy as np
+import pytest
+import torch
+from landscape_cases import lines, squares
+from torch import nn
+
+from visprism import Run, TimeBudgetError, landscape, plane_along
+
+
+class StoppedError(Exception):
+    pass
+
+
+# Contracts and errors.
+
+
+def test_losses_that_are_not_finite_are_kept_and_told(batches):
+    class Exploding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(5, 3))
+
+        def forward(self, x):
+            big = torch.where(self.w.sum() > 15.0, float("inf"), 1.0)
+            return (x.mean((2, 3)) @ self.w.T) * big
+
+    model = Exploding().eval()
+    plane = plane_along(model, {"w": torch.ones(5, 3)}, points=3)
+    surface = landscape(model, batches, [plane])
+    assert np.isfinite(surface.nll).tolist() == [True, True, False]
+    assert "the NLL is not finite at 1 of 3 points" in map(str, surface.findings())
+
+
+def test_everything_is_as_it_was_after_a_failure_too(small, batches):
+    seen = []
+
+    def failing(logits, targets):
+        seen.append(1)
+        if len(seen) == 3:
+            raise StoppedError
+        return squares(logits, nn.functional.one_hot(targets, 5))
+
+    before = {n: (t.data_ptr(), t.clone()) for n, t in small.state_dict().items()}
+    with pytest.raises(StoppedError):
+        landscape(small, batches, batch_norm="reestimated", loss=failing)
+    for n, t in small.state_dict().items():
+        assert (t.data_ptr(), True) == (before[n][0], torch.equal(t, before[n][1]))
+    assert "forward" not in vars(small[1])
+    assert not any(m.training for m in small.modules())
+
+
+def test_a_deadline_ends_it_between_two_batches(small, batches):
+    state = {n: t.clone() for n, t in small.state_dict().items()}
+    with pytest.raises(TimeBudgetError, match="time budget"):
+        landscape(small, batches, run=Run(deadline=0.0))
+    assert all(torch.equal(t, state[n]) for n, t in small.state_dict().items())
+
+
+def test_progress_counts_the_batches_of_all_points(small, batches):
+    steps = []
+
+    def progress(items, label):
+        for item in items:
+            steps.append(label)
+            yield item
+
+    for treatment, passes in (("frozen", 3), ("reestimated", 4)):
+        steps.clear()
+        run = Run(progress=progress)
+        landscape(small, batches, lines(small), batch_norm=treatment, run=run)
+        assert steps == ["landscape"] * (1 + 3) * passes  # points, batches and statistics

@@ -1,0 +1,291 @@
+"""Laws of the objective and its products (src/visprism/loss/)."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism import (
+    Objective,
+    dissect,
+    smoothed_cross_entropy,
+)
+from visprism.core.run import stream
+from visprism.loss.products import Products, gauss_newton_product, hvp
+
+
+def dense(model, images, targets, names=None):
+    """Hessian of the mean cross-entropy by torch.autograd alone, in the model's own order."""
+    parameters = dict(model.named_parameters())
+    names = list(parameters) if names is None else names
+    theta = torch.cat([parameters[n].detach().flatten() for n in names])
+
+    def loss(theta):
+        chunks = theta.split([parameters[n].numel() for n in names])
+        chosen = {n: c.view_as(parameters[n]) for n, c in zip(names, chunks, strict=True)}
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            logits = torch.func.functional_call(model, chosen, (images,))
+        return functional.cross_entropy(logits, targets)
+
+    return torch.autograd.functional.hessian(loss, theta)
+
+
+def matrix(objective, kind="hessian"):
+    """All of an objective's matrix, a product for each column."""
+    products = Products(objective, kind)
+    return products(torch.eye(len(objective), dtype=torch.float64))
+
+
+# What it computes: closed forms.
+def test_softmax_regression_has_its_textbook_hessian(regression, images, classes):
+    x = torch.cat([images.flatten(1), torch.ones(10, 1)], 1).double()
+    p = regression(images).softmax(1)
+    weights = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    exact = torch.einsum("nkl,ni,nj->kilj", weights, x, x) / 10  # class k's weights, its bias
+    objective = Objective(regression, [(images, classes)])
+    ours = matrix(objective)
+    at = [*range(216), *range(216, 219)]
+    order = [k * 73 + i for k in range(3) for i in range(72)] + [k * 73 + 72 for k in range(3)]
+    np.testing.assert_allclose(
+        ours[at][:, at], exact.reshape(219, 219)[order][:, order].detach(), atol=1e-12
+    )
+
+
+def test_the_gauss_newton_matrix_of_softmax_regression_is_its_hessian(
+    regression, images, classes
+):
+    objective = Objective(regression, [(images, classes)])
+    np.testing.assert_allclose(matrix(objective, "gauss-newton"), matrix(objective), atol=1e-12)
+
+
+def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, classes):
+    parameters = {n: p.detach() for n, p in network.named_parameters()}
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        jacobians = torch.func.jacrev(
+            lambda p: torch.func.functional_call(network, p, (images,))
+        )(parameters)
+    J = torch.cat([j.flatten(2) for j in jacobians.values()], 2)
+    p = network(images).softmax(1)
+    weights = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    exact = torch.einsum("nkp,nkl,nlq->pq", J, weights, J).detach() / 10
+    ours = matrix(Objective(network, [(images, classes)]), "gauss-newton")
+    np.testing.assert_allclose(ours, exact, atol=1e-10)
+
+
+@pytest.mark.parametrize("targets", ["classes", "soft"])
+def test_the_hessian_is_that_of_autograd(network, images, targets, request):
+    targets = request.getfixturevalue(targets)
+    ours = matrix(Objective(network, [(images, targets)]))
+    exact = dense(network, images, targets)
+    np.testing.assert_allclose(ours, exact, atol=1e-8 * float(exact.abs().max()))
+
+
+def test_the_objective_multiplies_one_vector_or_several(network, images, classes):
+    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+    V = torch.randn(2, 2, len(objective), generator=stream(0, "V")).double()
+    hessian, gauss_newton = matrix(objective), matrix(objective, "gauss-newton")
+    np.testing.assert_allclose(hvp(objective, V), V @ hessian, atol=1e-9)
+    np.testing.assert_allclose(hvp(objective, V[0, 0]), V[0, 0] @ hessian, atol=1e-9)
+    np.testing.assert_allclose(
+        gauss_newton_product(objective, V[0]), V[0] @ gauss_newton, atol=1e-9
+    )
+
+
+def test_weight_decay_shifts_the_hessian_where_parameters_decay(network, images, classes):
+    plain = matrix(Objective(network, [(images, classes)]))
+    everywhere = matrix(Objective(network, [(images, classes)], weight_decay=0.3))
+    np.testing.assert_allclose(
+        everywhere, plain + 0.3 * torch.eye(len(plain)).double(), atol=1e-12
+    )
+    decayed = Objective(network, [(images, classes)], weight_decay=0.3, decayed="*weight")
+    decays = torch.cat(
+        [
+            torch.full((p.numel(),), 0.3 * n.endswith("weight"), dtype=torch.float64)
+            for n, p in network.named_parameters()
+        ]
+    )
+    np.testing.assert_allclose(matrix(decayed), plain + decays.diag(), atol=1e-12)
+
+
+def test_value_is_the_mean_loss_and_half_the_decayed_square(network, images, classes):
+    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+    nll = functional.cross_entropy(network(images), classes).detach()
+    square = sum(float((p.detach() ** 2).sum()) for p in network.parameters())
+    assert objective.nll() == pytest.approx(float(nll), rel=1e-12)
+    assert objective.l2() == pytest.approx(0.05 * square, rel=1e-12)
+    assert objective.value() == pytest.approx(float(nll) + 0.05 * square, rel=1e-12)
+
+
+def test_the_gradient_is_that_of_differences(network, images, classes):
+    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+    direction = torch.randn(len(objective), generator=stream(0, "direction")).double()
+    step = 1e-5 * direction
+    rise = objective.value(objective.theta + step) - objective.value(objective.theta - step)
+    assert float(objective.gradient() @ direction) == pytest.approx(rise / 2e-5, rel=1e-6)
+
+
+def test_label_smoothing_is_torchs(network, images, classes):
+    loss = smoothed_cross_entropy(0.2)(network(images), classes).mean().detach()
+    theirs = functional.cross_entropy(network(images), classes, label_smoothing=0.2).detach()
+    assert float(loss) == pytest.approx(float(theirs), rel=1e-12)
+
+
+# What leaves it unchanged: invariances.
+@pytest.mark.parametrize("size", [10, 4, 1])  # 4 leaves a last batch of 2
+def test_products_are_those_of_the_data_however_it_is_cut(network, images, classes, size):
+    uncut = Objective(network, [(images, classes)])
+    cut = Objective(network, list(zip(images.split(size), classes.split(size), strict=True)))
+    v = torch.randn(len(uncut), generator=stream(0, "v")).double()
+    np.testing.assert_allclose(hvp(cut, v), hvp(uncut, v), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(cut.gradient(), uncut.gradient(), rtol=1e-9, atol=1e-12)
+
+
+def test_graphs_that_are_not_kept_give_the_same_products(network, images, classes, monkeypatch):
+    batches = list(zip(images.split(3), classes.split(3), strict=True))
+    stored = Products(Objective(network, batches))
+    monkeypatch.setattr("visprism.loss.products._MEMORY_SHARE", 0.0)
+    anew = Products(Objective(network, batches))
+    V = torch.randn(2, len(stored.objective), generator=stream(0, "v")).double()
+    for _ in range(2):
+        assert torch.equal(stored(V), anew(V))
+
+
+def test_nll_and_number_of_examples_come_with_the_first_product(
+    network, images, classes, monkeypatch
+):
+    batches = list(zip(images.split(3), classes.split(3), strict=True))
+    monkeypatch.setattr("visprism.loss.products._MEMORY_SHARE", 0.0)  # keep no graph
+    objective = Objective(network, batches)
+    products = Products(objective)
+    products(objective.theta[None])
+    monkeypatch.setattr(Objective, "graphs", None)  # a further forward pass would fail
+    nll, examples = products.nll_and_examples
+    assert nll == pytest.approx(
+        float(functional.cross_entropy(network(images), classes).detach()), rel=1e-12
+    )
+    assert (examples, products.batch_size) == (10, 3)
+
+
+def test_other_batches_of_an_objective_are_those_of_a_new_one(network, images, classes):
+    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+    part = objective.with_batches([(images[:4], classes[:4])])
+    new = Objective(network, [(images[:4], classes[:4])], weight_decay=0.1)
+    assert part.value() == new.value()
+    assert part.without_decay().value() == new.nll()
+    assert objective.value() != new.value()
+
+
+def test_the_model_is_restored(network, images, classes):
+    before = copy.deepcopy(network.state_dict())
+    objective = Objective(network, [(images, classes)], weight_decay=0.1, batch_norm="batch")
+    hvp(objective, torch.ones_like(objective.theta))
+    objective.gradient(objective.theta + 1)
+    after = network.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(p.grad is None for p in network.parameters())
+    assert not any(m.training for m in network.modules())
+
+
+def test_batch_statistics_are_those_of_training_mode(convolutional, images, classes):
+    objective = Objective(convolutional, [(images, classes)], batch_norm="batch")
+    training = copy.deepcopy(convolutional).train()
+    loss = functional.cross_entropy(training(images), classes).detach()
+    assert objective.nll() == pytest.approx(float(loss), rel=1e-12)
+
+
+# Which parameters.
+def test_a_selection_gives_the_corresponding_part_of_the_hessian(network, images, classes):
+    names = [n for n, _ in network.named_parameters()]
+    part = Objective(network, [(images, classes)], parameters="*.bias")
+    chosen = [n for n in names if n.endswith(".bias")]
+    assert list(part.names) == chosen
+    np.testing.assert_allclose(
+        matrix(part), dense(network, images, classes, chosen), atol=1e-10
+    )
+
+
+def test_blocks_stages_and_kinds_can_be_chosen(convolutional, images, classes):
+    network = convolutional
+    anatomy = dissect(network, images)
+    batches = [(images, classes)]
+    by_stage = [
+        set(Objective(network, batches, parameters=f"stage:{stage}").names)
+        for stage in {block.stage for block in anatomy}
+    ]
+    everything = [name for name, _ in network.named_parameters()]
+    assert sorted(name for names in by_stage for name in names) == sorted(everything)
+    block = next(block for block in anatomy if block.parameters)
+    assert set(Objective(network, batches, parameters=block).names) == set(block.parameters)
+    named = Objective(network, batches, parameters=f"block:{block.name}")
+    assert set(named.names) == set(block.parameters)
+    kind = Objective(network, batches, parameters=f"kind:{block.kind}")
+    assert set(block.parameters) <= set(kind.names)
+
+
+def test_matrices_are_the_parameters_that_recipes_decay(images, classes):
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(2, 3, 6), nn.BatchNorm2d(3)
+            self.pos_embed = nn.Parameter(torch.ones(1, 4, 3))
+            self.cls_token = nn.Parameter(torch.ones(1, 1, 3))
+
+        def forward(self, images):
+            return (
+                self.norm(self.conv(images)).flatten(1)
+                + self.pos_embed.mean()
+                + self.cls_token[0]
+            )
+
+    model = Mixed().double().eval()
+    objective = Objective(model, [(images, classes)], weight_decay=1.0, decayed="matrices")
+    assert objective.l2() == pytest.approx(float((model.conv.weight.detach() ** 2).sum() / 2))
+
+
+class Tied(nn.Module):
+    """Two layers with one weight, and a parameter that nothing uses."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(72, 72)
+        self.second = nn.Linear(72, 72)
+        self.second.weight = self.first.weight
+        self.unused = nn.Parameter(torch.ones(4))
+
+    def forward(self, images):
+        return self.second(self.first(images.flatten(1)).tanh())[:, :3]
+
+
+def test_tied_and_unused_parameters_are_one_and_nothing(draw, images, classes):
+    objective = Objective(draw(Tied()), [(images, classes)])
+    assert len(objective) == 72 * 72 + 2 * 72 + 4
+    v = torch.zeros_like(objective.theta)
+    unused = objective.unflatten(torch.arange(len(v)).double())["unused"].long()
+    v[unused] = 1
+    assert (hvp(objective, v) == 0).all()
+    step = 1e-5 * torch.randn(len(v), generator=stream(0, "step")).double()
+    difference = objective.gradient(objective.theta + step) - objective.gradient(
+        objective.theta - step
+    )
+    np.testing.assert_allclose(hvp(objective, 2 * step), difference, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "normed", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
+)
+def test_parametrized_weights_have_the_differences_of_their_gradients(
+    draw, images, classes, normed
+):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # of the vectors that a spectral norm begins with
+        kernel = normed(nn.Conv2d(2, 4, 3))
+    model = draw(nn.Sequential(kernel, nn.Tanh(), nn.Flatten(), nn.Linear(64, 3)))
+    objective = Objective(model, [(images, classes)])
+    v = torch.randn(len(objective), generator=stream(0, "v")).double()
+    step = 1e-5 * v
+    rise = objective.gradient(objective.theta + step)
+    rise -= objective.gradient(objective.theta - step)
+    np.testing.assert_allclose(hvp(objective, v), rise / 2e-5, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,77 @@
+"""Laws of quadrature and trace (src/visprism/loss/density.py), on matrices."""
+
+import numpy as np
+import pytest
+import torch
+
+from visprism import InputError
+from visprism.core.run import stream
+from visprism.loss.density import hutchinson, hutchpp, quadrature
+
+
+@pytest.fixture
+def matrix():
+    noise = torch.randn(60, 60, generator=stream(0, "matrix")).double()
+    return noise + noise.T
+
+
+def signs(n, p, seed=0):
+    bits = torch.randint(2, (n, p), generator=stream(seed, "signs"))
+    return (2 * bits - 1).double()
+
+
+# Quadrature.
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_moments_are_exact_up_to_twice_the_steps_less_one(matrix, steps):
+    v = signs(4, 60)
+    rules = quadrature(lambda V: V @ matrix, v, steps=steps)
+    unit = v / v.norm(dim=1, keepdim=True)
+    for degree in range(2 * steps):
+        power = torch.linalg.matrix_power(matrix, degree)
+        exact = ((unit @ power) * unit).sum(1)
+        ours = (rules.weights * rules.nodes**degree).sum(1)
+        np.testing.assert_allclose(ours, exact, rtol=1e-9, atol=1e-9 * 16**degree)
+
+
+def test_all_steps_give_every_eigenvalue(matrix):
+    rules = quadrature(lambda V: V @ matrix, signs(1, 60), steps=60)
+    np.testing.assert_allclose(rules.nodes[0], torch.linalg.eigvalsh(matrix), atol=1e-9)
+
+
+def test_the_weights_of_each_run_add_up_to_one(matrix):
+    rules = quadrature(lambda V: V @ matrix, signs(5, 60), steps=8)
+    np.testing.assert_allclose(rules.weights.sum(1), 1, rtol=1e-12)
+
+
+def test_quadrature_refuses_more_steps_than_there_are_dimensions():
+    with pytest.raises(InputError, match=r"steps must be between 1 and 8 .*, got 9"):
+        quadrature(lambda V: V, signs(1, 8), steps=9)
+
+
+# Trace.
+@pytest.mark.parametrize("estimate", [hutchinson, hutchpp])
+def test_the_trace_of_a_multiple_of_the_identity_is_exact(estimate):
+    traced = estimate(lambda V: 3 * V, signs(9, 40))
+    if estimate is hutchinson:
+        assert traced.mean() == pytest.approx(120)
+        assert traced.std() == pytest.approx(0)
+    else:
+        assert abs(traced.mean() - 120) < 5 * max(traced.std() / len(traced) ** 0.5, 1e-9)
+
+
+@pytest.mark.parametrize("estimate", [hutchinson, hutchpp])
+def test_the_mean_over_many_estimates_is_the_trace(matrix, estimate):
+    means = [estimate(lambda V: V @ matrix, signs(9, 60, seed)).mean() for seed in range(400)]
+    spread = np.std(means) / len(means) ** 0.5
+    assert abs(np.mean(means) - float(matrix.trace())) < 4 * spread
+
+
+def test_hutchpp_is_exact_where_the_rank_is_low():
+    low = torch.randn(3, 80, generator=stream(1, "low")).double()
+    traced = hutchpp(lambda V: V @ low.T @ low, signs(12, 80))
+    assert traced.mean() == pytest.approx(float((low**2).sum()), rel=1e-9)
+
+
+def test_hutchpp_refuses_too_few_probes(matrix):
+    with pytest.raises(InputError, match=r"probes must be at least 3 for Hutch\+\+, got 2"):
+        hutchpp(lambda V: V @ matrix, signs(2, 60))
