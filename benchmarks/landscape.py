@@ -41,6 +41,7 @@ from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.core.run import Run
+from visprism.images import statistics
 from visprism.images.batches import batches, fixed_augmentation
 from visprism.images.open_data import load_data
 from visprism.loss.landscape import landscape
