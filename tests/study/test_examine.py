@@ -171,6 +171,31 @@ def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
     )
 
 
+@pytest.mark.parametrize("stated", ["nothing", "preprocessing", "pretrained_cfg"])
+def test_pixels_are_normalized_as_the_module_states(net, brightness, stated):
+    mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)
+    model, events = net(), []
+    if stated == "preprocessing":
+        model.preprocessing = Preprocessing((32, 32), mean, std)
+    elif stated == "pretrained_cfg":
+        model.pretrained_cfg = {"input_size": (3, 32, 32), "mean": mean, "std": std}
+    options = {"images": DataOptions(limit=4), "device": "cpu"}
+    study = examine(model, "shapes", analyses=[brightness], listener=events.append, **options)
+    plain = examine(
+        net(),
+        "shapes",
+        analyses=[brightness],
+        preprocessing=Preprocessing((32, 32), (0.0,) * 3, (1.0,) * 3),
+        **options,
+    )
+    assert study["Net"]["brightness"].provenance.device == "cpu"
+    equal = study["Net"]["brightness"].mean == plain["Net"]["brightness"].mean
+    assert equal == (stated == "nothing")
+    (line,) = events[0].preparation
+    assert ("for another normalization pass" in line) == (stated == "nothing")
+    assert ("mean (0.4, 0.5, 0.6)" in line) == (stated != "nothing")
+
+
 # Plan, events and budget.
 
 
