@@ -211,15 +211,6 @@ def test_the_interval_of_the_mean_change_covers_the_truth(images):
     assert 0.92 <= covered / repeats <= 0.975
 
 
-def test_one_image_has_no_interval_and_no_verdict(noise):
-    summary = variances(
-        ["stem", "mlp"], noise(1, 3, 4, 4), noise(1, 3, 4, 4)
-    ).summarize_by_kind()
-    assert np.isnan(summary.low).all()
-    assert summary.directions().tolist() == [0, 0]
-    assert "no interval" in summary.findings()[0].text
-
-
 # Which blocks count.
 
 
@@ -287,27 +278,10 @@ def test_replication_takes_three_seeds_and_what_all_have():
 # Sentences and files.
 
 
-def test_ties_are_ties():
-    tie = replace(
-        summary_of(0.1, -0.5, 0.7),
-        blocks=np.array([8]),
-        falls=np.array([4]),
-        rises=np.array([4]),
-    )
-    (finding,) = tie.findings()
-    assert "(falls in 4 of 8 blocks, rises in 4)" in finding.text
-    assert "undecided" not in finding.text
-
-
 def test_provenance_is_handed_on(noise):
     result = variances(["stem", "conv"], noise(2, 3, 4, 4), noise(2, 3, 4, 4))
     origin = result.with_provenance(model="resnet", split="test").summarize_by_kind().provenance
     assert (origin.model, origin.split, origin.images) == ("resnet", "test", 2)
-
-
-def test_the_split_is_said():
-    summary = summary_of(-1, -2, -0.5).with_provenance(images=8, split="test")
-    assert summary.findings()[0].text.endswith("intervals over 8 test images")
 
 
 def write_as_0_1(path, name, **values):
