@@ -23,7 +23,7 @@ settable = pytest.mark.skipif(
 def settings(monkeypatch):
     """The settings of the C library, in the order in which they are made."""
     made = []
-    monkeypatch.setattr(memory, "_set", made.append)
+    monkeypatch.setattr(devices, "_set", made.append)
     return made
 
 
