@@ -13,7 +13,7 @@ from visprism.core.errors import InputError
 
 ACTIONS = ("list", "run", "report")
 OUT = Path("claims")
-SCALES = ("small", "paper", "test")  # a test compares them with the declared ones
+SCALES = ("small", "medium", "paper", "test")  # a test compares them with the declared ones
 
 
 def claims(arguments: Namespace) -> None:
@@ -48,10 +48,19 @@ def _refuse_options(arguments: Namespace) -> None:
 
 
 def _list(*, as_json: bool) -> None:
-    from visprism.claims.paper import CLAIMS
+    from visprism.claims.hypotheses import PRIMARY
+    from visprism.results.paper_claims import PAPER_CLAIMS
 
-    rows = [(c.code, c.source, str(len(c.hypotheses)), c.statement) for c in CLAIMS.values()]
-    _print(["claim", "source", "hypotheses", "statement"], rows, as_json=as_json)
+    rows = [
+        (
+            h.row,
+            PAPER_CLAIMS[h.claim].source,
+            f"{h.quantity}: {h}",
+            PAPER_CLAIMS[h.claim].statement,
+        )
+        for h in PRIMARY.values()
+    ]
+    _print(["claim", "source", "primary hypothesis", "statement"], rows, as_json=as_json)
 
 
 def _print(header: Sequence[str], rows: Iterable[Sequence[str]], *, as_json: bool) -> None:
@@ -96,16 +105,11 @@ def _run(arguments: Namespace) -> None:
 def _report(out: Path, *, as_json: bool) -> None:
     """Print the verdicts, and write the page."""
     from visprism.claims.experiment import RawNumbers
-    from visprism.claims.report import page, sections_of
+    from visprism.claims.report import HEADER, effects_of, page, table
     from visprism.core.files import write_text
 
     raw = RawNumbers.load(out)
-    rows = [
-        (section.code, protocol or "-", verdict, section.seeds)
-        for section in sections_of(raw)
-        for protocol, verdict in section.by_protocol.items()
-    ]
-    _print(["claim", "protocol", "verdict", "seeds"], rows, as_json=as_json)
+    _print(HEADER, table(effects_of(raw), "primary"), as_json=as_json)
     path = (out if out.is_dir() else out.parent) / "claims.html"
     write_text(path, page(raw))
     print(f"Wrote {path}", file=sys.stderr if as_json else sys.stdout)
@@ -126,7 +130,8 @@ def add(to: argparse.ArgumentParser) -> None:
         "codes",
         nargs="*",
         metavar="CLAIM",
-        help="claims to run, such as C6 (default: all that the scale can decide)",
+        help="claims or rows to run, such as C6 or C6a, in this order (default: all that the "
+        "scale can decide)",
     )
     to.add_argument(
         "--out", type=folder, metavar="DIR", help=f"folder of the experiment (default: {OUT})"
@@ -134,7 +139,8 @@ def add(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--scale",
         choices=SCALES,
-        help="networks, data and training: small (hours on a CPU), paper (GPUs) or test (to "
+        help="networks, data and training: small or medium (hours or days on a CPU), paper "
+        "(GPUs) or test (to "
         "try the machinery in minutes) (default: small)",
     )
     to.add_argument(
@@ -146,7 +152,7 @@ def add(to: argparse.ArgumentParser) -> None:
         "--seeds",
         type=positive,
         metavar="N",
-        help="trained networks of each arm (default: as the scale states)",
+        help="trained networks of each kind (default: as the scale states)",
     )
     to.add_argument(
         "--device",
