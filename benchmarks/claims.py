@@ -156,8 +156,8 @@ def write(raw: RawNumbers) -> None:
     }.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, _, rest = text.partition(begin)
-        _, found, after = rest.partition(end)
-        assert found, f"{PAGE} has no block {name}"
+        _, marker, after = rest.partition(end)
+        assert marker, f"{PAGE} has no block {name}"
         text = f"{before}{begin}\n\n{content}\n\n{end}{after}"
     write_text(PAGE, text)
 

@@ -53,10 +53,10 @@ def test_each_verdict(effects, sign, verdict):
 def test_intervals_and_p_values_are_those_of_scipy():
     values = np.random.default_rng(0).normal(0.5, size=6)
     expected = stats.ttest_1samp(values, 0)
-    found = estimate(values, 0.9)
+    estimated = estimate(values, 0.9)
     interval = expected.confidence_interval(0.9)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-    assert found.p == pytest.approx(expected.pvalue)
+    assert (estimated.low, estimated.high) == pytest.approx((interval.low, interval.high))
+    assert estimated.p == pytest.approx(expected.pvalue)
 
 
 def test_the_stated_seeds_are_the_fewest_with_a_power_of_80_percent():

@@ -115,7 +115,7 @@ TEST = Scale(
     data="shapes?size=16",
     models={
         "vit": _TINY_VIT,
-        "cnn": "vit_pico_patch4_32?img_size=16&depth=1&head=gap",  # in the place of a CNN
+        "cnn": "vit_pico_patch4_32?img_size=16&depth=1&head=gap",  # instead of a CNN
         "vit, small patches": f"{_TINY_VIT}&patch_size=2",
     },
     recipe=SMALL.recipe.replace(epochs=2, eval_every=1, batch_size=16),

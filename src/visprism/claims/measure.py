@@ -124,10 +124,10 @@ def _leading(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
     for objective in (CLEAN, TRAINED):
         data = _objective_batches(training, loaded, objective, training.scale.images)
         options = _regularization(training, objective)
-        found = top_eigenvalues(
+        eigenvalues = top_eigenvalues(
             Objective(loaded.model, data, run=run, **options), k=1, which="LA", tol=1e-2
         )
-        values[f"leading eigenvalue, {objective}"] = float(found.value[0])
+        values[f"leading eigenvalue, {objective}"] = float(eigenvalues.value[0])
     return values
 
 
@@ -191,8 +191,8 @@ def _measurement(quantity: str) -> Callable[[TrainingRun, int, Run], dict[str, f
         "accuracy on corrupted": _corrupted,
         "block structure": _features,
     }
-    found = (measure for head, measure in heads.items() if quantity.startswith(head))
-    return next(found, _features if " blocks, change of " in quantity else _outputs)
+    matching = (measure for head, measure in heads.items() if quantity.startswith(head))
+    return next(matching, _features if " blocks, change of " in quantity else _outputs)
 
 
 def measure(

@@ -57,9 +57,9 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
 def _row(
     raw: RawNumbers, h: Hypothesis, comparison: str, d: Decision, sign: int, note: str
 ) -> dict[str, object]:
-    """A row of the effects. Effects of too few seeds are not shown."""
+    """A row of the effects. Effects of too few seeds are not stated."""
     verdict = "" if comparison == results.SECONDARY else d.verdict
-    shown = d if verdict != NOT_RUN else Decision(nan, nan, nan, d.seeds)
+    stated = d if verdict != NOT_RUN else Decision(nan, nan, nan, d.seeds)
     if d.below_margin and verdict.startswith(("reproduced", "opposite")):
         note = "; ".join(filter(None, ["smaller than the margin", note]))
     return {
@@ -69,10 +69,10 @@ def _row(
         "quantity": h.quantity + (f", {WARM_UP}" if h.phase == WARM_UP else ""),
         "sign": sign,
         "unit": results.RATIO if h.logarithm else h.unit,
-        "effect": shown.effect,
-        "low": shown.low,
-        "high": shown.high,
-        "confidence": shown.confidence if isfinite(shown.low) else nan,
+        "effect": stated.effect,
+        "low": stated.low,
+        "high": stated.high,
+        "confidence": stated.confidence if isfinite(stated.low) else nan,
         "seeds": d.seeds,
         "margin": h.margin,
         "verdict": verdict,

@@ -40,7 +40,7 @@ class Decision:
     p: float = nan  # two-sided, of no effect; not adjusted
     confidence: float = 1 - _ALPHA
     verdict: Verdict = NOT_RUN
-    # Seeds for a power of 80% if the effect is as large as the margin; 0: not asked, -1: more
+    # Seeds for a power of 80% for a true effect of the margin; 0: not needed, -1: more
     # than 1,000 or no spread.
     seeds_needed: int = 0
     below_margin: bool = False  # whether the 90% interval lies within the margin

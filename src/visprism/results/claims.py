@@ -18,7 +18,7 @@ class ClaimEffects(Result):
 
     Effects are means over seeds of differences paired by seed, with Student's interval. Primary
     hypotheses have the confidence of Holm's procedure. Effects with the unit "ratio" are
-    differences of logarithms, shown as changes in percent.
+    differences of logarithms, numbers as changes in percent.
     """
 
     row: np.ndarray = column("Row", "", "C1 to C16, with a letter where a claim has several")
@@ -53,21 +53,21 @@ class ClaimEffects(Result):
         """An effect with its interval; empty without an effect."""
         if not isfinite(effect):
             return ""
-        shown = [cls._shown(value, unit) for value in (effect, low, high)]
-        form = resolved(*shown, "+.3g")
-        text = f"{shown[0]:{form}}" + {RATIO: "%", "": ""}.get(unit, f" {unit}")
+        numbers = [cls._in_unit(value, unit) for value in (effect, low, high)]
+        form = resolved(*numbers, "+.3g")
+        text = f"{numbers[0]:{form}}" + {RATIO: "%", "": ""}.get(unit, f" {unit}")
         if isfinite(low) and isfinite(high):
-            text += f" [{shown[1]:{form}}, {shown[2]:{form}}]"
+            text += f" [{numbers[1]:{form}}, {numbers[2]:{form}}]"
         return text.replace("-", "\N{MINUS SIGN}")
 
     def margin_text(self, row: int) -> str:
         """The margin with its unit: ``5 points`` or ``25%``."""
         unit = str(self.unit[row])
         suffix = {RATIO: "%", "": ""}.get(unit, f" {unit}")
-        return f"{self._shown(float(self.margin[row]), unit):.3g}{suffix}"
+        return f"{self._in_unit(float(self.margin[row]), unit):.3g}{suffix}"
 
     @staticmethod
-    def _shown(value: float, unit: str) -> float:
+    def _in_unit(value: float, unit: str) -> float:
         if unit == RATIO:
             return 100 * (exp(value) - 1) if isfinite(value) else value
         return 100 * value if unit == POINTS else value
