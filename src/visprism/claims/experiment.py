@@ -203,10 +203,11 @@ def run_claims(
         raw.save(Path(out) / RAW)
         return raw
 
-    done = folder / "done"  # an empty file for each process that has finished
+    job = os.environ.get("TORCHELASTIC_RUN_ID", "")
     with _alone() as (rank, world):
-        done.mkdir(exist_ok=True)
-        (done / str(rank)).unlink(missing_ok=True)
+        done = [folder / "done" / f"{job}-{other}" for other in range(world)]
+        done[0].parent.mkdir(exist_ok=True)
+        done[rank].unlink(missing_ok=True)
         for h in hypotheses:
             for number, seed in enumerate(numbers):
                 if number % world != rank:
@@ -223,10 +224,10 @@ def run_claims(
                     measure(training, [(q, epoch) for q in h.quantities], run)
                 if rank == 0:
                     write()
-        (done / str(rank)).touch()
+        done[rank].touch()
         if rank > 0:
             return None
-        while not all((done / str(other)).exists() for other in range(world)):
+        while not all(path.exists() for path in done):
             time.sleep(_POLL)
     return write()
 
