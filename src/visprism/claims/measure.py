@@ -25,13 +25,13 @@ from visprism.claims.hypotheses import (
 )
 from visprism.core.files import write_text
 from visprism.core.run import Run
-from visprism.images.image_set import ImageSet, stratified
 from visprism.images.batches import batches
+from visprism.images.image_set import ImageSet, stratified
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import memory_feed
+from visprism.loss.landscape import rings
 from visprism.loss.objective import Objective
 from visprism.loss.spectrum import hessian_spectrum, top_eigenvalues
-from visprism.loss.landscape import rings
 from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model
 from visprism.results.ablation import KindAblations
