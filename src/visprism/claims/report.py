@@ -29,13 +29,13 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
     rows = []
     for row, h in PRIMARY.items():
         decision, note = decided[row], ""
-        equal = None
+        equal, equal_sign = None, 1
         if h.equal_fit:
-            effects, sign = raw.tested(h, at_equal_fit=True).weakest()
+            effects, equal_sign = raw.tested(h, at_equal_fit=True).weakest()
             equal = decide(
                 effects,
                 h.margin,
-                sign=sign,
+                sign=equal_sign,
                 confidence=decision.confidence,
                 fewest_seeds=scale.fewest_seeds,
             )
@@ -44,7 +44,7 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
                 note = f"at equal training NLL: {equal.verdict}"
         rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
         if equal is not None:
-            rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
+            rows.append(_row(raw, h, results.EQUAL_FIT, equal, equal_sign, ""))
     for h in SECONDARY:
         effects, sign = raw.tested(h).weakest()
         if len(effects):
@@ -87,7 +87,7 @@ HEADER = ("row", "hypothesis", "effect [interval]", "seeds", "margin", "verdict"
 
 def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
     """The rows of one comparison as text, in the columns of `HEADER`."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for i in np.flatnonzero(effects.comparison == comparison).tolist():
         verdict = str(effects.verdict[i])
         if needed := int(effects.seeds_needed[i]):
