@@ -184,7 +184,9 @@ class Examine(_Measuring):
     def run(self) -> int:
         """Run a study of several analyses; returns the exit code."""
         options = _options(self.set) if self.set else {}
-        return self.perform(lambda *given: self.examined(self.analyses, options, *given))
+        return self.perform(
+            lambda run, listener: self.examined(self.analyses, options, run, listener)
+        )
 
 
 def _options(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -221,7 +223,9 @@ class OneAnalysis(_Measuring):
 
         name = self.analysis
         ANALYSES[name].check_settings(self.precision, self.size)
-        return self.perform(lambda *given: self.examined([name], {name: self.options}, *given))
+        return self.perform(
+            lambda run, listener: self.examined([name], {name: self.options}, run, listener)
+        )
 
 
 _OPTION = (

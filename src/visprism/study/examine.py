@@ -34,7 +34,7 @@ def examine(
     train_data: Any = None,
     preprocessing: Preprocessing | None = None,
     images: DataOptions | None = None,
-    pretrained: bool = False,
+    pretrained: bool | None = None,
     out: Path | str | None = None,
     fresh: bool = False,
     on_error: str = "record",
@@ -65,7 +65,8 @@ def examine(
         preprocessing: resize, crop and normalization; by default what each model states, or a
             torchvision pipeline ends in. Analyses that change pixels need it.
         images: split, number, size and batch size; see `DataOptions`.
-        pretrained: load published weights of models that are given by name.
+        pretrained: of models that are given by name, False for random weights and True for
+            published ones; None for those of `load_model`.
         out: folder for results; None keeps them in memory.
         fresh: forget what an earlier run left in `out`.
         on_error: "record" keeps a failure as data and goes on; "raise" raises it.
@@ -84,7 +85,7 @@ def examine(
     with reused_memory(), reported(run, listener) as (run, notify):
         begin = time.monotonic()
         chosen = ANALYSES.chosen(analyses, options, effort)
-        candidates = candidates_of(models, pretrained=pretrained, seed=run.seed)
+        candidates = candidates_of(models, pretrained=pretrained, run=run)
         subjects = subjects_of(
             candidates,
             data,
