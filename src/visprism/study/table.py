@@ -239,7 +239,7 @@ def comparison_rows(
             answers have rows after those of the models.
     """
     differences = {
-        pair: _differences(*(results[name] for name in pair), compared.get(pair, ()))
+        pair: _differences(results[pair[0]], results[pair[1]], compared.get(pair, ()))
         for pair in pairs_of(tuple(results))
     }
     rows = []
