@@ -66,7 +66,7 @@ def argument(
     positional: bool = False,
     repeatable: bool = False,
     opposite: tuple[str, str] | None = None,
-    **bounds: int | float,
+    **bounds: Any,
 ) -> Any:
     """A field of a command that is an argument of the command line.
 
@@ -137,7 +137,10 @@ class Weights(Seeded):
         None,
         "load the weights inside the package of models of the zoo, and published weights of "
         "others (default: random weights of the zoo, published weights of others)",
-        opposite=("random-weights", "load random weights of models that are given by name"),
+        opposite=(
+            "random-weights",
+            "load random weights of models that are given by name (default: see --pretrained)",
+        ),
     )
 
 

@@ -232,9 +232,9 @@ class Anatomy(Printing, Sized, Weights):
     )
     pretrained: bool | None = argument(
         False,
-        "load published weights, which are downloaded (default: random weights; the numbers are the "
-        "same)",
-        opposite=("random-weights", "load random weights"),
+        "load published weights, which are downloaded (default: random weights, of which the "
+        "numbers are the same)",
+        opposite=("random-weights", "load random weights (default: see --pretrained)"),
     )
 
     def run(self) -> None:

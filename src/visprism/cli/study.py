@@ -59,7 +59,9 @@ class _Images(Sized):
         "NAME",
     )
     limit: int | None = argument(
-        None, "maximum number of images, balanced over classes (default: all)", minimum=1
+        None,
+        "maximum number of images, balanced over classes (default: as the effort states)",
+        minimum=1,
     )
     batch_size: int | None = argument(
         None,
