@@ -34,8 +34,8 @@ SHALLOW = {  # pages of many passes, which have a model of one block
     "trajectory",
 }
 OTHER_MODEL = {
-    "attention-maps": "timm:vit_tiny_patch16_224?img_size=64",
-    "relative-scores": "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=2",
+    "attention-maps": "timm:vit_tiny_patch16_224?img_size=64&pretrained=False",
+    "relative-scores": "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=2&pretrained=False",
 }
 FOLDERS = {"distribution-shift": "needs copies of ImageNet-R and ImageNet-A"}
 

@@ -64,7 +64,7 @@ CASES = [
     (f"hessian no.such {TINY} --precision fp16", "--precision must be 'fp32' for hessian, got"),
     # Models.
     (f"examine timm:resnet-18 {TINY}", "timm:resnet18"),
-    (f"sparsity timm:vit_tiny_patch16_224 --size 64 {TINY}", "images of 3x64x64"),
+    (f"sparsity timm:vit_tiny_patch16_224 --random-weights --size 64 {TINY}", "images of 3x64x64"),
     (f"sparsity MODULE:two {TINY}", "cannot process"),
     ("anatomy MODULE:two", "missing 1 required positional argument: 'y'"),
     (f"sparsity MODULE:training {TINY}", "model must be in evaluation mode"),

@@ -80,7 +80,7 @@ def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     ("old", "new", "sentence"),
     [
         ("limit: 8", "limt: 8", "has no field 'limt'. Did you mean limit"),
-        ("limit: 8", "limit: many", "limit of the study file PATH must be a positive integer"),
+        ("limit: 8", "limit: many", "limit of the study file PATH must be an integer of at least 1"),
         ("limit: 8", "limit: {a: 1}", "limit of the study file PATH must be a value or a list"),
         ("limit: 8", "pretrained: maybe", "must be true or false, got 'maybe'"),
         ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),

@@ -105,7 +105,7 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
             raise InputError(
                 f"a study file must be the only model, got also {values['models'][1]}"
             )
-        values["models"] = models
+        values["models"] = models if isinstance(models, dict) else tuple(models)
     return available[named].make(**values), flags
 
 

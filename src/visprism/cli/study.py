@@ -128,7 +128,9 @@ class _Study(Printing):
 class _Models(Weights):
     """Which models; a study file may name them by labels."""
 
-    models: tuple[str, ...] = argument(REQUIRED, "models, see below", "MODEL", positional=True)
+    models: tuple[str, ...] | Mapping[str, str] = argument(
+        REQUIRED, "models, see below", "MODEL", positional=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
