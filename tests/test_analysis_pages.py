@@ -34,8 +34,8 @@ SHALLOW = {  # pages of many passes, which have a model of one block
     "trajectory",
 }
 OTHER_MODEL = {
-    "attention-maps": "timm:vit_tiny_patch16_224?img_size=64&pretrained=False",
-    "relative-scores": "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=2&pretrained=False",
+    "attention-maps": "timm:vit_tiny_patch16_224?img_size=64",
+    "relative-scores": "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=2",
 }
 FOLDERS = {"distribution-shift": "needs copies of ImageNet-R and ImageNet-A"}
 
@@ -44,7 +44,8 @@ pytestmark = pytest.mark.slow
 
 def names_of(page):
     """What a page assumes: a model, images, batches, and what some pages need besides."""
-    loaded = vp.load_model(OTHER_MODEL.get(page, "vit_pico_patch4_32.shapes"))
+    name = OTHER_MODEL.get(page, "vit_pico_patch4_32.shapes")
+    loaded = vp.load_model(name, pretrained=False)
     model, preprocessing = loaded.model.eval(), loaded.preprocessing
     if page in SHALLOW:
         del model.blocks[1:]

@@ -132,10 +132,10 @@ def model_name(model: Any, settings: Settings) -> str:
 
 def pretrained_of(values: Mapping[str, Any]) -> bool | None:
     """Whether a request asks for published weights; None for those of `load_model`."""
-    asked = values.get("pretrained")
-    if not isinstance(asked, bool | None):
-        raise InputError(f"pretrained must be true, false or null, got {asked!r}")
-    return asked
+    pretrained = values.get("pretrained")
+    if not isinstance(pretrained, bool | None):
+        raise InputError(f"pretrained must be true, false or null, got {pretrained!r}")
+    return pretrained
 
 
 def data_name(data: Any, settings: Settings) -> str:

@@ -51,10 +51,12 @@ class Entry:
 def commands() -> dict[str, Entry]:
     """Every command by name, in the order of the help."""
     order = groups()
-    found = sorted(summaries().items(), key=lambda item: (order.index(item[1].group), item[0]))
+    analyses = sorted(
+        summaries().items(), key=lambda item: (order.index(item[1].group), item[0])
+    )
     return {
         **{name: _entry(command) for name, command in _BEFORE.items()},
-        **{name: _analysis(name, summary) for name, summary in found},
+        **{name: _analysis(name, summary) for name, summary in analyses},
         **{name: _entry(command) for name, command in _AFTER.items()},
     }
 
