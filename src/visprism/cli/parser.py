@@ -51,10 +51,12 @@ class Entry:
 def commands() -> dict[str, Entry]:
     """Every command by name, in the order of the help."""
     order = groups()
-    found = sorted(summaries().items(), key=lambda item: (order.index(item[1].group), item[0]))
+    analyses = sorted(
+        summaries().items(), key=lambda item: (order.index(item[1].group), item[0])
+    )
     return {
         **{name: _entry(command) for name, command in _BEFORE.items()},
-        **{name: _analysis(name, summary) for name, summary in found},
+        **{name: _analysis(name, summary) for name, summary in analyses},
         **{name: _entry(command) for name, command in _AFTER.items()},
     }
 
@@ -105,7 +107,7 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
             raise InputError(
                 f"a study file must be the only model, got also {values['models'][1]}"
             )
-        values["models"] = models
+        values["models"] = models if isinstance(models, dict) else tuple(models)
     return available[named].make(**values), flags
 
 
@@ -188,8 +190,8 @@ def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
 def _phrase(line: str) -> str:
     """A docstring's first line as a phrase: without a full stop, in lower case."""
     line = line.rstrip(".")
-    acronym = len(line) > 1 and line[1].isupper()  # CKA, ECE
-    return line if acronym else line[:1].lower() + line[1:]
+    name = line.startswith("Hessian") or line[1:2].isupper()  # CKA, ECE
+    return line if name else line[:1].lower() + line[1:]
 
 
 # What analyses declare, as text: importing them needs torch, which takes seconds.

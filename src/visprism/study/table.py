@@ -243,9 +243,9 @@ def comparison_rows(
         for pair in pairs_of(tuple(results))
     }
     rows = []
-    for key, known in _by_key(results, undefined=False).items():
-        cells = {name: answer for name, (answer, _) in known.items()}
-        origins = {name: origin for name, (_, origin) in known.items()}
+    for key, answers in _by_key(results, undefined=False).items():
+        cells = {name: answer for name, (answer, _) in answers.items()}
+        origins = {name: origin for name, (_, origin) in answers.items()}
         first = next(iter(cells.values()))
         of_pairs = {
             pair: _comparable(
@@ -280,15 +280,15 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
     return [
         Row(
             *key,
-            next(answer.unit for answer, _ in known.values()),
+            next(answer.unit for answer, _ in answers.values()),
             {},
             {
                 pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
-                for pair, (a, _) in known.items()
+                for pair, (a, _) in answers.items()
             },
-            {name: origin.images for pair, (_, origin) in known.items() for name in pair},
+            {name: origin.images for pair, (_, origin) in answers.items() for name in pair},
         )
-        for key, known in _by_key(compared, undefined=True).items()
+        for key, answers in _by_key(compared, undefined=True).items()
     ]
 
 
