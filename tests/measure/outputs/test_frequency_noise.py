@@ -287,7 +287,7 @@ def test_what_a_user_can_get_wrong():
             fourier_sensitivity(
                 model, good, **GRAY, max_frequency=2, frequency_step=frequency_step
             )
-    for rms, message in ((0.0, "positive"), (float("nan"), "number"), (float("inf"), "number")):
+    for rms, message in ((0.0, "positive"), (float("nan"), "finite"), (float("inf"), "finite")):
         with pytest.raises(InputError, match=f"rms must be .*{message}"):
             fourier_sensitivity(model, good, **GRAY, rms=rms)
         with pytest.raises(InputError, match=f"rms must be .*{message}"):
