@@ -53,7 +53,7 @@ from visprism.measure.features.feature_similarity import _ranks as ranks_of_pair
 from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
 from visprism.measure.outputs.calibration import calibration
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.predictions import Predictions
 from visprism.measure.outputs.shape_bias import shape_bias_by_image
 from visprism.measure.outputs.stability import _interval as flip_interval
 from visprism.measure.outputs.temperature import temperature

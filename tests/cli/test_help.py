@@ -16,7 +16,7 @@ from visprism import ANALYSES
 from visprism.analyses.base import GROUPS
 from visprism.cli import declarations, study_commands, values
 from visprism.cli.parser import command_parser, commands, help_text
-from visprism.figures import FORMATS
+from visprism.drawing.save import FORMATS
 from visprism.study.examine import DEFAULT_MINUTES
 
 HELP = Path(__file__).parent / "help"

@@ -11,10 +11,11 @@ from matplotlib.font_manager import FontProperties
 from PIL import Image
 
 from visprism import panel
-from visprism.figures import render_figure, render_formats
-from visprism.figures.canvas import _text_size
-from visprism.figures.png import png_file
-from visprism.figures.style import paper_style
+from visprism.drawing.save import render_figure
+from visprism.drawing.save import render_formats
+from visprism.drawing.canvas import _text_size
+from visprism.drawing.png import png_file
+from visprism.drawing.style import paper_style
 
 
 @pytest.mark.parametrize(("lowest_alpha", "mode"), [(255, "RGB"), (0, "RGBA")])

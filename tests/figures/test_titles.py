@@ -7,8 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from visprism import panel
-from visprism.figures.style import paper_style
-from visprism.figures.titles import set_titles
+from visprism.drawing.style import paper_style
+from visprism.drawing.titles import set_titles
 
 
 def height(draw, place):

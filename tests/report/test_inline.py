@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from visprism.figures import render_figure
-from visprism.figures.style import model_axes, tip
+from visprism.drawing.save import render_figure
+from visprism.drawing.style import model_axes, tip
 from visprism.report.inline import Glyphs, inline_svg, small_png
 
 

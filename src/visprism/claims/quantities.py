@@ -14,7 +14,6 @@ from visprism.claims.runs import END, WARMUP
 from visprism.claims.scales import Scale
 from visprism.core.errors import InputError
 from visprism.results.ablation import KindAblations
-from visprism.results.base import Result
 from visprism.results.calibration import Calibration
 from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER, FrequencyContrasts
 from visprism.results.hessian_summary import HessianSummary
@@ -28,6 +27,7 @@ from visprism.results.kind_summary import (
 from visprism.results.landscape import Landscape, Rings
 from visprism.results.robustness import Robustness
 from visprism.results.similarity import BlockStructure
+from visprism.table.result import Result
 
 R = TypeVar("R", bound=Result)
 Split = Literal["test", "train"]

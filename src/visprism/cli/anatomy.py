@@ -16,7 +16,8 @@ def anatomy(arguments: Namespace) -> None:
     from visprism.anatomy import costs
     from visprism.core.files import output_folder, slug
     from visprism.core.rng import stream
-    from visprism.figures import panel, save_figure
+    from visprism.drawing.panel import panel
+    from visprism.drawing.save import save_figure
     from visprism.models import load_model
     from visprism.report.tables import amount
 

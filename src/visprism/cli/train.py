@@ -28,8 +28,9 @@ def train(arguments: Namespace) -> None:
     from visprism.core.progress import console_progress
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
-    from visprism.figures import panel, save_figure
-    from visprism.results.base import Result
+    from visprism.drawing.panel import panel
+    from visprism.drawing.save import save_figure
+    from visprism.table.result import Result
     from visprism.training import Job, train
     from visprism.training.checkpoint_files import valid_checkpoint
 

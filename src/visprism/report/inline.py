@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from PIL import Image
 
-from visprism.figures.style import MODEL, TIP
+from visprism.drawing.style import MODEL, TIP
 
 # Parts that a stand-alone file needs and an inline figure must not have.
 _STANDALONE = re.compile(
@@ -86,7 +86,7 @@ def inline_svg(
 ) -> Markup:
     """A figure as an ``<svg>`` element that refers to its page only.
 
-    Artists marked with `visprism.figures.style.tip` get the attribute ``data-tip``, and
+    Artists marked with `visprism.drawing.style.tip` get the attribute ``data-tip``, and
     ``data-block`` if the text begins with the name of a block; axes of a model get
     ``data-model``.
 

@@ -12,13 +12,13 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from visprism.figures.landscape import surface_of
+from visprism.drawing.landscape import surface_of
+from visprism.estimates.findings import CODES
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.inline import Glyphs, inline_svg
 from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
 from visprism.report.terms import TermLinks
-from visprism.results.findings import CODES
 from visprism.results.paper_claims import PAPER_CLAIMS
 
 _MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applicable": DASH}

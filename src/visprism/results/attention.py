@@ -5,17 +5,15 @@ al. (2023), What do self-supervised vision transformers learn?, sec. 2 (normaliz
 information); Abnar and Zuidema (2020), Quantifying attention flow in transformers (rollout).
 """
 
-from typing import Any
-
 import numpy as np
 
 from visprism.core.statistics import t_quantile
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, result_type, scalar
-from visprism.results.base import column as quantity
-from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
+from visprism.table.result import Result, result_type, scalar
+from visprism.table.result import column as quantity
 
 # Quantities whose means over all heads are answers, by column.
 MEANS_OVER_HEADS = {
@@ -24,15 +22,7 @@ MEANS_OVER_HEADS = {
 }
 
 
-def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
-    """Files of 0.1 have no errors of the means over heads."""
-    return {
-        "mean_distance": float(np.mean(values["distance"])),
-        "mean_nmi": float(np.mean(values["nmi"])),
-    } | values
-
-
-@result_type("attention-statistics", schema=1, upgrades={0: _upgrade})
+@result_type("attention-statistics")
 class AttentionStatistics(Result):
     """Statistics of each head of each attention; one row per head. Errors are over images."""
 

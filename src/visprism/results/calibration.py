@@ -1,21 +1,19 @@
 """Results of calibration: every metric of predictions, reliability, and temperature scaling."""
 
-from collections.abc import Mapping
 from math import isfinite, nan
-from typing import Any
 
 import numpy as np
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
 from visprism.results.calibration_error import FEWEST_IMAGES
 from visprism.results.chance import chance_findings
 from visprism.results.differences import few_outcomes
-from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text
+from visprism.table.result import Result, column, result_type, scalar
 
 _FEW_OUTCOMES = (
     f"fewer than {FEWEST_DIFFERENT} predictions are correct, or fewer than "
@@ -24,25 +22,7 @@ _FEW_OUTCOMES = (
 _BIAS = 0.01  # ECE of a calibrated model from which on the number of images is too small
 
 
-def _without_debiased(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files of version 0.1 have intervals of calibration errors that are too short."""
-    biased = np.isin(values["metric"], ("ece", "mce", "adaptive_ece"))
-    return dict(values) | {
-        name: np.where(biased, nan, values[name]) for name in ("low", "high")
-    }
-
-
-def _without_resamples(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files of schema 1 have the number of resamples of a bootstrap."""
-    return {name: value for name, value in values.items() if name != "resamples"}
-
-
-@result_type(
-    "calibration",
-    schema=2,
-    formerly="Uncertainty",
-    upgrades={0: _without_debiased, 1: _without_resamples},
-)
+@result_type("calibration")
 class Calibration(Result):
     """Every metric of predictions with its interval; one row per metric and cut-off."""
 

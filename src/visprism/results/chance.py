@@ -3,8 +3,8 @@
 import numpy as np
 
 from visprism.core.statistics import wilson
-from visprism.results.findings import Finding
-from visprism.results.text import images_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
 
 
 def at_chance(accuracy: float, images: int, classes: int) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import UInt8
 
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.table.result import Result, column, result_type, scalar
 
 
 @result_type("differing-pictures")

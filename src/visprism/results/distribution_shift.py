@@ -1,25 +1,16 @@
 """Accuracy on stored sets of shifted images."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, result_type
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text, points_text
 from visprism.results.robustness import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
-from visprism.results.text import images_text, interval_text, points_text
+from visprism.table.result import Result, column, result_type
 
 
-def _without_conditions(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files of schema 1 do not name corruptions."""
-    rows = len(values["shift"])
-    return {"corruption": np.full(rows, ""), "severity": np.zeros(rows, int)} | dict(values)
-
-
-@result_type("distribution-shift", schema=2, upgrades={1: _without_conditions})
+@result_type("distribution-shift")
 class DistributionShift(Result):
     """Accuracy on each set of shifted images, next to that on the data; one row for each set.
 

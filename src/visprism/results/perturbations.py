@@ -1,23 +1,22 @@
 """Perturbations: accuracy under noise of frequency bands and waves, and under attacks."""
 
 from math import nan
-from typing import Any
 
 import numpy as np
 
-from visprism.core.statistics import NORMAL_95, wilson
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, renaming, result_type, scalar
-from visprism.results.chance import at_chance, chance_findings
-from visprism.results.findings import Finding
-from visprism.results.text import (
+from visprism.core.statistics import wilson
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import (
     images_text,
     interval_text,
     missing_interval,
     points_text,
     selection_text,
 )
+from visprism.results.chance import at_chance, chance_findings
+from visprism.table.result import Result, column, result_type, scalar
 
 BAND_WIDTH = 0.1  # π rad/pixel
 SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "low"
@@ -38,16 +37,7 @@ _CLAIMED = {
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 
 
-def _with_drop_interval(values: dict[str, Any]) -> dict[str, Any]:
-    half = NORMAL_95 * values["drop_error"]
-    return values | {"drop_low": values["drop"] - half, "drop_high": values["drop"] + half}
-
-
-@result_type(
-    "frequency-robustness",
-    schema=2,
-    upgrades={0: _with_drop_interval, 1: renaming(ring="band_shape")},
-)
+@result_type("frequency-robustness")
 class FrequencyRobustness(Result):
     """Accuracy under noise confined to a band of frequencies; one row for each band.
 
@@ -216,7 +206,7 @@ class FrequencyRobustness(Result):
         return float(order.index(self.mixing)) if self.mixing in order and not guessing else nan
 
 
-@result_type("fourier-sensitivity", schema=1)
+@result_type("fourier-sensitivity")
 class FourierSensitivity(Result):
     """Error rate under noise of a single frequency; one row for each, opposite ones alike."""
 
@@ -285,14 +275,7 @@ class FourierSensitivity(Result):
         )
 
 
-def _from_single_loss(values: dict[str, Any]) -> dict[str, Any]:
-    attacks = values["attack"]
-    loss = np.where(attacks == "random", "", "cross-entropy")
-    missing = np.full(len(attacks), np.nan)
-    return _with_drop_interval(values) | {"loss": loss, "zero_gradient": missing}
-
-
-@result_type("adversarial", schema=1, upgrades={0: _from_single_loss})
+@result_type("adversarial")
 class Adversarial(Result):
     """Robust accuracy: images that are classified correctly without and under an attack.
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite, nan
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
@@ -11,18 +10,18 @@ from jaxtyping import Int64
 from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import FEWEST_DIFFERENT, correlation, difference_interval, wilson
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
 from visprism.results.calibration_error import (
     FEWEST_IMAGES,
     calibration_contributions,
     calibration_error,
 )
 from visprism.results.differences import Differences, Row
-from visprism.results.findings import Finding
 from visprism.results.per_image import ACCURACY, LOSSES, PerImage
-from visprism.results.text import images_text, interval_text
+from visprism.table.result import Result, column, result_type, scalar
 
 
 @result_type("outcomes")
@@ -60,21 +59,7 @@ class Outcomes(Result):
         )
 
 
-def _without_classes(values: dict[str, Any]) -> dict[str, Any]:
-    """Files of schema 1 have neither classes nor positions."""
-    rows = len(values["image"])
-    unknown = np.full(rows, "")
-    position = np.full(rows, -1)
-    return {
-        **values,
-        "position": position,
-        "target": unknown,
-        "first": unknown,
-        "second": unknown,
-    }
-
-
-@result_type("error-consistency", schema=2, upgrades={1: _without_classes})
+@result_type("error-consistency")
 class ErrorConsistency(Result):
     """Whether two models err on the same images; one row per image on which they differ."""
 

@@ -3,11 +3,11 @@
 import numpy as np
 
 from visprism.core.statistics import wilson
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type
-from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
+from visprism.table.result import Result, column, result_type
 
 SHAPE_BIAS = "shape bias"  # name of the quantity
 _FEWEST_CATEGORIES = 2  # of which each image shows both, so that every decision is for one

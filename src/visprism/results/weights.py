@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from visprism.results.base import Result, result_type, scalar
-from visprism.results.base import column as quantity
-from visprism.results.findings import Finding
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, result_type, scalar
+from visprism.table.result import column as quantity
 
 
 @result_type("patch-filters")

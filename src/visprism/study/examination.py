@@ -16,7 +16,6 @@ from visprism.core.processes import gather
 from visprism.core.revision import revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.measure.features.observe import observations
-from visprism.results.base import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.pace import Pace
@@ -25,6 +24,7 @@ from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.study.workload import Workload
+from visprism.table.result import Result
 
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
 

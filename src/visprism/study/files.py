@@ -8,14 +8,14 @@ from typing import Any
 from visprism.core.errors import InputError
 from visprism.core.files import is_file, output_folder, write_text
 from visprism.core.run import Progress
-from visprism.figures import check_formats
+from visprism.drawing.save import check_formats
 from visprism.report import PageFigures, page_html, rendered
-from visprism.results.base import Result
-from visprism.results.stored_values import UnknownTypeError
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
 from visprism.study.store import INDEX, Store, path_inside, read_index
 from visprism.study.study import Entry, Failure, Study
+from visprism.table.result import Result
+from visprism.table.stored import UnknownTypeError
 
 _WRITTEN = ".visprism"  # names of the figures that are ours
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from visprism.estimates.questions import question_of
 from visprism.report import Cell, Chapter, Comparison, Measure, QuestionRows, SummarySentence
-from visprism.results.base import Result
 from visprism.results.paper_claims import PAPER_CLAIMS
-from visprism.results.questions import question_of
 from visprism.study.rows import Row, images_of
 from visprism.study.study import Study
 from visprism.study.summary import summary_of
+from visprism.table.result import Result
 
 Origin = tuple[str, type[Result]]  # analysis, and type of the result with the answer
 Key = tuple[str, str]  # question and quantity

@@ -6,8 +6,8 @@ from html import escape
 from math import isfinite, isnan
 from typing import Literal
 
-from visprism.results.answers import POINTS, Answer, Verdict
-from visprism.results.text import interval_text
+from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.text import interval_text
 
 DASH = "\N{EN DASH}"  # where there is no number
 

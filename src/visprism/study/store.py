@@ -12,7 +12,7 @@ from typing import Any
 from visprism.core.errors import InputError
 from visprism.core.files import remove_leftovers, slug, write_text
 from visprism.core.locks import lock_folder
-from visprism.results.base import Result
+from visprism.table.result import Result
 
 INDEX = "study.json"
 _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes

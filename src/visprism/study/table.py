@@ -7,12 +7,12 @@ from math import exp, isnan, nan
 from types import MappingProxyType
 from typing import TypeVar
 
-from visprism.results.answers import Answer
-from visprism.results.base import Result
+from visprism.estimates.answers import Answer
+from visprism.estimates.questions import place_of
 from visprism.results.differences import Differences, paired_differences
 from visprism.results.per_image import PerImage
-from visprism.results.questions import place_of
 from visprism.study.rows import ALL_PAIRS, Difference, Pair, Row
+from visprism.table.result import Result
 
 Model = TypeVar("Model")
 

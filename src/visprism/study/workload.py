@@ -13,9 +13,9 @@ from visprism.anatomy import forward
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
 from visprism.core.run import Run
-from visprism.measure.batches import on_device
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Products
+from visprism.passes.batches import on_device
 from visprism.study.table import pairs_of
 
 _TIMED, _REPEATS = 32, 3  # images of a timed pass, and how often it is repeated

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from visprism.anatomy import Block, Kind, Layout
 from visprism.core.errors import InputError
-from visprism.figures import plot
+from visprism.drawing.registry import plot
 from visprism.measure.features import Probe
-from visprism.measure.features.tokens import Tokens
-from visprism.results.base import Result
+from visprism.passes.tokens import Tokens
 from visprism.results.per_image import PerImage
+from visprism.table.result import Result
 
 _IMAGES = 7
 _TARGETS = torch.tensor([0, 1, 2, 0, 1, 2, 0])

@@ -16,7 +16,7 @@ from visprism import (
     assert_results_equal,
     dissect,
 )
-from visprism.measure.batches import image_indices
+from visprism.passes.batches import image_indices
 from visprism.measure.features.observe import observations
 from visprism.results.fourier import Spectrum
 from visprism.results.kind_summary import SCALE_FREE, TO_MEAN, VARIANCE, mean_change

@@ -7,7 +7,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 from visprism import Block, Layout, TokenSimilarityProbe, check_probe, dissect
 from visprism.measure.features.observe import observations
-from visprism.measure.features.tokens import Tokens
+from visprism.passes.tokens import Tokens
 from visprism.results.token_similarity import SERIES
 
 

@@ -12,11 +12,11 @@ from visprism.measure.features.fourier_plane import FourierPlaneProbe
 from visprism.measure.features.observe import observe
 from visprism.measure.features.probe import Probe
 from visprism.measure.features.receptive_field_gradients import receptive_field, receptive_map
-from visprism.measure.features.residual_branches import residual_branches
 from visprism.measure.features.singular_values import SingularValueProbe
 from visprism.measure.features.token_norms import TokenNormProbe
 from visprism.measure.features.token_similarity import TokenSimilarityProbe
 from visprism.measure.features.variance import VarianceProbe
+from visprism.passes.residual_branches import residual_branches
 
 __all__ = [
     "AttentionProbe",

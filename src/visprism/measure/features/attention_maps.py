@@ -13,8 +13,8 @@ from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import check_evaluation_mode, image_shape, images_of
-from visprism.measure.features.readout import tokens_read
+from visprism.passes.batches import check_evaluation_mode, image_shape, images_of
+from visprism.passes.tokens_of_the_head import tokens_read
 from visprism.results.attention import AttentionMaps
 
 # A pixel (row, column) of the image; the class token; or all queries on the grid, averaged.

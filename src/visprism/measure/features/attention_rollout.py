@@ -11,7 +11,7 @@ from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.features.attention_maps import key_map, provenance_of, single_image
-from visprism.measure.features.readout import described_readout, tokens_read
+from visprism.passes.tokens_of_the_head import described_readout, tokens_read
 from visprism.results.attention import Rollout
 
 

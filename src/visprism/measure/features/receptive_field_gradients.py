@@ -22,7 +22,6 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.measure.features.box_convolution_rules import BoxGradient
 from visprism.measure.features.receptive_extent import (
     Fields,
@@ -32,6 +31,7 @@ from visprism.measure.features.receptive_extent import (
     maps_of,
     sigma_of_images,
 )
+from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.results.per_image import PerImage
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from visprism.anatomy import Images, forward
 from visprism.core.devices import Compute
 from visprism.core.inference import Inference
-from visprism.measure.batches import on_device
 from visprism.measure.inference.batch_norm_folding import folded_constants
 from visprism.measure.inference.memory_format import channels_last_kernels, to_channels_last
+from visprism.passes.batches import on_device
 
 Forward = Callable[[Images], Float[Tensor, "b ..."]]
 

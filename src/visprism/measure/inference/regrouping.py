@@ -10,7 +10,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from visprism.anatomy import Images, batch_size
-from visprism.measure.batches import Batch
+from visprism.passes.batches import Batch
 
 LabeledBatch = tuple[Images, Int64[Tensor, " b"]]
 

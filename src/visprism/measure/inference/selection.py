@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from visprism.anatomy import Images, batch_size, first_images, forward, pixels
 from visprism.core.devices import PRECISIONS, Compute
 from visprism.core.inference import Inference
-from visprism.measure.batches import on_device
 from visprism.measure.inference.batch_norm_folding import foldable, is_patched
 from visprism.measure.inference.forward import inference
+from visprism.passes.batches import on_device
 
 _VERIFIED, _FRACTION = 8, 32  # images that are compared: at most, and one in how many
 _TOLERANCE, _ROUNDINGS = 1e-4, 8  # of the largest logit; in roundings of lower precisions

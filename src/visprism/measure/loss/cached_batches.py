@@ -9,8 +9,8 @@ from torch import Tensor
 from visprism.anatomy import Images, pixels
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
-from visprism.measure.batches import first_images, on_device, with_targets
 from visprism.measure.inference import default_batch_size
+from visprism.passes.batches import first_images, on_device, with_targets
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from visprism.core.errors import InputError
 from visprism.core.interrupts import delayed_interrupts
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval
-from visprism.measure.batches import check_evaluation_mode
 from visprism.measure.loss.batch_norm import batch_norms, check_batch_norm, reestimate
 from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.displaced_weights import clear_weight_caches
 from visprism.measure.loss.landscape.point_losses import PointLosses, point_losses
 from visprism.measure.loss.losses import cross_entropy
+from visprism.passes.batches import check_evaluation_mode
 from visprism.results.mode_connectivity import LinearPaths, Soup
 
 State = Mapping[str, Tensor]

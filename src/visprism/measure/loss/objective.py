@@ -15,11 +15,6 @@ from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import (
-    check_evaluation_mode,
-    first_images,
-    on_device,
-)
 from visprism.measure.inference.batch_norm_folding import Pair, foldable, folded
 from visprism.measure.inference.memory_format import same_in_channels_last, to_channels_last
 from visprism.measure.loss.batch_norm import BatchNorm, check_batch_norm
@@ -27,6 +22,11 @@ from visprism.measure.loss.double_backward import differentiable
 from visprism.measure.loss.losses import Loss, cross_entropy, losses_of
 from visprism.measure.loss.parameter_selection import Selection, selected
 from visprism.measure.loss.pointwise import CachedDerivatives
+from visprism.passes.batches import (
+    check_evaluation_mode,
+    first_images,
+    on_device,
+)
 
 # Numbers in the kernels for each number in the images of a batch up to which channels last is
 # faster. A product takes 0.87 of the time at 5 (ResNet-20 at 32x32) and 1.3 times as long at 56

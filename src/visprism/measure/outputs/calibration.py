@@ -15,8 +15,8 @@ from visprism.core.errors import InputError
 from visprism.core.statistics import mean_interval, wilson
 from visprism.measure.outputs.confidence_order import SortedByConfidence
 from visprism.measure.outputs.metrics import aurc_contributions, metrics
-from visprism.measure.outputs.outcomes import outcomes_of
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.outcomes import outcomes_of
+from visprism.passes.predictions import Predictions
 from visprism.results.calibration import Calibration
 from visprism.results.calibration_error import calibration_error
 from visprism.results.differences import enough_outcomes

@@ -16,9 +16,9 @@ from torch import nn
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import difference_interval, wilson
-from visprism.measure.batches import Batch
-from visprism.measure.outputs.predict import predict
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.batches import Batch
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
 from visprism.results.distribution_shift import DistributionShift
 
 

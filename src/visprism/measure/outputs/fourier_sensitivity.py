@@ -15,10 +15,10 @@ from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
-from visprism.measure.batches import Batch
-from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
-from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.batches import Batch
+from visprism.passes.perturbed_evaluation import evaluate_perturbed
+from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import FourierSensitivity
 

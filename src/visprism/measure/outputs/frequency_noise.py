@@ -19,7 +19,6 @@ from visprism.core.processes import add_up
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
-from visprism.measure.batches import Batch
 from visprism.measure.outputs.bands import (
     BAND_CENTERS,
     band,
@@ -29,11 +28,11 @@ from visprism.measure.outputs.bands import (
     paper_band,
     with_rms,
 )
-from visprism.measure.outputs.paired import Paired
-from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
-from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.measure.outputs.predictions import Predictions
-from visprism.results.base import Result
+from visprism.passes.batches import Batch
+from visprism.passes.paired import Paired
+from visprism.passes.perturbed_evaluation import evaluate_perturbed
+from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.predictions import Predictions
 from visprism.results.frequency_contrasts import (
     CONTRAST,
     FrequencyContrasts,
@@ -50,6 +49,7 @@ from visprism.results.perturbations import (
     SPLIT_FREQUENCY,
     FrequencyRobustness,
 )
+from visprism.table.result import Result
 
 RMS = 0.1  # in pixels of 0 ... 1
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007

@@ -12,8 +12,8 @@ from visprism.core.errors import InputError
 from visprism.measure.outputs.calibration import check_bins, loss_intervals
 from visprism.measure.outputs.confidence_order import CumulativeSums, SortedByConfidence
 from visprism.measure.outputs.metrics import edges_of
-from visprism.measure.outputs.outcomes import outcomes_of
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.outcomes import outcomes_of
+from visprism.passes.predictions import Predictions
 from visprism.results.calibration import Reliability, RiskCoverage
 from visprism.results.predictions import Outcomes
 

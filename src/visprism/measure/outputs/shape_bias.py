@@ -13,7 +13,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.predictions import Predictions
 from visprism.results.per_image import PerImage, linearized_ratio
 from visprism.results.shape_bias import SHAPE_BIAS, ShapeBias
 

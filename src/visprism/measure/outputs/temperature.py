@@ -14,8 +14,8 @@ from torch import Tensor
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
 from visprism.core.statistics import mean_interval, t_quantile
-from visprism.measure.outputs.outcomes import outcomes
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predictions import Predictions
 from visprism.results.calibration import Temperature
 from visprism.results.calibration_error import calibration_error
 from visprism.results.differences import enough_outcomes

@@ -13,12 +13,12 @@ from visprism import linalg
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.text import images_text
 from visprism.linalg import Request, TraceEstimates
-from visprism.measure.batches import labeled
 from visprism.measure.loss.objective import Objective
 from visprism.measure.loss.products import Products, random_normal, random_signs
+from visprism.passes.batches import labeled
 from visprism.results.hessian_by_block import HessianByBlock
-from visprism.results.text import images_text
 
 Parts = dict[str, list[Block]]
 

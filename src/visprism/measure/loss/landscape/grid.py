@@ -23,7 +23,6 @@ from visprism.core.errors import InputError
 from visprism.core.files import check_named
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import check_evaluation_mode
 from visprism.measure.loss.batch_norm import BatchNorm, batch_norms, check_batch_norm
 from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.checkpoint import (
@@ -38,6 +37,7 @@ from visprism.measure.loss.landscape.point_losses import COLUMNS
 from visprism.measure.loss.losses import Loss, cross_entropy
 from visprism.measure.loss.objective import check_weight_decay
 from visprism.measure.loss.parameter_selection import Selection, selected
+from visprism.passes.batches import check_evaluation_mode
 from visprism.results.landscape import Landscape
 
 

@@ -15,12 +15,12 @@ from torch import nn
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import check_evaluation_mode
 from visprism.measure.loss.batch_norm import BatchNorm, batch_norms, check_batch_norm
 from visprism.measure.loss.cached_batches import CachedBatches, cache_batches
 from visprism.measure.loss.landscape.evaluation import Evaluation, Point, loss_name
 from visprism.measure.loss.landscape.planes import Plane, random_planes
 from visprism.measure.loss.losses import Loss, cross_entropy
+from visprism.passes.batches import check_evaluation_mode
 from visprism.results.landscape import BATCH_NORM_LABELS, Rings, rise_label
 from visprism.results.per_image import PerImage
 
