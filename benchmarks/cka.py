@@ -37,7 +37,8 @@ from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
 from visprism.data import in_memory, load_data
-from visprism.measure.features import CKAProbe, observe
+from visprism.measure.features.cka import CKAProbe
+from visprism.measure.features.observe import observe
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"

@@ -37,7 +37,7 @@ from visprism.core.devices import CPU, Compute
 from visprism.core.revision import revision
 from visprism.core.run import Run
 from visprism.measure.inference import select_inference
-from visprism.measure.outputs import predict
+from visprism.passes.predict import predict
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "evaluate.json"

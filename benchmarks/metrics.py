@@ -30,7 +30,9 @@ from torchmetrics.functional.classification import (
 )
 
 from visprism.core.revision import revision
-from visprism.measure.outputs import Predictions, calibration, outcomes
+from visprism.passes.predictions import Predictions
+from visprism.measure.outputs.calibration import calibration
+from visprism.passes.outcomes import outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"
 

@@ -33,13 +33,11 @@ from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, attentions, dissect, watch
 from visprism.core.revision import revision
-from visprism.measure.features import (
-    AttentionProbe,
-    CKAProbe,
-    FourierProbe,
-    VarianceProbe,
-    observe,
-)
+from visprism.measure.features.attention import AttentionProbe
+from visprism.measure.features.cka import CKAProbe
+from visprism.measure.features.fourier import FourierProbe
+from visprism.measure.features.variance import VarianceProbe
+from visprism.measure.features.observe import observe
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity

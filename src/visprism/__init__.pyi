@@ -119,28 +119,19 @@ from visprism.anatomy import replace as replace
 from visprism.anatomy import watch as watch
 
 # Measurements of feature maps and attention.
-from visprism.measure.features import AttentionProbe as AttentionProbe
-from visprism.measure.features import BandEnergyProbe as BandEnergyProbe
-from visprism.measure.features import BranchTransferProbe as BranchTransferProbe
-from visprism.measure.features import CKAProbe as CKAProbe
-from visprism.measure.features import FourierPlaneProbe as FourierPlaneProbe
-from visprism.measure.features import FourierProbe as FourierProbe
-from visprism.measure.features import Probe as Probe
-from visprism.measure.features import SingularValueProbe as SingularValueProbe
-from visprism.measure.features import TokenNormProbe as TokenNormProbe
-from visprism.measure.features import TokenSimilarityProbe as TokenSimilarityProbe
-from visprism.measure.features import VarianceProbe as VarianceProbe
-from visprism.measure.features import attention_maps as attention_maps
-from visprism.measure.features import compare as compare
-from visprism.measure.features import observe as observe
-from visprism.measure.features import receptive_field as receptive_field
-from visprism.measure.features import rollout as rollout
+from visprism.passes.features import FeatureStatistic as FeatureStatistic
+from visprism.passes.features import Seen as Seen
+from visprism.passes.features import observe as observe
+from visprism.measure.features.attention_maps import attention_maps as attention_maps
+from visprism.measure.features.attention_rollout import rollout as rollout
+from visprism.measure.features.cka_between_models import compare as compare
+from visprism.measure.features.receptive_field_gradients import receptive_field as receptive_field
 from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
-from visprism.measure.weights import patch_filters as patch_filters
-from visprism.measure.weights import positional_similarity as positional_similarity
-from visprism.measure.weights import relative_scores as relative_scores
+from visprism.measure.weights.patch_filters import patch_filters as patch_filters
+from visprism.measure.weights.position_embeddings import positional_similarity as positional_similarity
+from visprism.measure.weights.relative_scores import relative_scores as relative_scores
 
 # Measurements of the loss.
 from visprism.measure.loss import Objective as Objective
@@ -169,23 +160,23 @@ from visprism.measure.loss.landscape import rings as rings
 from visprism.measure.loss.landscape import trajectory as trajectory
 
 # Measurements of outputs.
-from visprism.measure.outputs import Attack as Attack
-from visprism.measure.outputs import Predictions as Predictions
-from visprism.measure.outputs import ablation as ablation
-from visprism.measure.outputs import adversarial as adversarial
-from visprism.measure.outputs import by_category as by_category
-from visprism.measure.outputs import calibration as calibration
-from visprism.measure.outputs import classes_of as classes_of
-from visprism.measure.outputs import fourier_sensitivity as fourier_sensitivity
-from visprism.measure.outputs import frequency_noise as frequency_noise
-from visprism.measure.outputs import outcomes as outcomes
-from visprism.measure.outputs import predict as predict
-from visprism.measure.outputs import reliability as reliability
-from visprism.measure.outputs import risk_coverage as risk_coverage
-from visprism.measure.outputs import robustness as robustness
-from visprism.measure.outputs import shape_bias as shape_bias
-from visprism.measure.outputs import stability as stability
-from visprism.measure.outputs import temperature as temperature
+from visprism.measure.outputs.perturbation_ball import Attack as Attack
+from visprism.passes.predictions import Predictions as Predictions
+from visprism.measure.outputs.block_ablation import ablation as ablation
+from visprism.measure.outputs.adversarial import adversarial as adversarial
+from visprism.measure.outputs.shape_bias import by_category as by_category
+from visprism.measure.outputs.calibration import calibration as calibration
+from visprism.measure.outputs.categories import classes_of as classes_of
+from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
+from visprism.measure.outputs.frequency_noise import frequency_noise as frequency_noise
+from visprism.passes.outcomes import outcomes as outcomes
+from visprism.passes.predict import predict as predict
+from visprism.measure.outputs.reliability import reliability as reliability
+from visprism.measure.outputs.reliability import risk_coverage as risk_coverage
+from visprism.measure.outputs.robustness import robustness as robustness
+from visprism.measure.outputs.shape_bias import shape_bias as shape_bias
+from visprism.measure.outputs.stability import stability as stability
+from visprism.measure.outputs.temperature import temperature as temperature
 
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results
@@ -193,6 +184,7 @@ from visprism.estimates.answers import Answer as Answer
 from visprism.table.result import ColumnInfo as ColumnInfo
 from visprism.table.result import Result as Result
 from visprism.table.result import column as column
+from visprism.table.result import estimate as estimate
 from visprism.table.result import result_type as result_type
 from visprism.table.result import scalar as scalar
 from visprism.estimates.findings import Finding as Finding
@@ -205,7 +197,6 @@ from visprism.table.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.table.shapes import Surface as Surface
 from visprism.table.shapes import result_shape as result_shape
 from visprism.results.differences import Differences as Differences
-from visprism.results.per_image import PerImage as PerImage
 
 # Figures.
 from visprism.drawing.registry import figure as figure

@@ -11,10 +11,9 @@ from matplotlib.font_manager import FontProperties
 from PIL import Image
 
 from visprism import panel
-from visprism.drawing.save import render_figure
-from visprism.drawing.save import render_formats
 from visprism.drawing.canvas import _text_size
 from visprism.drawing.png import png_file
+from visprism.drawing.save import render_figure, render_formats
 from visprism.drawing.style import paper_style
 
 

@@ -6,7 +6,7 @@ row in the documentation. An analysis file holds declarations only: no loops, no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Any, ClassVar, TypeVar
@@ -216,6 +216,28 @@ class Analysis(ABC):
         if reason is not None:
             raise InputError(f"{self.name} does not apply: {reason}")
         return self.measure(subject, subject.named(run))[0]
+
+
+def function_of(analysis: type[Analysis]) -> Callable[..., Any]:
+    """The function form of an analysis: the class called, with one set of defaults."""
+
+    def measure(
+        model: Any,
+        data: Any,
+        *,
+        preprocessing: Any = None,
+        run: Run = DEFAULT_RUN,
+        **options: Any,
+    ) -> Any:
+        return analysis(**options)(model, data, preprocessing=preprocessing, run=run)
+
+    names = ", ".join(options_of(analysis))
+    measure.__name__ = measure.__qualname__ = analysis.name.replace("-", "_")
+    measure.__doc__ = (
+        f"{(analysis.__doc__ or '').strip()}\n\nThe main result of `{analysis.__name__}` for one "
+        f"model; see there. Options: {names or 'none'}."
+    )
+    return measure
 
 
 class FeatureAnalysis(Analysis, FeatureStatistic):

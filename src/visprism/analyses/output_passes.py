@@ -9,7 +9,8 @@ from visprism.core.inference import Inference
 from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.measure.inference import select_inference, verified_images
-from visprism.measure.outputs import Predictions, predict
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
 
 if TYPE_CHECKING:
     from visprism.analyses.subject import Subject

@@ -17,7 +17,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data.study_images import PictureImages, PixelChange, StudyImages
 from visprism.data.tensor_images import tensor_images
-from visprism.measure.outputs import Predictions
+from visprism.passes.predictions import Predictions
 from visprism.table.result import Result
 
 BATCH_SIZE = 16  # images of a forward pass over feature maps, by default

@@ -59,7 +59,9 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
     step = _WIDTH / max(1, len(quantities))
     for i in rows:
         kind, quantity = str(columns["kind"][i]), str(columns["quantity"][i])
-        mean, low, high = (float(columns[name][i]) for name in ("mean", "mean_low", "mean_high"))
+        mean, low, high = (
+            float(columns[name][i]) for name in ("mean", "mean_low", "mean_high")
+        )
         place = quantities.index(quantity)
         x = kinds.index(kind) + step * (place - (len(quantities) - 1) / 2)
         bar = ax.errorbar(
@@ -89,7 +91,11 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
     names = [SHORT.get(q, q) for q in quantities]
     legend = f"\n(filled: {names[0]}, open: {', '.join(names[1:])})" if len(names) > 1 else ""
     subject = (
-        "log amplitude" if TO_MEAN.id in quantities else "log" if VARIANCE.id in quantities else ""
+        "log amplitude"
+        if TO_MEAN.id in quantities
+        else "log"
+        if VARIANCE.id in quantities
+        else ""
     )
     ax.set(
         xlim=(-0.6, max(len(kinds), 1) - 0.4),

@@ -66,7 +66,9 @@ class Neighbors:
             "between": np.array([self.between.get(b.name, "") for b in self.blocks]),
         }
 
-    def before(self, values: Float[np.ndarray, "n blocks *_"]) -> Float[np.ndarray, "n blocks *_"]:
+    def before(
+        self, values: Float[np.ndarray, "n blocks *_"]
+    ) -> Float[np.ndarray, "n blocks *_"]:
         """The values of the block before each; NaN where there is none."""
         place = {block: i for i, block in enumerate(self.blocks)}
         rows = [-1 if p is None else place[p] for p in self.previous]

@@ -44,7 +44,9 @@ from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
 
 Sees = Literal["feature maps", "tokens", "attention", "residual branches", "heads"]
-Extracts = Mapping[Any, Tensor]  # by block, attention, head or end of a branch: what is extracted
+Extracts = Mapping[
+    Any, Tensor
+]  # by block, attention, head or end of a branch: what is extracted
 Arrays = dict[Any, np.ndarray]
 
 
@@ -230,13 +232,16 @@ def observations(
     between = blocks_off_grid(anatomy)
     return [
         tuple(
-            result
-            if result.provenance.images
-            else result.with_provenance(
-                **vars(origin) | {"protocol": result.provenance.protocol}
-            )
+            result.measured(origin)
             for result in statistic.results(
-                Seen(*part.of_all_processes(image), sum(every), anatomy, between, run.seed, origin)
+                Seen(
+                    *part.of_all_processes(image),
+                    sum(every),
+                    anatomy,
+                    between,
+                    run.seed,
+                    origin,
+                )
             )
         )
         for statistic, part in zip(statistics, gathered, strict=True)

@@ -67,7 +67,9 @@ class Tap:
         ]
 
 
-def _feature_maps(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
+def _feature_maps(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
         with _without_autocast(x):
             return [statistic.extract(_precise(x)) for statistic in statistics]
@@ -88,8 +90,12 @@ def _tokens(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: Exi
     return Tap(statistics, blocks, stack.enter_context(watch_tokens(anatomy, extract)))
 
 
-def _attention(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
-    imagewise = [statistic for statistic in statistics if isinstance(statistic, AttentionStatistic)]
+def _attention(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> Tap:
+    imagewise = [
+        statistic for statistic in statistics if isinstance(statistic, AttentionStatistic)
+    ]
     if len(imagewise) == len(statistics):
         attended = _attention_in_parts(anatomy, imagewise)
     else:
@@ -125,7 +131,9 @@ def _attention_in_parts(
     return attend_in_parts(anatomy, reduce, finish)
 
 
-def _residual_branches(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
+def _residual_branches(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> Tap:
     def extract(x: Tensor) -> list[Tensor]:
         with _without_autocast(x):
             return [statistic.extract(_precise(x)) for statistic in statistics]
@@ -164,13 +172,17 @@ _TAPS = {
 }
 
 
-def taps(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> list[Tap]:
+def taps(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> list[Tap]:
     """Taps for these statistics, which each forward pass fills until `stack` is closed."""
     readable = bool(attentions(anatomy))
     made = []
     for sees, tap in _TAPS.items():
         members = [statistic for statistic in statistics if sees in statistic.all_seen]
-        if sees == "attention" and not readable:  # `attend` refuses statistics that see no other
+        if (
+            sees == "attention" and not readable
+        ):  # `attend` refuses statistics that see no other
             members = [statistic for statistic in members if statistic.all_seen == (sees,)]
         if members:
             made.append(tap(anatomy, members, stack))

@@ -7,9 +7,9 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.chance import at_chance, chance_findings
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, missing_interval, points_text, selection_text
-from visprism.results.chance import at_chance, chance_findings
 from visprism.table.result import Result, column, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution

@@ -8,10 +8,10 @@ from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
+from visprism.estimates.chance import chance_findings
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text
 from visprism.results.calibration_error import FEWEST_IMAGES
-from visprism.results.chance import chance_findings
 from visprism.results.differences import few_outcomes
 from visprism.table.result import Result, column, result_type, scalar
 

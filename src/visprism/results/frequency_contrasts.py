@@ -8,9 +8,9 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.chance import chance_findings
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, missing_interval, points_text
-from visprism.results.chance import chance_findings
 from visprism.results.perturbations import FrequencyRobustness
 from visprism.table.result import Result, column, result_type, scalar
 

@@ -202,7 +202,9 @@ def _findings(summary: KindSummary, kind: str, rows: Mapping[str, int]) -> list[
             parts.append(_percent(summary, "", rows[SCALE_FREE.id], SCALE_FREE.label))
         return [Finding(f"{'; '.join(parts)}; {_over(summary)}")]
     return [
-        Finding(f"{kind} blocks, {CHANGES[q].label}: {_number(summary, i)} {_counts(summary, i)}")
+        Finding(
+            f"{kind} blocks, {CHANGES[q].label}: {_number(summary, i)} {_counts(summary, i)}"
+        )
         for q, i in rows.items()
     ]
 

@@ -239,6 +239,10 @@ class Result:
         """The same result with changes to its provenance: ``with_provenance(model="vit")``."""
         return replace(self, provenance=replace(self.provenance, **changes))
 
+    def measured(self: R, origin: Provenance) -> R:
+        """The same result with its provenance; the protocol is that of the result."""
+        return replace(self, provenance=replace(origin, protocol=self.provenance.protocol))
+
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the 95% intervals of a column; NaN where the result has none.
 

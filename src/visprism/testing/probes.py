@@ -12,7 +12,7 @@ from torch import Tensor
 from visprism.anatomy import Block, Kind, Layout
 from visprism.core.errors import InputError
 from visprism.drawing.registry import plot
-from visprism.measure.features import Probe
+from visprism.measure.features.probe import Probe
 from visprism.passes.tokens import Tokens
 from visprism.results.per_image import PerImage
 from visprism.table.result import Result

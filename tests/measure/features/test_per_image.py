@@ -16,8 +16,8 @@ from visprism import (
     assert_results_equal,
     dissect,
 )
-from visprism.passes.batches import image_indices
 from visprism.measure.features.observe import observations
+from visprism.passes.batches import image_indices
 from visprism.results.fourier import Spectrum
 from visprism.results.kind_summary import SCALE_FREE, TO_MEAN, VARIANCE, mean_change
 from visprism.results.variance import Variances

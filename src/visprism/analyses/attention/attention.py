@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.analyses.subject import Subject
-from visprism.measure.features import AttentionProbe, Probe
+from visprism.measure.features.attention import AttentionProbe
+from visprism.measure.features.probe import Probe
 from visprism.results.attention import AttentionStatistics
 
 

@@ -8,7 +8,8 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.features import attention_maps, rollouts
+from visprism.measure.features.attention_maps import attention_maps
+from visprism.measure.features.attention_rollout import rollouts
 from visprism.results.attention import AttentionMaps as AttentionMapsResult
 from visprism.results.attention import Rollout
 from visprism.table.result import Result

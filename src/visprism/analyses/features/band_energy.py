@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
-from visprism.measure.features import BandEnergyProbe, Probe
+from visprism.measure.features.band_energy import BandEnergyProbe
+from visprism.measure.features.probe import Probe
 from visprism.results.band_energy import BandEnergies
 
 

@@ -7,7 +7,9 @@ from typing import Literal
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
-from visprism.measure.features import BranchTransferProbe, Probe, residual_branches
+from visprism.measure.features.branch_transfer import BranchTransferProbe
+from visprism.measure.features.probe import Probe
+from visprism.passes.residual_branches import residual_branches
 from visprism.results.branch_transfer import BranchTransfer as BranchTransferResult
 from visprism.results.branch_transfer import HighFrequencyGain
 from visprism.results.kind_summary import KindSummary

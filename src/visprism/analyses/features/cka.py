@@ -8,7 +8,9 @@ from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.features import CKAProbe, Probe, compare
+from visprism.measure.features.cka import CKAProbe
+from visprism.measure.features.cka_between_models import compare
+from visprism.measure.features.probe import Probe
 from visprism.results.similarity import BlockStructure, Similarity
 from visprism.table.result import Result
 

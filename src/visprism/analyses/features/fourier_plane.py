@@ -6,8 +6,8 @@ from typing import Literal
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
-from visprism.measure.features import Probe
 from visprism.measure.features.fourier_plane import FourierPlaneProbe
+from visprism.measure.features.probe import Probe
 from visprism.passes.residual_branches import residual_branches
 from visprism.results.fourier_plane import FourierPlane as FourierPlaneResult
 

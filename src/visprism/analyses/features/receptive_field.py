@@ -7,7 +7,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.features import receptive_field
+from visprism.measure.features.receptive_field_gradients import receptive_field
 from visprism.results.receptive_field import ReceptiveField as ReceptiveFieldResult
 from visprism.results.receptive_field import ReceptiveMaps
 from visprism.table.result import Result

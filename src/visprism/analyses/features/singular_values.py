@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
-from visprism.measure.features import Probe, SingularValueProbe
+from visprism.measure.features.probe import Probe
+from visprism.measure.features.singular_values import SingularValueProbe
 from visprism.results.singular_values import EffectiveRanks
 from visprism.results.singular_values import SingularValues as SingularValuesResult
 from visprism.table.result import Result

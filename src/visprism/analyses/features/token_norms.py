@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
-from visprism.measure.features import Probe
+from visprism.measure.features.probe import Probe
 from visprism.measure.features.token_norms import TokenNormProbe
 from visprism.results.token_norms import (
     AttentionSinks,

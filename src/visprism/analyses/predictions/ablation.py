@@ -8,8 +8,8 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.outputs import ablation
 from visprism.measure.outputs.ablation_plan import AblationSpec, ablation_passes
+from visprism.measure.outputs.block_ablation import ablation
 from visprism.passes.tokens import token_roles
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.table.result import Result

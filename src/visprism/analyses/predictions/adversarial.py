@@ -8,7 +8,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.outputs import adversarial
+from visprism.measure.outputs.adversarial import adversarial
 from visprism.measure.outputs.perturbation_ball import Attack, attack_grid
 from visprism.results.perturbations import Adversarial as RobustAccuracy
 from visprism.table.result import Result

@@ -7,16 +7,13 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.outputs import (
-    Predictions,
-    calibration,
-    differing_pictures,
-    outcomes,
-    predict,
-    reliability,
-    risk_coverage,
-)
+from visprism.measure.outputs.calibration import calibration
+from visprism.measure.outputs.differing_pictures import differing_pictures
+from visprism.measure.outputs.reliability import reliability, risk_coverage
 from visprism.measure.outputs.temperature import temperature_if_finite
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
 from visprism.results.calibration import Calibration as CalibrationResult
 from visprism.results.calibration import Reliability, RiskCoverage, Temperature
 from visprism.results.differing_pictures import DifferingPictures

@@ -9,7 +9,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.data.corruptions import COMMON, change_of
-from visprism.measure.outputs import robustness
+from visprism.measure.outputs.robustness import robustness
 from visprism.results.robustness import CLEAN, CorruptionErrors, Robustness
 from visprism.table.result import Result
 

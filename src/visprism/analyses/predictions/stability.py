@@ -9,7 +9,7 @@ from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.data.corruptions import PERTURBATIONS, SequenceBatches
-from visprism.measure.outputs import stability
+from visprism.measure.outputs.stability import stability
 from visprism.results.stability import RelativeFlipRates, relative_flip_rates
 from visprism.results.stability import Stability as StabilityResult
 from visprism.table.result import Result

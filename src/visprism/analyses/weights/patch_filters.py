@@ -7,8 +7,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.weights import patch_filters
-from visprism.measure.weights.patch_filters import why_no_kernels
+from visprism.measure.weights.patch_filters import patch_filters, why_no_kernels
 from visprism.results.weights import PatchFilters as Components
 from visprism.table.result import Result
 

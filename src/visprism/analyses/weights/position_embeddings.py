@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
 from visprism.analyses.subject import Subject
 from visprism.core.run import Run
-from visprism.measure.weights import positional_similarity
-from visprism.measure.weights.position_embeddings import why_no_embeddings
+from visprism.measure.weights.position_embeddings import (
+    positional_similarity,
+    why_no_embeddings,
+)
 from visprism.results.weights import PositionalSimilarity
 from visprism.table.result import Result
 

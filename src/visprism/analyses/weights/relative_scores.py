@@ -7,7 +7,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.measure.weights import relative_score_tables, relative_scores
+from visprism.measure.weights.relative_scores import relative_score_tables, relative_scores
 from visprism.results.weights import RelativeScores as Scores
 from visprism.table.result import Result
 

@@ -9,7 +9,8 @@ from visprism.anatomy import combine_ablations
 from visprism.app.live.panels import Values, indices_of, panel, predictions, rounded
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
-from visprism.measure.features import FourierProbe, observe
+from visprism.measure.features.fourier import FourierProbe
+from visprism.measure.features.observe import observe
 from visprism.results.fourier import Spectrum
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from visprism.app.live.panels import Values, indices_of, number_of, panel, rounded
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
-from visprism.measure.features import receptive_map
+from visprism.measure.features.receptive_field_gradients import receptive_map
 
 
 @panel

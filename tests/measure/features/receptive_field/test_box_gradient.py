@@ -11,9 +11,12 @@ from visprism import dissect, watch
 from visprism.anatomy import pixels
 from visprism.core.rng import stream
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features import receptive_map
 from visprism.measure.features.box_convolution_rules import BoxGradient
-from visprism.measure.features.receptive_field_gradients import _boxed_gradient, _signed_sum
+from visprism.measure.features.receptive_field_gradients import (
+    _boxed_gradient,
+    _signed_sum,
+    receptive_map,
+)
 
 
 class Branch(nn.Module):
