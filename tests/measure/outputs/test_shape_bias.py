@@ -14,7 +14,7 @@ from visprism import (
     shape_bias,
 )
 from visprism.core.statistics import wilson
-from visprism.measure.outputs.categories import SIXTEEN
+from visprism.analyses.predictions.categories import SIXTEEN
 from visprism.measure.outputs.shape_bias import shape_bias_by_image
 
 

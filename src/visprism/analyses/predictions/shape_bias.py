@@ -7,7 +7,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.outputs.categories import classes_of
+from visprism.analyses.predictions.categories import classes_of
 from visprism.measure.outputs.shape_bias import by_category, shape_bias, shape_bias_by_image
 from visprism.results.shape_bias import ShapeBias as ShapeBiasResult
 from visprism.table.result import Result
