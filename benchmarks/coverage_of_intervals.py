@@ -54,7 +54,7 @@ from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
 from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.predictions import Predictions
-from visprism.measure.outputs.shape_bias import shape_bias_by_image
+from visprism.analyses.predictions.shape_bias import shape_bias_by_image
 from visprism.measure.outputs.stability import _interval as flip_interval
 from visprism.analyses.predictions.temperature import temperature
 from visprism.results.calibration import Calibration
