@@ -129,9 +129,9 @@ from visprism.measure.features.receptive_field_gradients import receptive_field 
 from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
-from visprism.measure.weights.patch_filters import patch_filters as patch_filters
-from visprism.measure.weights.position_embeddings import positional_similarity as positional_similarity
-from visprism.measure.weights.relative_scores import relative_scores as relative_scores
+from visprism.analyses.weights.patch_filters import patch_filters as patch_filters
+from visprism.analyses.weights.position_embeddings import positional_similarity as positional_similarity
+from visprism.analyses.weights.relative_scores import relative_scores as relative_scores
 
 # Measurements of the loss.
 from visprism.measure.loss import Objective as Objective

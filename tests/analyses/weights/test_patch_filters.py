@@ -1,4 +1,4 @@
-"""Laws of a model's first kernels (src/visprism/measure/weights/patch_filters.py)."""
+"""Laws of a model's first kernels (src/visprism/analyses/weights/patch_filters.py)."""
 
 import numpy as np
 import pytest
