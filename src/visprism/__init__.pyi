@@ -122,16 +122,16 @@ from visprism.anatomy import watch as watch
 from visprism.passes.features import FeatureStatistic as FeatureStatistic
 from visprism.passes.features import Seen as Seen
 from visprism.passes.features import observe as observe
-from visprism.measure.features.attention_maps import attention_maps as attention_maps
-from visprism.measure.features.attention_rollout import rollout as rollout
+from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
+from visprism.analyses.attention.attention_maps import rollout as rollout
 from visprism.measure.features.cka_between_models import compare as compare
 from visprism.measure.features.receptive_field_gradients import receptive_field as receptive_field
 from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
-from visprism.measure.weights.patch_filters import patch_filters as patch_filters
-from visprism.measure.weights.position_embeddings import positional_similarity as positional_similarity
-from visprism.measure.weights.relative_scores import relative_scores as relative_scores
+from visprism.analyses.weights.patch_filters import patch_filters as patch_filters
+from visprism.analyses.weights.position_embeddings import positional_similarity as positional_similarity
+from visprism.analyses.weights.relative_scores import relative_scores as relative_scores
 
 # Measurements of the loss.
 from visprism.measure.loss import Objective as Objective
