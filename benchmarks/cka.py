@@ -37,7 +37,8 @@ from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.images import in_memory, load_data
-from visprism.measure.features import CKAProbe, observe
+from visprism.measure.features.cka import CKAProbe
+from visprism.passes.features import observe
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"

@@ -40,7 +40,7 @@ from visprism.claims.scales import scale_of
 from visprism.claims.verdicts import trained_runs
 from visprism.core.files import write_text
 from visprism.core.run import Run
-from visprism.figures import save_figure
+from visprism.drawing.save import save_figure
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"

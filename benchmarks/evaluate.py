@@ -36,7 +36,7 @@ from visprism.core.devices import Compute
 from visprism.core.provenance import revision
 from visprism.core.run import Run
 from visprism.measure.forward_passes import default_batch_size
-from visprism.measure.outputs import predict
+from visprism.passes.predict import predict
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "evaluate.json"

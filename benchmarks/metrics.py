@@ -30,7 +30,9 @@ from torchmetrics.functional.classification import (
 )
 
 from visprism.core.provenance import revision
-from visprism.measure.outputs import Predictions, calibration, outcomes
+from visprism.measure.features.block_readout import Predictions
+from visprism.analyses.predictions.calibration import calibration
+from visprism.passes.outcomes import outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"
 

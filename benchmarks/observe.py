@@ -33,13 +33,9 @@ from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, attentions, dissect, watch
 from visprism.core.provenance import revision
-from visprism.measure.features import (
-    AttentionProbe,
-    CKAProbe,
-    FourierProbe,
-    VarianceProbe,
-    observe,
-)
+from visprism.measure.features import AttentionProbe, FourierProbe, VarianceProbe
+from visprism.measure.features.cka import CKAProbe
+from visprism.passes.features import observe
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity

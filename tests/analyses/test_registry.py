@@ -12,7 +12,7 @@ from visprism import ANALYSES, Needs, Result, plot
 from visprism.analyses.base import GROUPS
 from visprism.analyses.subject import subject_of
 from visprism.core.options import options_of
-from visprism.results.base import result_types
+from visprism.table.result import result_types
 
 PROJECT = Path(visprism.__file__).parents[2]
 NAMES = list(ANALYSES)

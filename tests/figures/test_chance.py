@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from visprism import Provenance
-from visprism.results.chance import at_chance
+from visprism.estimates.chance import at_chance
 from visprism.results.perturbations import HIGH_DROP
 
 

@@ -9,8 +9,8 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from visprism import InputError, Result, figure, panel, plot
-from visprism.figures import render_formats
-from visprism.figures.registry import FRAMES, Frame, frame_of
+from visprism.drawing.registry import FRAMES, Frame, frame_of
+from visprism.drawing.save import render_formats
 from visprism.results.class_separability import ClassSeparability
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
@@ -18,7 +18,7 @@ BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 
 def test_every_figure_is_tried_here(made):
     registered = set(plot.registry) - {object, Result}
-    shapes = {kind for kind in registered if kind.__module__ == "visprism.results.shapes"}
+    shapes = {kind for kind in registered if kind.__module__ == "visprism.table.shapes"}
     kinds = {kind for kind in registered - shapes if kind.__module__.startswith("visprism.")}
     assert {kind.__name__ for kind in kinds} == {
         type(result).__name__ for result in made.values()

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex, to_rgba
 from scipy import stats
 
 from visprism import plot
-from visprism.figures.style import (
+from visprism.drawing.style import (
     ATTENTION_SHADE,
     DEPTH,
     KIND_COLORS,

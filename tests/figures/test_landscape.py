@@ -6,8 +6,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from visprism import panel, plot
-from visprism.figures.landscape import project_isometric
-from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.drawing.landscape import project_isometric
+from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.results.trajectory import Projection
 
 # The scale.

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from visprism import panel, plot
-from visprism.figures.robustness import percent
-from visprism.figures.style import SIMILARITY
+from visprism.drawing.robustness import percent
+from visprism.drawing.style import SIMILARITY
 
 
 def bars(ax):

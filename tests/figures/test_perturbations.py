@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from visprism import plot
-from visprism.figures.style import color_of
+from visprism.drawing.style import color_of
 
 
 def markers(ax):

@@ -18,7 +18,7 @@ from visprism.results.claims import ClaimRuns
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.fourier_plane import FourierPlane
-from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
 from visprism.results.hessian_by_block import HessianByBlock
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature
@@ -26,10 +26,10 @@ from visprism.results.loss import Trace
 from visprism.results.mode_connectivity import LinearPaths, Soup
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.patch_pca import PatchComponents
-from visprism.results.predictions import error_consistency
+from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.results.quantization import QuantizationSensitivity
 from visprism.results.readout import Readouts
-from visprism.results.stability import RelativeFlipRates
+from visprism.analyses.predictions.stability import RelativeFlipRates
 from visprism.results.token_norms import (
     AttentionSinks,
     MassiveActivations,
@@ -37,7 +37,7 @@ from visprism.results.token_norms import (
     OutlierTokens,
     TokenNorms,
 )
-from visprism.results.token_similarity import TokenSimilarity
+from visprism.analyses.features.token_similarity import TokenSimilarity
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"
 INTERVAL = re.compile(rf"\[{NUMBER}, {NUMBER}\]")

@@ -26,7 +26,7 @@ from visprism import (
     result_type,
     scalar,
 )
-from visprism.figures.style import tip
+from visprism.drawing.style import tip
 
 BLOCKS = ("stem", "conv1", "attn2")
 

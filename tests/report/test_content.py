@@ -7,8 +7,8 @@ import pytest
 from results_by_hand import MAKERS
 
 from visprism import Answer, Entry, InputError
+from visprism.estimates import questions
 from visprism.report import drawings
-from visprism.results import questions
 from visprism.results.calibration import Temperature
 from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study.report_content import content_of

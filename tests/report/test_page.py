@@ -13,7 +13,7 @@ import pytest
 import visprism.report
 import visprism.study.files
 from visprism import InputError, Study, panel
-from visprism.figures import render_formats
+from visprism.drawing.save import render_formats
 from visprism.report import rendered
 from visprism.report.terms import TERMS, TermLinks
 from visprism.results.paper_claims import PAPER_CLAIMS

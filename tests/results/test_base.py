@@ -10,7 +10,7 @@ import pytest
 
 from visprism import InputError, PerImage, Provenance, Result, column, result_type, scalar
 from visprism.core.files import atomic_write
-from visprism.results.base import result_types
+from visprism.table.result import result_types
 
 
 def _in_celsius(values):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visprism import Result
-from visprism.results.base import renaming
+from visprism.table.result import renaming
 
 
 def written(path, name, **values):

@@ -8,7 +8,7 @@ import pytest
 
 import visprism
 from visprism import Finding, InputError, Predictions, calibration
-from visprism.results.findings import CODES
+from visprism.estimates.findings import CODES
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = (PACKAGE.parents[1] / "docs" / "findings.md").read_text(encoding="utf-8")

@@ -8,15 +8,9 @@ import pytest
 import torch
 
 from visprism import Block, FourierProbe, InputError, Layout, Provenance, Result, VarianceProbe
-from visprism.results.kind_replication import replicate_by_kind
-from visprism.results.kind_summary import (
-    ABSOLUTE,
-    SCALE_FREE,
-    TO_LOWEST,
-    TO_MEAN,
-    VARIANCE,
-    KindSummary,
-)
+from visprism.table.kinds import replicate_by_kind
+from visprism.table.kinds import ABSOLUTE, SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
+from visprism.results.kind_summary import VARIANCE
 
 BLUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 

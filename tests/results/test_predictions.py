@@ -7,11 +7,9 @@ from scipy import stats
 from visprism import InputError, Provenance, Result
 from visprism.core.statistics import kappa_interval
 from visprism.results.differences import paired_differences
-from visprism.results.predictions import (
-    Outcomes,
-    calibration_differences,
-    error_consistency,
-)
+from visprism.passes.outcomes import Outcomes
+from visprism.results.predictions import calibration_differences
+from visprism.analyses.predictions.error_consistency import error_consistency
 
 
 def outcomes(correct, confidence=None, name: str = "") -> Outcomes:

@@ -3,8 +3,8 @@
 import pytest
 
 from visprism import Answer
-from visprism.results.answers import POINTS
-from visprism.results.text import interval_text, missing_interval, points_text
+from visprism.estimates.answers import POINTS
+from visprism.estimates.text import interval_text, missing_interval, points_text
 
 NAN = float("nan")
 

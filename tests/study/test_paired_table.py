@@ -16,7 +16,8 @@ from visprism.results.perturbations import (
     LOW_DROP,
     FrequencyRobustness,
 )
-from visprism.results.predictions import Outcomes, error_consistency
+from visprism.passes.outcomes import Outcomes
+from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.study.table import Difference, Row, comparison_rows
 
 SIDE = 4  # of the token grid

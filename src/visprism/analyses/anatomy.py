@@ -8,7 +8,7 @@ from visprism.analyses.subject import Subject
 from visprism.anatomy import costs
 from visprism.core.run import Run
 from visprism.results.anatomy import Costs
-from visprism.results.base import Result
+from visprism.table.result import Result
 
 
 @ANALYSES.register

@@ -14,20 +14,16 @@ from visprism.claims.runs import END, WARMUP
 from visprism.claims.scales import Scale
 from visprism.core.errors import InputError
 from visprism.results.ablation import KindAblations
-from visprism.results.base import Result
-from visprism.results.calibration import Calibration
-from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER, FrequencyContrasts
+from visprism.analyses.predictions.calibration import Calibration
+from visprism.results.frequency_contrasts import EQUAL_ENERGY
+from visprism.analyses.predictions.frequency_noise import PAPER, FrequencyContrasts
 from visprism.results.hessian_summary import HessianSummary
-from visprism.results.kind_summary import (
-    SCALE_FREE,
-    TO_LOWEST,
-    TO_MEAN,
-    VARIANCE,
-    KindSummary,
-)
+from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
+from visprism.results.kind_summary import VARIANCE
 from visprism.results.landscape import Landscape, Rings
-from visprism.results.robustness import Robustness
+from visprism.analyses.predictions.corruptions import Robustness
 from visprism.results.similarity import BlockStructure
+from visprism.table.result import Result
 
 R = TypeVar("R", bound=Result)
 Split = Literal["test", "train"]

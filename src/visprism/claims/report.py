@@ -15,9 +15,10 @@ from matplotlib.ticker import PercentFormatter
 from visprism.claims.experiment import MeasuredRun, RawNumbers
 from visprism.claims.paper import CLAIMS
 from visprism.claims.verdicts import ClaimVerdict, effects_of, trained_runs, verdicts_of
-from visprism.figures import panel, render_figure
-from visprism.figures.claims import claim_rows
-from visprism.figures.style import KIND_COLORS, paper_style
+from visprism.drawing import panel
+from visprism.drawing.save import render_figure
+from visprism.drawing.claims import claim_rows
+from visprism.drawing.style import KIND_COLORS, paper_style
 from visprism.report import inline_svg
 from visprism.results.claims import ClaimEffects, ClaimRuns
 

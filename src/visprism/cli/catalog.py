@@ -237,7 +237,8 @@ class Anatomy(Printing, Sized, Weights):
         from visprism.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream
-        from visprism.figures import panel, save_figure
+        from visprism.drawing import panel
+        from visprism.drawing.save import save_figure
         from visprism.models import load_model
 
         loaded = load_model(self.model, pretrained=self.pretrained, seed=self.seed)

@@ -17,9 +17,8 @@ from visprism.loss.density import hutchinson
 from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Objective
 from visprism.loss.products import Products, random_normal, random_signs
-from visprism.measure.batches import labeled
+from visprism.passes.batches import labeled
 from visprism.results.hessian_by_block import HessianByBlock
-from visprism.results.text import images_text
 
 Parts = dict[str, list[Block]]
 

@@ -37,7 +37,7 @@ from visprism.loss.points import (
     read_samples,
 )
 from visprism.loss.products import Products
-from visprism.measure.batches import check_evaluation_mode, first_images
+from visprism.passes.batches import check_evaluation_mode, first_images
 from visprism.results.landscape import (
     BATCH_NORM_LABELS,
     Landscape,

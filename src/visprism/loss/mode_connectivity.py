@@ -24,7 +24,7 @@ from visprism.loss.points import (
     displaced_tensors,
     read_samples,
 )
-from visprism.measure.batches import check_evaluation_mode
+from visprism.passes.batches import check_evaluation_mode
 from visprism.results.mode_connectivity import LinearPaths, Soup
 
 State = Mapping[str, Tensor]

@@ -21,7 +21,7 @@ from visprism.loss.directions import Direction, named_parameters
 from visprism.loss.double_backward import BatchNorm
 from visprism.loss.objective import Loss, losses_of
 from visprism.loss.planes import Plane
-from visprism.measure.batches import first_images, on_device, with_targets
+from visprism.passes.batches import first_images, on_device, with_targets
 
 Tick = Callable[[], object]  # called before each batch: progress and deadline
 Point = tuple[int, float, float]  # index of the plane, a, b

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from visprism.anatomy import Images, forward
 from visprism.core.devices import Compute
-from visprism.measure.batches import on_device
+from visprism.passes.batches import on_device
 
 Forward = Callable[[Images], Float[Tensor, "b ..."]]
 

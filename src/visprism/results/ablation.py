@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.core.statistics import NORMAL_95
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer, Verdict
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.chance import at_chance, chance_findings
-from visprism.results.findings import Finding
-from visprism.results.text import images_text, missing_interval, points_text, selection_text
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.chance import at_chance, chance_findings
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_interval, points_text, selection_text
+from visprism.table.result import Result, column, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
@@ -60,29 +59,7 @@ LATE_MINUS_EARLY = "late minus early"
 _EARLY_CONV, _LATE_ATTENTION = (f"{kind}, {LATE_MINUS_EARLY}" for kind in ("conv", "attention"))
 
 
-def _renumbered(removed: str) -> str:
-    """The first head as "head 1", which version 0.1 called "head 0"."""
-    if not removed.startswith("head "):
-        return removed
-    _, number, *rest = removed.split(" ")
-    return " ".join(["head", str(int(number) + 1), *rest])
-
-
-def _from_lesions(values: dict[str, Any]) -> dict[str, Any]:
-    half = NORMAL_95 * values["drop_error"]
-    return values | {
-        "ablated": np.array([_renumbered(r) for r in values["removed"].tolist()]),
-        "num_blocks": values["number"],
-        "drop_low": values["drop"] - half,
-        "drop_high": values["drop"] + half,
-        "partial": values["resumed"],
-        "baseline_accuracy": values["whole_accuracy"],
-        "baseline_nll": values["whole_nll"],
-        "not_ablated": values["left_out"],
-    }
-
-
-@result_type("ablations", schema=1, formerly="Lesions", upgrades={0: _from_lesions})
+@result_type("ablations")
 class Ablations(Result):
     """Accuracy and NLL without one part; one row for each ablation.
 
@@ -363,19 +340,7 @@ class KindAblations(Result):
         )
 
 
-def _from_joint_lesions(values: dict[str, Any]) -> dict[str, Any]:
-    return values | {
-        "num_blocks": values["number"],
-        "drop_min": values["drop_least"],
-        "drop_max": values["drop_most"],
-        "sum_of_drops": values["drop_apart"],
-        "baseline_accuracy": values["whole_accuracy"],
-    }
-
-
-@result_type(
-    "joint-ablations", schema=1, formerly="LesionsTogether", upgrades={0: _from_joint_lesions}
-)
+@result_type("joint-ablations")
 class JointAblations(Result):
     """Several blocks ablated together, drawn at random; one row for each number of blocks."""
 

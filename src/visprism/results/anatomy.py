@@ -1,23 +1,14 @@
 """Anatomy of a model: parameters and arithmetic of each block."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, column, result_type, scalar
 
 
-def _split_shape(values: dict[str, Any]) -> dict[str, Any]:
-    """Channels, height and width in place of a string such as "64x8x8" (version 0.1)."""
-    shapes = [[int(n) for n in str(shape).split("x")] for shape in values["shape"]]
-    sizes = np.array([map_size(shape) for shape in shapes]).reshape(-1, 3)
-    rest = {name: value for name, value in values.items() if name != "shape"}
-    return rest | {"channels": sizes[:, 0], "height": sizes[:, 1], "width": sizes[:, 2]}
-
-
-@result_type("costs", schema=1, upgrades={0: _split_shape})
+@result_type("costs")
 class Costs(Result):
     """Parameters and arithmetic of a model; one row per block, in forward order."""
 

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import Pictures, SeriesPerBlock
-from visprism.results.text import interval_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import interval_text
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import Pictures, SeriesPerBlock
 
 GRADIENT_ACTIVATION = "gradient x activation"
 GRAD_CAM = "Grad-CAM"

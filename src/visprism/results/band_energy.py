@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results.base import column, result_type
-from visprism.results.shapes import ScalarPerBlock
+from visprism.table.result import column, result_type
+from visprism.table.shapes import ScalarPerBlock
 
 
 @result_type("band-energies")

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results.base import column, result_type, scalar
-from visprism.results.kind_summary import KindSummary, Quantity, summarize
-from visprism.results.shapes import PerBlock, ScalarPerBlock, result_shape
+from visprism.table.kinds import KindSummary
+from visprism.results.kind_summary import Quantity, summarize
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
 
 GAIN_TO_MEAN = "high-frequency log gain of the branch relative to the mean"
 GAIN_TO_LOWEST = "high-frequency log gain of the branch relative to the lowest frequency"

@@ -4,9 +4,9 @@ from math import isfinite
 
 import numpy as np
 
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.text import resolved
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import resolved
+from visprism.table.result import Result, column, result_type, scalar
 
 PERCENT = "%"
 

@@ -1,39 +1,19 @@
 """Class separability: neural collapse, RankMe and alpha-ReQ of the features of each block."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from visprism.core.statistics import log_interval, t_quantile
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import ScalarPerBlock
-from visprism.results.text import images_text, interval_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import ScalarPerBlock
 
 
-def _without_intervals(*names: str, scalars: tuple[str, ...] = ()) -> Any:
-    """An upgrade of files of schema 1, which have no errors."""
-
-    def upgrade(values: Mapping[str, Any]) -> dict[str, Any]:
-        undefined = np.full(len(values["block"]), np.nan)
-        return dict(values) | dict.fromkeys(names, undefined) | dict.fromkeys(scalars, np.nan)
-
-    return upgrade
-
-
-_COLLAPSE = (
-    "nc1_error", "equinorm_error", "equiangularity_error", "maximal_angle_error",
-)  # fmt: skip
-
-
-@result_type(
-    "class-separability",
-    schema=2,
-    upgrades={1: _without_intervals(*_COLLAPSE, scalars=("self_duality_error",))},
-)
+@result_type("class-separability")
 class ClassSeparability(ScalarPerBlock):
     """Neural collapse of pooled features; one row for each block. All are 0 in the collapse.
 
@@ -134,11 +114,7 @@ class ClassSeparability(ScalarPerBlock):
         )
 
 
-@result_type(
-    "feature-ranks",
-    schema=2,
-    upgrades={1: _without_intervals("rankme_error", "rankme_centered_error", "alpha_error")},
-)
+@result_type("feature-ranks")
 class FeatureRanks(ScalarPerBlock):
     """RankMe and alpha-ReQ of pooled features, one vector for each image; one row per block.
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import isfinite, nan
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -18,18 +17,13 @@ from visprism.core.statistics import (
     paired_proportions_interval,
     t_interval,
 )
-from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.per_image import ACCURACY, DIRECTION_PAIRS, LOSSES, PerImage
+from visprism.table.result import Result, column, result_type, scalar
 
 MIN_DIRECTION_PAIRS = 3  # means over random directions are close to normal
 
 Ends = tuple[float, float]
 _MEANS = ("first", "second")
-
-
-def _without_reasons(values: dict[str, Any]) -> dict[str, Any]:
-    """Files of schema 1 do not give the reason for a missing interval."""
-    return values | {"missing": np.full(len(values["quantity"]), "")}
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,7 @@ class Row:
     missing: str = ""  # why there is no interval
 
 
-@result_type("differences", schema=2, upgrades={1: _without_reasons})
+@result_type("differences")
 class Differences(Result):
     """Differences between two models on the same images; one row for each quantity."""
 

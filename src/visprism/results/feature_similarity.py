@@ -1,23 +1,17 @@
 """Similarity of blocks beyond CKA: mutual k-NN, Procrustes and RSA, with permutation nulls."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import BlockMatrix
+from visprism.estimates.findings import Finding
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import BlockMatrix
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 
 
-def _without_errors(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files of schema 1 have no error of RSA."""
-    return {"rsa_error": np.full(len(values["block"]), np.nan)} | dict(values)
-
-
-@result_type("feature-similarity", schema=2, upgrades={1: _without_errors})
+@result_type("feature-similarity")
 class FeatureSimilarity(BlockMatrix):
     """Similarities of pooled features of pairs of blocks; one row for each ordered pair."""
 

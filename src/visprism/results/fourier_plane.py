@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results.base import column as quantity
-from visprism.results.base import result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import Pictures
-from visprism.results.text import interval_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import interval_text
+from visprism.table.result import column as quantity
+from visprism.table.result import result_type, scalar
+from visprism.table.shapes import Pictures
 
 
 @result_type("fourier-plane")

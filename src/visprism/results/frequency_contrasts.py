@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.chance import chance_findings
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.chance import chance_findings
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_interval, points_text
 from visprism.results.perturbations import FrequencyRobustness
-from visprism.results.text import images_text, missing_interval, points_text
+from visprism.table.result import Result, column, result_type, scalar
 
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 CONTRAST = "accuracy drop, bands above 0.5 π rad/pixel minus bands below"

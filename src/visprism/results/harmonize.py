@@ -1,27 +1,13 @@
 """Results of harmonizing a CNN: the search for the blocks that self-attention replaces."""
 
-from typing import Any
-
 import numpy as np
 
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer, Verdict
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, column, result_type, scalar
 
 SEARCH, CONFIRMATION = "search", "confirmation"
-
-
-def _with_phase(stored: dict[str, Any]) -> dict[str, Any]:
-    """Values of version 0.1, where a gain of one standard error was enough."""
-    seeds = len(np.unique(stored["seed"]))
-    selected = stored.pop("kept")
-    return {
-        **stored,
-        "selected": selected,
-        "phase": np.full(len(stored["seed"]), SEARCH),
-        "alpha": float(t_tail(1.0, seeds - 1)),
-    }
 
 
 def t_tail(t: float, degrees: int) -> float:
@@ -37,7 +23,7 @@ def paired_gain(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
     return float(gains.mean()), float(gains.std(ddof=1) / np.sqrt(len(gains)))
 
 
-@result_type("replacement-search", schema=1, formerly="BuildUp", upgrades={0: _with_phase})
+@result_type("replacement-search")
 class ReplacementSearch(Result):
     """Accuracies of the candidates of a search; one row per candidate, seed and phase."""
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results.base import Result, column, result_type, scalar
 from visprism.results.hessian_statistics import (
     average_positive,
     geometric_mean,
@@ -18,6 +17,7 @@ from visprism.results.hessian_statistics import (
     negative_proportion,
 )
 from visprism.results.hessian_summary import HessianSummary
+from visprism.table.result import Result, column, result_type, scalar
 
 Key = tuple[str, str, float]  # phase, data, weight decay
 

@@ -5,10 +5,10 @@ from typing import ClassVar
 import numpy as np
 
 from visprism.core.statistics import t_quantile
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import SeriesPerBlock
-from visprism.results.text import images_text, selection_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, selection_text
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import SeriesPerBlock
 
 
 @result_type("hessian-by-block")

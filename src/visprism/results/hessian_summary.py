@@ -5,15 +5,15 @@ Source: Park & Kim (2022), How do vision transformers work?, sec. 2 and app. C: 
 
 import numpy as np
 
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
 from visprism.results.hessian_statistics import MIN_BATCHES, MIN_BATCHES_APE
 from visprism.results.loss import (
     objective_label,
     stability_findings,
 )
+from visprism.table.result import Result, column, result_type, scalar
 
 # Quantities, as answers and values of mini-batches name them.
 APE = "mean of positive leading Hessian eigenvalues (APE)"
@@ -22,26 +22,7 @@ NEP = "negative leading Hessian eigenvalues (NEP)"
 LARGEST = "largest Hessian eigenvalue, mean over mini-batches"
 
 
-def _older_summary(values: dict) -> dict:
-    """Files of version 0.1 have neither a median nor a mean of logarithms."""
-    nan = np.full(len(values["nep"]), np.nan)
-    for end in ("largest", "smallest"):
-        values[f"{end}_converged"] = values["ends_converged"]
-    names = ("ape_median", "ape_log_mean", "ape_log_mean_low", "ape_log_mean_high")
-    return values | dict.fromkeys(names, nan)
-
-
-def _without_counts(values: dict) -> dict:
-    """Files of schema 1 withhold the smallest eigenvalue unless all of them converged."""
-    return values | {"negative_batches": np.full(len(values["nep"]), np.nan)}
-
-
-@result_type(
-    "hessian-summary",
-    schema=2,
-    formerly="HessianTally",
-    upgrades={0: _older_summary, 1: _without_counts},
-)
+@result_type("hessian-summary")
 class HessianSummary(Result):
     """NEP and APE of each phase, data set and objective; one row for each.
 

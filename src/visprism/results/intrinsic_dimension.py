@@ -5,8 +5,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from visprism.results.base import column, result_type, scalar
-from visprism.results.shapes import ScalarPerBlock
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import ScalarPerBlock
 
 
 @result_type("intrinsic-dimension")

@@ -8,13 +8,13 @@ from jaxtyping import Float
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import t_interval
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
 from visprism.results.loss import objective_label
 from visprism.results.per_image import DIRECTION_PAIRS, PerImage
-from visprism.results.text import images_text, interval_text
+from visprism.table.result import Result, column, result_type, scalar
 
 BATCH_NORM_LABELS = {
     "frozen": "frozen BatchNorm statistics",
@@ -26,14 +26,7 @@ _DISAGREEMENT = 1.5  # ratio of the two increases of the NLL above which VP105 i
 _SMALLEST_INCREASE = 0.01  # nats; where both increases are smaller, they are not compared
 
 
-def _american(values: dict) -> dict:
-    """Files of version 0.1 spell it "normalisation"."""
-    if "normalisation" in values:
-        values["normalization"] = values.pop("normalisation")
-    return values
-
-
-@result_type("landscape", upgrades={0: _american})
+@result_type("landscape")
 class Landscape(Result):
     """Loss and accuracy over planes in the space of parameters; one row for each point.
 
@@ -301,7 +294,7 @@ def rise_label(radius: float, batch_norm: str) -> str:
     return f"NLL increase at distance {radius:g} (BatchNorm {treatment})"
 
 
-@result_type("origin-curvature", formerly="CenterCurvature")
+@result_type("origin-curvature")
 class OriginCurvature(Result):
     """Curvature of the NLL at the model's weights; one row for each direction of a plane."""
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from visprism.core.statistics import heavy_tailed_interval, t_interval
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, renaming, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.table.result import Result, column, renaming, result_type, scalar
+from visprism.estimates.findings import Finding
 from visprism.results.per_image import PerImage
-from visprism.results.text import images_text, missing_interval
+from visprism.table.result import Result, column, result_type, scalar
 
 WHICH_LABELS = {
     "LM": "largest in magnitude",
@@ -214,21 +214,7 @@ _MEASURE_TEXT = {
 }
 
 
-def _older_sharpness(values: dict) -> dict:
-    """Files of version 0.1: one gradient step on all of the data."""
-    n = len(values["rule"])
-    return values | {
-        "batch": np.full(n, -1),
-        "steps": np.ones(n, dtype=int),
-        "error": np.full(n, np.nan),
-    }
-
-
-@result_type(
-    "sharpness",
-    schema=2,
-    upgrades={0: _older_sharpness, 1: renaming(rule="measure", draws="directions")},
-)
+@result_type("sharpness")
 class Sharpness(Result):
     """Increase of the loss close to the weights; one row per measure and batch."""
 

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import Curve
-from visprism.results.text import images_text, interval_text, points_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text, points_text
+from visprism.table.result import Result, column, result_type, scalar
+from visprism.table.shapes import Curve
 
 
 @result_type("linear-paths")

@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.statistics import auroc_interval
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import SeriesPerBlock
-from visprism.results.text import images_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.table.result import column, result_type, scalar
+from visprism.estimates.findings import Finding
+from visprism.table.shapes import SeriesPerBlock
+from visprism.estimates.text import images_text
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
 NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"

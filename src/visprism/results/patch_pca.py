@@ -5,16 +5,14 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from visprism.results.base import column as quantity
-from visprism.results.base import renaming, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import PerBlock, Valued
-from visprism.results.text import images_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
+from visprism.table.result import column as quantity
+from visprism.table.result import result_type, scalar
+from visprism.table.shapes import PerBlock, Valued
 
 
-@result_type(
-    "patch-components", schema=2, upgrades={1: renaming(foreground="background_threshold")}
-)
+@result_type("patch-components")
 class PatchComponents(Valued, PerBlock):
     """Scores of three principal components; one row for each block, image and patch.
 

@@ -5,14 +5,12 @@ suggest: what makes an image difficult is difficult for both. The difference is 
 image, and its interval is over images.
 """
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float, Int, Integer
 
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.results.base import ColumnInfo, Columns, Result, column, result_type, scalar
+from visprism.table.result import ColumnInfo, Columns, Result, column, result_type, scalar
 
 ACCURACY = "accuracy"  # of each image, 1 for a correct prediction
 LOSSES = ("NLL", "Brier score", "signed ECE (mean confidence - accuracy)")  # of predictions
@@ -21,14 +19,7 @@ DIRECTION_PAIRS = "direction pairs"  # of a loss landscape, as `PerImage.over`
 _set = object.__setattr__  # fields of a frozen dataclass are set while it is made
 
 
-def _with_codes(values: dict[str, Any]) -> dict[str, Any]:
-    """Values of schema 1, which held the name of the quantity in every row."""
-    values = dict(values)
-    names, codes = coded_names(values.pop("quantity"))
-    return {**values, "names": "\n".join(names), "code": codes}
-
-
-@result_type("per-image", schema=2, upgrades={1: _with_codes})
+@result_type("per-image")
 class PerImage(Result):
     """One value of each quantity for each image.
 

@@ -1,23 +1,22 @@
 """Perturbations: accuracy under noise of frequency bands and waves, and under attacks."""
 
 from math import nan
-from typing import Any
 
 import numpy as np
 
-from visprism.core.statistics import NORMAL_95, wilson
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, renaming, result_type, scalar
-from visprism.results.chance import at_chance, chance_findings
-from visprism.results.findings import Finding
-from visprism.results.text import (
+from visprism.core.statistics import wilson
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.chance import at_chance, chance_findings
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import (
     images_text,
     interval_text,
     missing_interval,
     points_text,
     selection_text,
 )
+from visprism.table.result import Result, column, result_type, scalar
 
 BAND_WIDTH = 0.1  # π rad/pixel
 SPLIT_FREQUENCY = 0.5  # π rad/pixel; bands above it are "high", those below "low"
@@ -38,16 +37,7 @@ _CLAIMED = {
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 
 
-def _with_drop_interval(values: dict[str, Any]) -> dict[str, Any]:
-    half = NORMAL_95 * values["drop_error"]
-    return values | {"drop_low": values["drop"] - half, "drop_high": values["drop"] + half}
-
-
-@result_type(
-    "frequency-robustness",
-    schema=2,
-    upgrades={0: _with_drop_interval, 1: renaming(ring="band_shape")},
-)
+@result_type("frequency-robustness")
 class FrequencyRobustness(Result):
     """Accuracy under noise confined to a band of frequencies; one row for each band.
 
@@ -216,83 +206,7 @@ class FrequencyRobustness(Result):
         return float(order.index(self.mixing)) if self.mixing in order and not guessing else nan
 
 
-@result_type("fourier-sensitivity", schema=1)
-class FourierSensitivity(Result):
-    """Error rate under noise of a single frequency; one row for each, opposite ones alike."""
-
-    vertical: np.ndarray = column("Vertical frequency", "cycles", "cycles over the height")
-    horizontal: np.ndarray = column("Horizontal frequency", "cycles", "cycles over the width")
-    error: np.ndarray = column("Error rate", "", "fraction of misclassified images with noise")
-    error_rise: np.ndarray = column(
-        "Rise of the error rate", "", "error rate with noise minus without noise"
-    )
-    error_rise_error: np.ndarray = column(
-        "Standard error of the rise", "", "over images, paired"
-    )
-    clean_error: float = scalar(
-        "Clean error rate", "", "error rate without noise", default=float("nan")
-    )
-    mean_rise: float = scalar(
-        "Mean rise", "", "rise of the error rate, mean over frequencies", default=float("nan")
-    )
-    mean_rise_low: float = scalar(
-        "Mean rise, low", "", "lower end of its 95% interval", default=float("nan")
-    )
-    mean_rise_high: float = scalar(
-        "Mean rise, high", "", "upper end of its 95% interval", default=float("nan")
-    )
-    rms: float = scalar("RMS of the noise", "", "in pixels of 0 ... 1", default=float("nan"))
-    nyquist: float = scalar(
-        "Nyquist frequency", "cycles", "cycles over the shorter side", default=float("nan")
-    )
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Mean over frequencies, and the largest, named as a maximum."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        worst = int(self.error.argmax())
-        texts = [
-            f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
-            f"{self.clean_error:.1%} by "
-            f"{points_text(self.mean_rise, self.mean_rise_low, self.mean_rise_high)}, mean "
-            f"over {len(self)} frequencies ({images})"
-        ]
-        if np.ptp(self.error):
-            n = self.provenance.images
-            wrong = np.array([round(float(self.error[worst]) * n)])
-            (low,), (high,) = wilson(wrong, np.array([n]))
-            rate = interval_text(float(self.error[worst]), float(low), float(high), ".1%")
-            texts.append(
-                f"largest error rate of {len(self)} frequencies: {rate} at "
-                f"({self.vertical[worst]}, {self.horizontal[worst]}) cycles, over {images}"
-                f"{selection_text(len(self))}"
-            )
-        return (*(Finding(text) for text in texts), *_chance(self, 1 - self.clean_error))
-
-    def answers(self) -> tuple[Answer, ...]:
-        """The mean rise over frequencies."""
-        return (
-            Answer(
-                question=questions.FREQUENCY_SENSITIVITY.text,
-                quantity="rise of the error rate, mean over frequencies",
-                value=self.mean_rise,
-                low=self.mean_rise_low,
-                high=self.mean_rise_high,
-                unit=POINTS,
-                over="images",
-                in_pixels=True,
-            ),
-        )
-
-
-def _from_single_loss(values: dict[str, Any]) -> dict[str, Any]:
-    attacks = values["attack"]
-    loss = np.where(attacks == "random", "", "cross-entropy")
-    missing = np.full(len(attacks), np.nan)
-    return _with_drop_interval(values) | {"loss": loss, "zero_gradient": missing}
-
-
-@result_type("adversarial", schema=1, upgrades={0: _from_single_loss})
+@result_type("adversarial")
 class Adversarial(Result):
     """Robust accuracy: images that are classified correctly without and under an attack.
 
@@ -410,7 +324,7 @@ class Adversarial(Result):
 
 
 def _chance(
-    result: FrequencyRobustness | FourierSensitivity | Adversarial, accuracy: float
+    result: FrequencyRobustness | Adversarial, accuracy: float
 ) -> tuple[Finding, ...]:
     origin = result.provenance
     return chance_findings(accuracy, origin.images, result.classes, origin.split)

@@ -1,27 +1,19 @@
 """Quantization sensitivity of blocks."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from visprism.core.statistics import rank_correlation, t_quantile
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import SeriesPerBlock
-from visprism.results.text import interval_text, points_text
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import interval_text, points_text
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import SeriesPerBlock
 
 
-def _without_traces(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files of schema 1 have no Hessian traces."""
-    undefined = np.full(len(values["block"]), np.nan)
-    names = ("trace", "trace_error", "predicted_rise", "predicted_rise_error")
-    return dict(values) | dict.fromkeys(names, undefined)
-
-
-@result_type("quantization-sensitivity", schema=2, upgrades={1: _without_traces})
+@result_type("quantization-sensitivity")
 class QuantizationSensitivity(SeriesPerBlock):
     """Accuracy and NLL with the weights of one block quantized; a row for each block and bits.
 

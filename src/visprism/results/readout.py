@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from visprism.core.statistics import wilson
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import SeriesPerBlock
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import SeriesPerBlock
 
 NEIGHBORS, RIDGE, LENS = READOUTS = ("k-NN", "ridge probe", "logit lens")
 LAST_PROBE = "accuracy of the ridge probe, last block"

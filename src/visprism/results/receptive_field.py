@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, result_type, scalar
-from visprism.results.base import column as quantity
-from visprism.results.findings import Finding
-from visprism.results.shapes import ScalarPerBlock
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, result_type, scalar
+from visprism.table.result import column as quantity
+from visprism.table.shapes import ScalarPerBlock
 
 SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 LAST_SIGMA = f"{SIGMA} of the last block's effective receptive field"

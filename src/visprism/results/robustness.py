@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from math import nan
-from typing import Any
 
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results import questions
-from visprism.results.answers import POINTS, Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.chance import chance_findings
-from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text, points_text
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.chance import chance_findings
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text, points_text
+from visprism.table.result import Result, column, result_type, scalar
 
 CLEAN = ("clean", 0)  # the condition of images that are not corrupted
 
@@ -43,14 +42,7 @@ ALEXNET = {
 ALEXNET_SIZE, ALEXNET_CLASSES = (224, 224), 1000
 
 
-def _without_changes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files of version 0.1 have no paired changes."""
-    undefined = np.full(len(values["value"]), nan)
-    names = ("change", "change_low", "change_high")
-    return dict(values) | dict.fromkeys(names, undefined)
-
-
-@result_type("robustness", upgrades={0: _without_changes})
+@result_type("robustness")
 class Robustness(Result):
     """Every metric of `Calibration` under each condition; one row per condition and metric."""
 

@@ -4,31 +4,26 @@ Source: Kornblith et al. (2019), Similarity of neural network representations re
 Raghu and Kornblith (2021), Do wide and deep networks learn the same things?
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import t_quantile
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import BlockMatrix
-from visprism.results.text import images_text, selection_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, selection_text
+from visprism.table.result import Result, column, result_type, scalar
+from visprism.table.shapes import BlockMatrix
 
 FEWEST_GROUPS = 5  # of batches, for an interval of the block structure
 _NULL_QUANTILE = 0.975
 _NEAR_NULL = 0.05  # fraction of pairs below the null's quantile that makes a finding
 
 
-def _upgrade(values: dict[str, Any]) -> dict[str, Any]:
-    """Files of 0.1 have no permutation null."""
-    return {"null": np.full(len(values["block"]), np.nan)} | values
-
-
-@result_type("similarity", schema=1, upgrades={0: _upgrade})
+@result_type("similarity")
 class Similarity(BlockMatrix):
     """CKA of pairs of blocks; one row for each ordered pair."""
 
@@ -192,7 +187,7 @@ class Similarity(BlockMatrix):
         )
 
 
-@result_type("block-structure", schema=1)
+@result_type("block-structure")
 class BlockStructure(Result):
     """CKA within and between the stages of one model; one row for each pair of stages."""
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import column, result_type
-from visprism.results.findings import Finding
-from visprism.results.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.table.result import column, result_type
+from visprism.table.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock
 
 LEVELS = ("tokens", "images")
 

@@ -5,11 +5,11 @@ from math import nan
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.text import images_text, interval_text, selection_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text, selection_text
+from visprism.table.result import Result, column, result_type, scalar
 
 
 @result_type("stability")

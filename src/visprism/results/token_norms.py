@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from visprism.core.statistics import mean_fraction_interval
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
-from visprism.results.text import images_text, interval_text, selection_text
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text, selection_text
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
 
 GROUP_NAMES = {
     "grid": "grid",

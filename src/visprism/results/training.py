@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from visprism.results import questions
-from visprism.results.answers import Answer
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, column, result_type, scalar
 
 
 @result_type("history")

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
-from visprism.results.text import images_text
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
+from visprism.table.result import Result, column, result_type, scalar
 
 MATRIX_LABELS = {"hessian": "Hessian", "preconditioned": "preconditioned Hessian"}
 POINT_LABELS = {"weights": "", "perturbed": " at SAM's perturbed weights"}

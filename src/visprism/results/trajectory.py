@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from visprism.results.base import Result, column, result_type, scalar
-from visprism.results.findings import Finding
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, column, result_type, scalar
 
 
 @result_type("trajectory")

@@ -19,9 +19,9 @@ from visprism.report import (
     chapters_of,
 )
 from visprism.report.content import label_of
-from visprism.results.base import Result
+from visprism.table.result import Result
 from visprism.results.paper_claims import PAPER_CLAIMS
-from visprism.results.questions import question_of
+from visprism.estimates.questions import question_of
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
 from visprism.study.summary import summary_of

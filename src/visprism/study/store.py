@@ -20,8 +20,8 @@ from visprism.core.files import (
     slug,
     write_text,
 )
-from visprism.results.base import Result
-from visprism.results.stored_values import UnknownTypeError
+from visprism.table.result import Result
+from visprism.table.stored import UnknownTypeError
 from visprism.study.study import Entry, Failure, Study
 
 INDEX = "study.json"

@@ -11,8 +11,8 @@ from jaxtyping import Int64
 
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
-from visprism.results.base import Result
-from visprism.results.findings import Finding
+from visprism.table.result import Result
+from visprism.estimates.findings import Finding
 from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
 
 Kind = Literal["failed", "skipped", "effort", "no time"]

@@ -12,13 +12,13 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from visprism.core.provenance import Provenance
-from visprism.results.answers import POINTS, Answer, Verdict
-from visprism.results.base import Result
+from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.table.result import Result
 from visprism.results.differences import Differences, paired_differences
-from visprism.results.findings import Finding
+from visprism.estimates.findings import Finding
 from visprism.results.per_image import PerImage
-from visprism.results.questions import place_of
-from visprism.results.text import interval_text
+from visprism.estimates.questions import place_of
+from visprism.estimates.text import interval_text
 
 DASH = "\N{EN DASH}"  # where there is no number
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from visprism import CKAProbe, FourierProbe, VarianceProbe, compare, dissect, processes
-from visprism.measure.features.observe import observations
+from visprism.passes.features import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
 # none.

@@ -24,7 +24,7 @@ from visprism import (
     dissect,
     observe,
 )
-from visprism.measure.features.observe import observing
+from visprism.passes.features import observing
 
 PATCH = 16  # pixels; the networks' grids are 4x4
 

@@ -17,7 +17,7 @@ from visprism.measure.features.block_readout import (
     ridge_predictions,
 )
 from visprism.measure.features.logit_lens import lens_blocks, lens_predictions
-from visprism.measure.features.pooled import pooled_features
+from visprism.passes.pooled import pooled_features
 
 CLASSES = 3
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from visprism import BranchTransferProbe, InputError, Result, dissect, observe
-from visprism.measure.features import residual_branches
+from visprism.passes.residual_branches import residual_branches
 from visprism.results.branch_transfer import GAIN_TO_LOWEST, GAIN_TO_MEAN
 
 

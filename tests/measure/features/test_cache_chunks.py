@@ -5,8 +5,8 @@ import torch
 from einops import rearrange
 
 from visprism import FourierProbe, VarianceProbe
-from visprism.measure.features import cache_chunks
-from visprism.measure.features.cache_chunks import channel_mean
+from visprism.passes.chunks import cache_chunks
+from visprism.passes.chunks import channel_mean
 
 
 def contiguous(x):

@@ -13,7 +13,7 @@ from visprism import ANALYSES, InputError, Measured, dissect, plot
 from visprism.analyses.subject import subject_of
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.feature_similarity import feature_similarity
-from visprism.measure.features.pooled import PooledFeatures
+from visprism.passes.pooled import PooledFeatures
 from visprism.results.feature_similarity import MEASURES
 
 

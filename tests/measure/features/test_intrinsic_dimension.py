@@ -9,9 +9,9 @@ from torch import nn
 
 from visprism import ANALYSES, InputError, Provenance, dissect
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.feature_files import save_features
 from visprism.measure.features.intrinsic_dimension import twonn_dimension
-from visprism.measure.features.pooled import pooled_features
+from visprism.passes.feature_files import save_features
+from visprism.passes.pooled import pooled_features
 
 
 def torus(number, dimension, width=12, seed=0):

@@ -20,7 +20,7 @@ from visprism import (
     dissect,
     observe,
 )
-from visprism.measure.features.observe import blocks_off_grid, observations
+from visprism.passes.features import blocks_off_grid, observations
 
 
 class Residual(nn.Module):

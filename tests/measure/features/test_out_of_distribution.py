@@ -11,7 +11,7 @@ from torch import nn
 from visprism import ANALYSES, InputError, Preprocessing, dissect
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.out_of_distribution import auroc, out_of_distribution
-from visprism.measure.features.pooled import PooledFeatures, halves
+from visprism.passes.pooled import PooledFeatures, halves
 from visprism.results.out_of_distribution import (
     ENERGY,
     MAHALANOBIS,

@@ -16,11 +16,12 @@ from visprism import (
     assert_results_equal,
     dissect,
 )
-from visprism.measure.batches import image_indices
-from visprism.measure.features.observe import observations
-from visprism.results.fourier import Spectrum
-from visprism.results.kind_summary import SCALE_FREE, TO_MEAN, VARIANCE, mean_change
-from visprism.results.variance import Variances
+from visprism.passes.features import observations
+from visprism.passes.batches import image_indices
+from visprism.analyses.features.fourier import Spectrum
+from visprism.table.kinds import SCALE_FREE, TO_MEAN
+from visprism.results.kind_summary import VARIANCE, mean_change
+from visprism.analyses.features.variance import Variances
 
 IMAGES = 7
 

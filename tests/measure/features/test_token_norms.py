@@ -7,9 +7,9 @@ from timm.models.vision_transformer import VisionTransformer
 
 from visprism import Block, Layout, TokenNormProbe, check_probe, dissect
 from visprism.core.statistics import mean_interval
-from visprism.measure.features.observe import observations
+from visprism.passes.features import observations
 from visprism.measure.features.token_norms import PROBABILITIES
-from visprism.measure.features.tokens import Tokens
+from visprism.passes.tokens import Tokens
 from visprism.results.token_norms import (
     AttentionSinks,
     MassiveActivations,

@@ -6,9 +6,9 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 
 from visprism import Block, Layout, TokenSimilarityProbe, check_probe, dissect
-from visprism.measure.features.observe import observations
-from visprism.measure.features.tokens import Tokens
-from visprism.results.token_similarity import SERIES
+from visprism.passes.features import observations
+from visprism.passes.tokens import Tokens
+from visprism.analyses.features.token_similarity import SERIES
 
 
 def cosines(tokens, off=None):

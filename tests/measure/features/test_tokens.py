@@ -15,7 +15,7 @@ from visprism import (
     observe,
 )
 from visprism.anatomy import watch_tokens
-from visprism.measure.features.tokens import Tokens, token_roles
+from visprism.passes.tokens import Tokens, token_roles
 
 SMALL = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2}
 

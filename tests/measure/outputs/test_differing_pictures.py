@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from visprism.measure.outputs.differing_pictures import differing_pictures
-from visprism.results.predictions import Outcomes, error_consistency
+from visprism.analyses.predictions.error_consistency import differing_pictures
+from visprism.passes.outcomes import Outcomes
+from visprism.analyses.predictions.error_consistency import error_consistency
 
 NAMES = ("disk", "star")
 

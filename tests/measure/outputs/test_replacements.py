@@ -17,7 +17,7 @@ from visprism.anatomy import (
     inner_blocks,
     replaced_ablation,
 )
-from visprism.measure.features.tokens import token_roles
+from visprism.passes.tokens import token_roles
 
 CLASSES, SIDE = 3, 16
 

@@ -3,8 +3,11 @@
 import numpy as np
 
 from results_by_hand.base import PROVENANCE, complete
-from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
-from visprism.results.weights import PatchFilters, PositionalSimilarity, RelativeScores
+from visprism.analyses.attention.attention_maps import AttentionMaps, Rollout
+from visprism.analyses.attention.attention import AttentionStatistics
+from visprism.analyses.weights.patch_filters import PatchFilters
+from visprism.analyses.weights.position_embeddings import PositionalSimilarity
+from visprism.analyses.weights.relative_scores import RelativeScores
 
 
 def patch_filters():

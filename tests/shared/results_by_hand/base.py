@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 import numpy as np
 
 from visprism import Provenance
-from visprism.results.fourier import SpectrumColumns
+from visprism.analyses.features.fourier import SpectrumColumns
 
 PROVENANCE = Provenance(
     model="hand:net",

@@ -4,15 +4,16 @@ import numpy as np
 
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
-from visprism.results.calibration import Reliability, RiskCoverage
+from visprism.analyses.predictions.calibration import Reliability, RiskCoverage
 from visprism.results.claims import ClaimEffects
-from visprism.results.differing_pictures import DifferingPictures
-from visprism.results.distribution_shift import DistributionShift
+from visprism.analyses.predictions.error_consistency import DifferingPictures
+from visprism.analyses.predictions.distribution_shift import DistributionShift
 from visprism.results.harmonize import ReplacementSearch
-from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
-from visprism.results.robustness import CorruptionErrors, Robustness
-from visprism.results.shape_bias import ShapeBias
-from visprism.results.stability import Stability
+from visprism.results.perturbations import Adversarial, FrequencyRobustness
+from visprism.analyses.predictions.fourier_sensitivity import FourierSensitivity
+from visprism.analyses.predictions.corruptions import CorruptionErrors, Robustness
+from visprism.analyses.predictions.shape_bias import ShapeBias
+from visprism.analyses.predictions.stability import Stability
 
 
 def differing_pictures():

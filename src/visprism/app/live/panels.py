@@ -18,17 +18,14 @@ from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
-from visprism.measure.features import (
-    FourierProbe,
-    attention_maps,
-    observe,
-    receptive_map,
-    rollouts,
-)
-from visprism.measure.features.attention_maps import Query
+from visprism.measure.features import FourierProbe
+from visprism.analyses.attention.attention_maps import attention_maps, rollouts
+from visprism.passes.features import observe
+from visprism.measure.features.receptive_field_gradients import receptive_map
+from visprism.analyses.attention.attention_maps import Query
 from visprism.measure.outputs.bands import band, filtered, with_rms
 from visprism.measure.outputs.frequency_noise import white_noise
-from visprism.results.fourier import Spectrum
+from visprism.analyses.features.fourier import Spectrum
 
 Values = Mapping[str, Any]
 Panel = Callable[[Specimen, Values], dict[str, Any]]

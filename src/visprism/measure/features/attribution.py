@@ -20,8 +20,8 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.core.statistics import mean_interval
-from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
-from visprism.measure.features.per_block import block_columns
+from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
+from visprism.passes.blocks import block_columns
 from visprism.results.attribution import (
     GRAD_CAM,
     GRADIENT_ACTIVATION,

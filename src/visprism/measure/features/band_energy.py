@@ -16,14 +16,14 @@ from torch import Tensor
 
 from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
-from visprism.measure.features.cache_chunks import cache_chunks, channel_mean
-from visprism.measure.features.per_block import (
+from visprism.measure.features.probe import Probe
+from visprism.passes.blocks import (
     block_columns,
     blocks_before,
     on_one_grid,
     predecessors,
 )
-from visprism.measure.features.probe import Probe
+from visprism.passes.chunks import cache_chunks, channel_mean
 from visprism.results.band_energy import BandEnergies
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band

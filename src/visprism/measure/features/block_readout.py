@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.batches import image_shape
-from visprism.measure.features.per_block import block_columns
-from visprism.measure.features.pooled import PooledFeatures, Pooling
+from visprism.passes.batches import image_shape
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, Pooling
 from visprism.results.per_image import PerImage
 from visprism.results.readout import LAST_PROBE, LENS, NEIGHBORS, RIDGE, Readouts
 

@@ -15,15 +15,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.core.statistics import standard_error
-from visprism.measure.features.fourier import PROFILES, Profile, references
-from visprism.measure.features.per_block import (
+from visprism.analyses.features.fourier import PROFILES, references
+from visprism.measure.features.fourier import Profile
+from visprism.measure.features.probe import Probe
+from visprism.passes.blocks import (
     block_columns,
     grid_of,
     image_sums,
     kind_means,
 )
-from visprism.measure.features.probe import Probe
-from visprism.measure.features.residual_branches import BranchEnd
+from visprism.passes.residual_branches import BranchEnd
 from visprism.results.branch_transfer import BranchTransfer
 
 _NAMES = ("gain", "relative", "relative_lowest")

@@ -22,8 +22,8 @@ from visprism.core.errors import InputError
 from visprism.core.processes import rank, world_size
 from visprism.core.run import stream
 from visprism.measure.features.hsic import FEWEST, gram, hsic, linear, paired_hsic, rbf
-from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.probe import Probe
+from visprism.passes.blocks import block_columns
 from visprism.results.similarity import Similarity, structure_score
 
 # A block whose unbiased HSIC with itself is this small a fraction of the biased one holds

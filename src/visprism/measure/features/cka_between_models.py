@@ -8,9 +8,9 @@ from visprism.anatomy import Anatomy, Block, batch_size
 from visprism.core.errors import InputError
 from visprism.core.processes import share
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import Batch, image_shape, images_of
 from visprism.measure.features.cka import CKAProbe, similarity
-from visprism.measure.features.observe import all_reduce_probes, observing
+from visprism.passes.features import all_reduce_probes, observing
+from visprism.passes.batches import Batch, image_shape, images_of
 from visprism.results.similarity import Similarity
 
 

@@ -16,9 +16,6 @@ from torch import nn
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.batches import image_shape
-from visprism.measure.features.per_block import block_columns
-from visprism.measure.features.pooled import PooledFeatures, Pooling
 from visprism.measure.features.separability_errors import (
     decay_exponent,
     effective_rank,
@@ -30,6 +27,9 @@ from visprism.measure.features.separability_errors import (
     self_duality,
     variation_within,
 )
+from visprism.passes.batches import image_shape
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, Pooling
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 
 _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0

@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.run import Run, stream
-from visprism.measure.batches import image_shape
-from visprism.measure.features.per_block import block_columns
-from visprism.measure.features.pooled import PooledFeatures, Pooling
+from visprism.passes.batches import image_shape
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, Pooling
 from visprism.results.feature_similarity import MEASURES, FeatureSimilarity
 
 FEWEST_OF_RSA = 100  # images; with 50 an interval of RSA contains its mean in 0.89 only

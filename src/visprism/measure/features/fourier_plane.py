@@ -15,9 +15,10 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import standard_error
-from visprism.measure.features.probe import Probe, Sees
-from visprism.measure.features.profiles import log_amplitude_plane
-from visprism.measure.features.residual_branches import BranchEnd
+from visprism.measure.features.probe import Probe
+from visprism.passes.features import Sees
+from visprism.passes.profiles import log_amplitude_plane
+from visprism.passes.residual_branches import BranchEnd
 from visprism.results.fourier_plane import FourierPlane
 
 _SEES: dict[str, Sees] = {
@@ -31,7 +32,7 @@ class FourierPlaneProbe(Probe):
     """Gathers the `FourierPlane` of blocks, outputs of residual branches, or heads.
 
     L(k, l) is the mean over images and channels of log(|F(k, l)| + 1e-6), with the transform of
-    `visprism.measure.features.profiles`; channels that are 0 everywhere do not count.
+    `visprism.passes.profiles`; channels that are 0 everywhere do not count.
 
     Args:
         parts: "blocks", "branches" (what a block adds to its input) or "heads" (before the

@@ -13,9 +13,9 @@ from scipy.spatial.distance import cdist
 from visprism.anatomy import Anatomy
 from visprism.core.run import Run
 from visprism.core.statistics import t_quantile
-from visprism.measure.batches import image_shape
-from visprism.measure.features.per_block import block_columns
-from visprism.measure.features.pooled import PooledFeatures, Pooling
+from visprism.passes.batches import image_shape
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, Pooling
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
 
 FEWEST = 20  # images; fewer give no useful estimate

@@ -16,7 +16,7 @@ from visprism.anatomy import Anatomy, Block, cache_cuts, can_start_at, forward, 
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
 from visprism.core.run import Run
-from visprism.measure.batches import Batch, blocks_on_grid, image_indices, labeled
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, labeled
 
 
 def lens_blocks(anatomy: Anatomy) -> list[Block]:

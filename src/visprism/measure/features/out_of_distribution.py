@@ -15,9 +15,9 @@ from scipy.special import logsumexp
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.batches import image_shape
-from visprism.measure.features.per_block import block_columns
-from visprism.measure.features.pooled import PooledFeatures, Pooling
+from visprism.passes.batches import image_shape
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, Pooling
 from visprism.results.out_of_distribution import (
     ENERGY,
     MAHALANOBIS,

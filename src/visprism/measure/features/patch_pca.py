@@ -17,8 +17,8 @@ from torch import Tensor
 from visprism.anatomy import Anatomy, Block, batch_size, forward, watch
 from visprism.core.errors import InputError
 from visprism.core.run import Run
-from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
-from visprism.measure.features.per_block import block_columns, grid_of
+from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of
+from visprism.passes.blocks import block_columns, grid_of
 from visprism.results.patch_pca import PatchComponents
 
 COMPONENTS = 3

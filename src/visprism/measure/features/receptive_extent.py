@@ -13,7 +13,7 @@ from torch.nn.functional import avg_pool2d
 
 from visprism.anatomy import Block
 from visprism.core.statistics import standard_error
-from visprism.measure.features.per_block import block_columns
+from visprism.passes.blocks import block_columns
 from visprism.results.per_image import PerImage
 from visprism.results.receptive_field import LAST_SIGMA, ReceptiveField, ReceptiveMaps
 

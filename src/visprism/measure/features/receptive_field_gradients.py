@@ -20,7 +20,7 @@ from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run, stream
-from visprism.measure.batches import Batch, blocks_on_grid, image_shape, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.measure.features.receptive_extent import (
     Fields,
     extents,
@@ -29,6 +29,7 @@ from visprism.measure.features.receptive_extent import (
     maps_of,
     sigma_of_images,
 )
+from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.results.per_image import PerImage
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 

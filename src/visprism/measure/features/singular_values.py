@@ -16,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy import Block
-from visprism.measure.features.per_block import block_columns
 from visprism.measure.features.probe import Probe
+from visprism.passes.blocks import block_columns
 from visprism.results.singular_values import LEVELS, SingularValues
 
 # Times the number of channels and the mean square: variances below this may be rounding. Ten

@@ -15,10 +15,9 @@ from torch import Tensor
 from visprism.anatomy import Attention, Block, Weights
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.statistics import mean_interval, standard_error
-from visprism.measure.features.per_block import block_columns, grid_of
 from visprism.measure.features.probe import Probe
-from visprism.measure.features.tokens import GROUPS, Tokens
-from visprism.results.base import Result
+from visprism.passes.blocks import block_columns, grid_of
+from visprism.passes.tokens import GROUPS, Tokens
 from visprism.results.token_norms import (
     GROUP_NAMES,
     MASSIVE,
@@ -29,6 +28,7 @@ from visprism.results.token_norms import (
     OutlierTokens,
     TokenNorms,
 )
+from visprism.table.result import Result
 
 PROBABILITIES = (0.01, 0.25, 0.5, 0.75, 0.99)
 

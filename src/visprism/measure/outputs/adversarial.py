@@ -13,13 +13,13 @@ from visprism.core.processes import add_up
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import paired_proportions_interval, wilson
-from visprism.measure.batches import Batch
 from visprism.measure.outputs.attacks import attack_images
-from visprism.measure.outputs.paired import Paired
 from visprism.measure.outputs.perturbation_ball import Attack
-from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
-from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.measure.outputs.predictions import Predictions
+from visprism.passes.batches import Batch
+from visprism.passes.paired import Paired
+from visprism.passes.perturbed_evaluation import evaluate_perturbed
+from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.predictions import Predictions
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import WORST_CASE, Adversarial
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from visprism.anatomy import forward
 from visprism.core.errors import InputError
 from visprism.measure.outputs.perturbation_ball import Pixels
-from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.passes.pixel_space import PixelSpace
 
 _ZERO = 1e-12  # logits that differ by less are equal; as in AutoAttack
 

@@ -24,7 +24,7 @@ from visprism.measure.outputs.perturbation_ball import (
     PerturbationBall,
     Pixels,
 )
-from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.passes.pixel_space import PixelSpace
 
 
 @dataclass(frozen=True)

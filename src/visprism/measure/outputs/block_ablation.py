@@ -31,7 +31,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
 from visprism.measure.outputs.ablation_plan import (
     AblationSpec,
@@ -39,9 +39,10 @@ from visprism.measure.outputs.ablation_plan import (
     joint_plan,
     plan_ablations,
 )
-from visprism.measure.outputs.paired import Paired
-from visprism.measure.outputs.predictions import Predictions
 from visprism.measure.outputs.replacements import replacements
+from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.passes.paired import Paired
+from visprism.passes.predictions import Predictions
 from visprism.results.ablation import Ablations, KindAblations
 from visprism.results.per_image import PerImage
 

@@ -18,27 +18,14 @@ from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.core.statistics import mean_interval
-from visprism.measure.batches import Batch
-from visprism.measure.outputs.bands import (
-    BAND_CENTERS,
-    band,
-    check_band,
-    check_band_shape,
-    filtered,
-    paper_band,
-    with_rms,
-)
-from visprism.measure.outputs.paired import Paired
-from visprism.measure.outputs.perturbed_evaluation import evaluate_perturbed
-from visprism.measure.outputs.pixel_space import PixelSpace
-from visprism.measure.outputs.predictions import Predictions
-from visprism.results.base import Result
-from visprism.results.frequency_contrasts import (
-    CONTRAST,
-    FrequencyContrasts,
-    contrast_name,
-    frequency_contrasts,
-)
+from visprism.measure.outputs.bands import BAND_CENTERS, band, check_band, check_band_shape, filtered, paper_band, with_rms
+from visprism.passes.batches import Batch
+from visprism.passes.paired import Paired
+from visprism.passes.perturbed_evaluation import evaluate_perturbed
+from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.predictions import Predictions
+from visprism.analyses.predictions.frequency_noise import CONTRAST, FrequencyContrasts
+from visprism.results.frequency_contrasts import contrast_name, frequency_contrasts
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import (
     HIGH_ACCURACY,
@@ -49,6 +36,7 @@ from visprism.results.perturbations import (
     SPLIT_FREQUENCY,
     FrequencyRobustness,
 )
+from visprism.table.result import Result
 
 RMS = 0.1  # in pixels of 0 ... 1
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007

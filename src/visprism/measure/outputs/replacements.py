@@ -17,7 +17,7 @@ from visprism.anatomy import Anatomy, ReplacedPart, Replacement, forward
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.run import Run
-from visprism.measure.batches import Batch, labeled
+from visprism.passes.batches import Batch, labeled
 
 
 def replacements(

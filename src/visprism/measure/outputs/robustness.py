@@ -18,20 +18,15 @@ from torch import nn
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval, wilson
-from visprism.measure.batches import Batch
-from visprism.measure.outputs.calibration import calibration
-from visprism.measure.outputs.outcomes import outcomes
-from visprism.measure.outputs.predict import predict
-from visprism.measure.outputs.predictions import Predictions
+from visprism.analyses.predictions.calibration import calibration
+from visprism.passes.batches import Batch
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
 from visprism.results.per_image import PerImage
-from visprism.results.predictions import Outcomes
-from visprism.results.robustness import (
-    CLEAN,
-    MEAN_ACCURACY,
-    MEAN_DROP,
-    MEAN_NLL,
-    Robustness,
-)
+from visprism.passes.outcomes import Outcomes
+from visprism.analyses.predictions.corruptions import CLEAN, MEAN_DROP, Robustness
+from visprism.results.robustness import MEAN_ACCURACY, MEAN_NLL
 
 Condition = tuple[str, int]  # a corruption and its severity
 _Change = tuple[float, float, float]  # value and ends of its interval

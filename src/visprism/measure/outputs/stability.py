@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
-from visprism.measure.outputs.outcomes import outcomes
-from visprism.measure.outputs.predict import predict
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predict import predict
 from visprism.results.per_image import PerImage
-from visprism.results.stability import Stability
+from visprism.analyses.predictions.stability import Stability
 
 Frames = Tensor  # (images, frames, C, H, W)
 

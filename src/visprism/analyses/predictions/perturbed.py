@@ -1,0 +1,96 @@
+"""Accuracy with changed pixels: the base of analyses that evaluate the same images repeatedly."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from visprism.analyses.base import Analysis, Cost, Needs
+from visprism.analyses.subject import Subject
+from visprism.core.run import Run
+from visprism.passes.paired import Paired
+from visprism.passes.perturbed_evaluation import evaluate_perturbed
+from visprism.passes.pixel_space import PixelSpace
+from visprism.table.result import Result
+
+Pixels = Float[Tensor, "b c h w"]
+
+
+class PerturbedAccuracy(Analysis):
+    """Accuracy and NLL of each image without and with each of several changes of its pixels.
+
+    A subclass declares the `conditions`, the `change` of the pixels under one of them, and the
+    `results` of the outcomes by image and condition. Costs one forward pass for each condition;
+    the clean predictions are shared by all analyses of a study.
+    """
+
+    group: ClassVar[str] = "robustness"
+    needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    min_images: ClassVar[int] = 16
+    max_images: ClassVar[int | None] = 512
+
+    @abstractmethod
+    def conditions(self, size: tuple[int, int]) -> Sequence[Any]:
+        """The conditions for images of this height and width."""
+
+    @abstractmethod
+    def change(
+        self,
+        pixels: Pixels,
+        condition: Any,
+        *,
+        targets: Int64[Tensor, " b"],
+        indices: range,
+        seed: int,
+    ) -> Pixels:
+        """Changed pixels in 0 ... 1, not clipped.
+
+        Args:
+            pixels: of a batch, in 0 ... 1.
+            condition: one of `conditions`.
+            targets: class indices, on the device of the pixels.
+            indices: of the images in the data, for random draws by image.
+            seed: of the run.
+        """
+
+    @abstractmethod
+    def results(self, outcomes: Paired, conditions: Sequence[Any]) -> Sequence[Result]:
+        """The results, the main one first."""
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Evaluate the model under each condition."""
+        run = subject.for_outputs(run)
+        way = subject.known_preprocessing
+        _, height, width = subject.anatomy.image_shape
+        conditions = self.conditions((height, width))
+
+        def perturb(
+            number: int, pixels: Tensor, targets: Int64[Tensor, " b"], indices: range
+        ) -> Tensor:
+            return self.change(
+                pixels, conditions[number], targets=targets, indices=indices, seed=run.seed
+            )
+
+        outcomes, origin = evaluate_perturbed(
+            subject.model,
+            subject.output_batches(run),
+            PixelSpace(way.mean, way.std),
+            len(conditions),
+            perturb,
+            clean=subject.predictions(run),
+            run=run,
+        )
+        return [result.measured(origin) for result in self.results(outcomes, conditions)]
+
+    def cost(self, subject: Subject) -> Cost:
+        """One forward pass for each condition, and one without any change."""
+        _, height, width = subject.anatomy.image_shape
+        return Cost(per_image=1 + 1.2 * len(self.conditions((height, width))))
+
+
+def drops(outcomes: Paired) -> Float[np.ndarray, "n conditions"]:
+    """Fall of correctness of each image under each condition: 1 lost, -1 gained, 0 equal."""
+    return outcomes.correct[:, :1] - outcomes.correct[:, 1:]
