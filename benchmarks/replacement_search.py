@@ -21,9 +21,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from visprism.claims.decisions import decide
+from visprism.claims.verdicts import estimate
 from visprism.core.run import Run
 from visprism.harmonize import conv_blocks, harmonize_model, search_by_recipe, select_blocks
 from visprism.harmonize.convert import MSAConfig
@@ -82,8 +83,10 @@ def main() -> None:
         "fresh seeds": values,
         "differences": {
             name: asdict(
-                decide(
-                    row["validation accuracy"], values["CNN"]["validation accuracy"], "higher"
+                estimate(
+                    np.subtract(
+                        row["validation accuracy"], values["CNN"]["validation accuracy"]
+                    )
                 )
             )
             for name, row in values.items()

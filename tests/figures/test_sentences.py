@@ -14,7 +14,6 @@ from visprism import Predictions, Provenance, Result, calibration, outcomes, tem
 from visprism.results.attribution import AttributionMaps, AttributionScores
 from visprism.results.band_energy import BandEnergies
 from visprism.results.branch_transfer import HighFrequencyGain
-from visprism.results.claims import ClaimRuns
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.fourier_plane import FourierPlane
@@ -163,12 +162,6 @@ OTHERS = {
     "trace": lambda: Trace(
         estimate=np.array([3.0, 4.0, 5.0, 4.5]), parameters=10, nll=1.0, l2=0.0,
         weight_decay=0.0, provenance=PROVENANCE,
-    ),
-    "claim_runs": lambda: ClaimRuns(
-        run=np.array(["vit-seed0", "cnn-seed0"]), arm=np.array(["vit", "cnn"]),
-        seed=np.zeros(2, int), images=np.full(2, 100), epochs=np.full(2, 3),
-        minutes=np.array([30.0, 60.0]), accuracy=np.full(2, 0.5), low=np.full(2, 0.4),
-        high=np.full(2, 0.6), provenance=PROVENANCE,
     ),
     "fourier_plane": lambda: FourierPlane(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),

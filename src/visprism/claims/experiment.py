@@ -8,27 +8,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import count
-from math import isfinite, nan
+from math import isfinite, log, nan
 from pathlib import Path
 from typing import Any
 
-from visprism.claims.arms import ARMS
-from visprism.claims.claim import Claim, quantities_by_arm
-from visprism.claims.measuring import is_measured, measure, stored_quantities
-from visprism.claims.paper import CLAIMS
-from visprism.claims.runs import TrainingRun, run_of, runs_of
-from visprism.claims.scales import Scale, scale_of
+import numpy as np
+
+from visprism.claims.claim_networks import NETWORKS, Scale, TrainingRun, run_of, scale_of
+from visprism.claims.hypotheses import (
+    FIT,
+    WARM_UP,
+    Hypothesis,
+    primary_of,
+    secondary_of,
+)
+from visprism.claims.measure import equal_fit, fit_curve, key, measure, stored_values
+from visprism.claims.verdicts import SeedEffects
 from visprism.core.errors import InputError
 from visprism.core.files import write_text
 from visprism.core.provenance import Provenance
-from visprism.core.registry import suggestion
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import load_data
 
 RAW = "claims.json"
 _DATA = "data.txt"  # in the folder of a scale: the data of all of its networks
 _POLL = 2.0  # seconds between looks for the runs of other processes
+_ROW_QUANTITIES = ("test accuracy", "NLL of training images")  # of each network of a row
 
 
 @dataclass(frozen=True)
@@ -36,14 +41,15 @@ class MeasuredRun:
     """A trained network with its quantities: a row of the raw numbers."""
 
     name: str
-    arms: tuple[str, ...]  # that it belongs to
+    networks: tuple[str, ...]  # that it belongs to
     seed: int
     images: int  # of training
     epochs: int
+    warm_up: int  # the epoch at whose end the warm-up is over
     minutes: float
     accuracy: tuple[float, float, float]  # with its 95% interval over test images
     curve: Mapping[str, Sequence[float | int | None]]  # epoch, training loss, test accuracy
-    quantities: Mapping[str, float]
+    quantities: Mapping[str, float]  # by name and epoch, such as "test accuracy @20"
 
 
 @dataclass(frozen=True)
@@ -55,10 +61,42 @@ class RawNumbers:
     runs: tuple[MeasuredRun, ...]
     origin: Mapping[str, Any]  # versions, machine, date, command
 
-    def values(self, arm: str, quantity: str) -> list[float]:
-        """A quantity of the runs of an arm, in the order of seeds."""
-        runs = sorted((r for r in self.runs if arm in r.arms), key=lambda run: run.seed)
-        return [run.quantities[quantity] for run in runs if quantity in run.quantities]
+    def of_network(self, name: str) -> dict[int, MeasuredRun]:
+        """The runs of a network by seed."""
+        return {run.seed: run for run in self.runs if name in run.networks}
+
+    def tested(self, h: Hypothesis, *, at_equal_fit: bool = False) -> SeedEffects:
+        """The effects of a hypothesis by seed, of the seeds that every network has."""
+        first = self.of_network(h.network)
+        other = self.of_network(h.control) if h.control else first
+        rows = []
+        for seed in sorted(set(first) & set(other)):
+            pair = (first[seed], other[seed])
+            epochs = _epochs(h, *pair, at_equal_fit=at_equal_fit)
+            if epochs is None:
+                continue
+            values = [
+                [_value(h, q, r, e) for q in h.quantities]
+                for r, e in zip(pair, epochs, strict=True)
+            ]
+            effects = [a - b * bool(h.control) for a, b in zip(*values, strict=True)]
+            if all(isfinite(v) for v in effects):
+                rows.append(effects)
+        sign = 1 if h.direction == "higher" else -1
+        columns = np.array(rows, dtype=float).reshape(-1, len(h.quantities)).T
+        return SeedEffects(tuple(columns), (sign, -sign)[: len(columns)], h.margin)
+
+    def fits(self, h: Hypothesis) -> list[str]:
+        """Mean test accuracy and training NLL of each network at the end of training."""
+        texts = []
+        for name in h.networks:
+            runs = self.of_network(name).values()
+            accuracy, nll = (
+                [r.quantities.get(key(q, r.epochs), nan) for r in runs] for q in _ROW_QUANTITIES
+            )
+            if runs:
+                texts.append(f"{name} {np.mean(accuracy):.1%}, {np.mean(nll):.2f} nats")
+        return texts
 
     def save(self, path: Path) -> None:
         """Write them as JSON, whole or not at all."""
@@ -93,30 +131,31 @@ class RawNumbers:
 def _run_from(stored: dict[str, Any]) -> MeasuredRun:
     """A row of the raw numbers from JSON, which has neither tuples nor NaN."""
     accuracy, low, high = map(float, stored.pop("accuracy"))
-    quantities = {
-        key: nan if value is None else float(value)
-        for key, value in stored.pop("quantities").items()
-    }
+    values = stored.pop("quantities").items()
+    quantities = {k: nan if value is None else float(value) for k, value in values}
+    networks = tuple(stored.pop("networks"))
     return MeasuredRun(
-        arms=tuple(stored.pop("arms")),
-        accuracy=(accuracy, low, high),
-        quantities=quantities,
-        **stored,
+        networks=networks, accuracy=(accuracy, low, high), quantities=quantities, **stored
     )
 
 
-def claims_of(codes: Iterable[str] | None, scale: Scale) -> list[Claim]:
-    """The claims with these codes; None for all that the scale can decide."""
-    if codes is None:
-        return [claim for claim in CLAIMS.values() if claim.testable(scale)]
-    claims = []
-    for code in dict.fromkeys(codes):
-        if code not in CLAIMS:
-            raise InputError(f"unknown claim {code!r}. {suggestion(code, list(CLAIMS))}")
-        if not CLAIMS[code].testable(scale):
-            raise InputError(f"claim {code} must be tested at another scale, got {scale.name}")
-        claims.append(CLAIMS[code])
-    return claims
+def _value(h: Hypothesis, quantity: str, run: MeasuredRun, epoch: int) -> float:
+    value = run.quantities.get(key(quantity, epoch), nan)
+    if not h.logarithm:
+        return value
+    return log(value) if value > 0 else nan
+
+
+def _epochs(
+    h: Hypothesis, first: MeasuredRun, other: MeasuredRun, *, at_equal_fit: bool
+) -> tuple[int, int] | None:
+    """The snapshots that are compared; None without snapshots of equal training NLL."""
+    if at_equal_fit:
+        curves = (fit_curve(first.quantities), fit_curve(other.quantities))
+        return equal_fit(*curves, early=h.phase == WARM_UP)
+    if h.phase == WARM_UP:
+        return first.warm_up, other.warm_up
+    return first.epochs, other.epochs
 
 
 def run_claims(
@@ -131,34 +170,31 @@ def run_claims(
 ) -> RawNumbers | None:
     """Train the networks that claims compare, measure them, and write the raw numbers.
 
-    Networks that were trained and measured before are read, so that an interrupted experiment
-    resumes and claims share their runs. After each network the raw numbers are written again,
-    with those of all networks of the folder, also of other claims. Under ``torchrun`` each
-    process trains other networks, and the first one writes and returns the numbers of all; the
-    others return None.
+    Primary hypotheses come first, in the order of `codes`, then secondary ones. Networks that
+    were trained and quantities that were measured before are read, so that an interrupted
+    experiment resumes and claims share their networks. After each seed the raw numbers of the
+    whole folder are written again. Under ``torchrun`` each process has other seeds, and the
+    first one writes and returns the numbers of all; the others return None.
 
     Args:
-        codes: of claims, such as "C6"; None for all that the scale can decide.
+        codes: of claims, such as "C6", or of their rows, such as "C6a"; None for all that the
+            scale can decide.
         out: folder of the experiment; networks are in ``out/SCALE``.
         scale: name of a scale.
         data: training and test images by name; "" for those of the scale.
-        seeds: trained networks of each arm; None for the number of the scale.
+        seeds: trained networks of each; None for the number of the scale.
         report: receives a line for each network, if given.
         run: device and progress; seeds are those of the experiment.
     """
     chosen = scale_of(scale)
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds must be positive, got {seeds}")
-    claims = claims_of(codes, chosen)
-    needed = quantities_by_arm(claims)
+    primary = primary_of(codes, chosen)
+    hypotheses = [*primary, *secondary_of(primary, chosen)]
     folder = Path(out) / chosen.name
     _require_data(folder, data or chosen.data)
-    numbers = range(chosen.seeds if seeds is None else seeds)
-    trainings = runs_of(needed, chosen, data, folder, numbers)
-    quantities = {
-        t.folder: list({q.key: q for arm in _members(t) for q in needed.get(arm, [])}.values())
-        for t in trainings
-    }
+    first = chosen.seeds[0]
+    numbers = chosen.seeds if seeds is None else range(first, first + seeds)
 
     def write() -> RawNumbers:
         """Write the numbers of every network of the folder."""
@@ -167,22 +203,51 @@ def run_claims(
         raw.save(Path(out) / RAW)
         return raw
 
+    job = os.environ.get("TORCHELASTIC_RUN_ID", "")
     with _alone() as (rank, world):
-        for number, training in enumerate(trainings):
-            if number % world == rank:
-                if report is not None:
-                    report(f"{number + 1} of {len(trainings)}: {training.name}")
-                if is_measured(training, quantities[training.folder]):
+        done = [folder / "done" / f"{job}-{other}" for other in range(world)]
+        done[0].parent.mkdir(exist_ok=True)
+        done[rank].unlink(missing_ok=True)
+        for h in hypotheses:
+            for number, seed in enumerate(numbers):
+                if number % world != rank:
                     continue
-                training.train(run)
-                measure(training, quantities[training.folder], run)
+                trainings = [run_of(n, seed, chosen, data, folder) for n in h.networks]
+                for training in trainings:
+                    if report is not None:
+                        report(f"{h.row}: {training.name}")
+                    training.train(run)
+                    measure(training, _wanted(h, training), run)
+                for training, epoch in zip(
+                    trainings, _equal_epochs(h, trainings), strict=False
+                ):
+                    measure(training, [(q, epoch) for q in h.quantities], run)
                 if rank == 0:
                     write()
+        done[rank].touch()
         if rank > 0:
             return None
-        while not all(is_measured(t, quantities[t.folder]) for t in trainings):
-            time.sleep(_POLL)  # other processes have the rest
+        while not all(path.exists() for path in done):
+            time.sleep(_POLL)
     return write()
+
+
+def _wanted(h: Hypothesis, training: TrainingRun) -> list[tuple[str, int]]:
+    """The quantities and epochs of a network that a hypothesis needs."""
+    last = training.recipe.epochs
+    epoch = training.warm_up if h.phase == WARM_UP else last
+    wanted = [(q, last) for q in _ROW_QUANTITIES] + [(q, epoch) for q in h.quantities]
+    if h.equal_fit:
+        wanted += [(FIT, e) for e in training.snapshots()]
+    return wanted
+
+
+def _equal_epochs(h: Hypothesis, trainings: Sequence[TrainingRun]) -> Sequence[int]:
+    """The epochs of equal training NLL, where the hypothesis is tested there."""
+    if not h.equal_fit:
+        return ()
+    curves = [fit_curve(stored_values(t)) for t in trainings]
+    return equal_fit(*curves, early=h.phase == WARM_UP) or ()
 
 
 def _require_data(folder: Path, data: str) -> None:
@@ -201,40 +266,38 @@ def _require_data(folder: Path, data: str) -> None:
         )
 
 
-def _members(training: TrainingRun) -> list[str]:
-    """The arms that a run belongs to."""
-    folder = training.folder.parent
-    return [
-        arm.name
-        for arm in ARMS.values()
-        if arm.network in training.scale.networks
-        and run_of(arm.name, training.seed, training.scale, training.data, folder) == training
-    ]
-
-
 def _measured_runs(scale: Scale, data: str, folder: Path) -> Iterator[TrainingRun]:
     """The measured networks of a folder, of all claims and seeds."""
-    arms = [arm.name for arm in ARMS.values() if arm.network in scale.networks]
-    for seed in count():
-        runs = runs_of(arms, scale, data, folder, [seed])
-        if not any(run.folder.is_dir() for run in runs):
-            return
-        yield from (run for run in runs if run.finished and stored_quantities(run))
+    seeds = {int(path.name.rpartition("-seed")[2]) for path in folder.glob("*-seed*")}
+    names = [n.name for n in NETWORKS.values() if n.model in scale.models]
+    runs = {
+        r.folder: r
+        for s in sorted(seeds)
+        for r in (run_of(n, s, scale, data, folder) for n in names)
+    }
+    yield from (r for r in runs.values() if r.finished and stored_values(r))
 
 
 def _measured(training: TrainingRun) -> MeasuredRun:
     history = training.history()
     row = history.last_evaluation
-    accuracy = float(history.test_accuracy[row])
     low, high = history.accuracy_interval(row)
+    folder = training.folder.parent
+    names = [
+        n.name
+        for n in NETWORKS.values()
+        if n.model in training.scale.models
+        and run_of(n.name, training.seed, training.scale, training.data, folder) == training
+    ]
     return MeasuredRun(
         name=training.name,
-        arms=tuple(_members(training)),
+        networks=tuple(names),
         seed=training.seed,
         images=history.provenance.images,
         epochs=training.recipe.epochs,
+        warm_up=training.warm_up,
         minutes=round(float(history.seconds[-1]) / 60, 2),
-        accuracy=(accuracy, float(low), float(high)),
+        accuracy=(float(history.test_accuracy[row]), float(low), float(high)),
         curve={
             "epoch": history.epoch.tolist(),
             "training loss": [round(float(v), 5) for v in history.train_loss],
@@ -242,7 +305,7 @@ def _measured(training: TrainingRun) -> MeasuredRun:
                 None if v != v else round(float(v), 5) for v in history.test_accuracy
             ],
         },
-        quantities=stored_quantities(training),
+        quantities=stored_values(training),
     )
 
 

@@ -1,116 +1,186 @@
-"""Verdicts: what the raw numbers of an experiment say about each claim."""
+"""Verdicts: rules of protocol P16, written on 2026-11-25, before the runs that they decide.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+Effects are paired by seed. A primary hypothesis has one of four verdicts, or is not run.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, nan
+from typing import Literal
 
 import numpy as np
+from jaxtyping import Float
 
-from visprism.claims.claim import Claim, Hypothesis
-from visprism.claims.decisions import Decision, Verdict, decide, joint
-from visprism.claims.experiment import RawNumbers
-from visprism.claims.paper import CLAIMS
-from visprism.core.provenance import Provenance
-from visprism.results.claims import ClaimEffects, ClaimRuns
-
-DEPENDS = "depends on the protocol"
+Verdict = Literal[
+    "reproduced at this scale",
+    "opposite at this scale",
+    "no effect beyond the margin",
+    "can't tell",
+    "not run",
+]
+REPRODUCED: Verdict = "reproduced at this scale"
+OPPOSITE: Verdict = "opposite at this scale"
+NO_EFFECT: Verdict = "no effect beyond the margin"
+CANT_TELL: Verdict = "can't tell"
+NOT_RUN: Verdict = "not run"
+FEWEST_SEEDS = 5
+MOST_SEEDS = 1000  # beyond which the search for a sufficient number of seeds ends
+_ALPHA, _POWER = 0.05, 0.8
 
 
 @dataclass(frozen=True)
-class ClaimVerdict:
-    """A claim, what was decided about each of its hypotheses, and what follows."""
+class Decision:
+    """The mean effect over seeds with its interval, and the verdict that follows from it."""
 
-    claim: Claim
-    decisions: Mapping[Hypothesis, Decision]
-
-    @property
-    def by_protocol(self) -> dict[str, Verdict]:
-        """The verdict under each protocol; hypotheses of one protocol hold together."""
-        protocols = dict.fromkeys(h.protocol for h in self.claim.hypotheses)
-        return {
-            protocol: joint(
-                [d.verdict for h, d in self.decisions.items() if h.protocol == protocol]
-            )
-            for protocol in protocols
-        }
-
-    @property
-    def verdict(self) -> str:
-        """That of all protocols; protocols that are decided differently are said to be."""
-        verdicts = set(self.by_protocol.values())
-        if len(verdicts) == 1:
-            return verdicts.pop()
-        if {"supported", "contradicted"} <= verdicts:
-            return DEPENDS
-        return "undecided"
+    effect: float
+    low: float  # interval at `confidence`; NaN without one
+    high: float
+    seeds: int
+    p: float = nan  # two-sided, of no effect; not adjusted
+    confidence: float = 1 - _ALPHA
+    verdict: Verdict = NOT_RUN
+    # Seeds for a power of 80% for a true effect of the margin; 0: not needed, -1: more
+    # than 1,000 or no spread.
+    seeds_needed: int = 0
+    below_margin: bool = False  # whether the 90% interval lies within the margin
 
 
-def verdicts_of(raw: RawNumbers) -> list[ClaimVerdict]:
-    """A verdict on each claim for which every arm has at least one measured network."""
-    verdicts = []
-    for claim in CLAIMS.values():
-        values = {h: _values(raw, h) for h in claim.hypotheses}
-        if all(t and (c is None or c) for t, c in values.values()):
-            decisions = {
-                h: decide(t, c, h.direction, logarithm=h.measured.logarithm and c is not None)
-                for h, (t, c) in values.items()
-            }
-            verdicts.append(ClaimVerdict(claim, decisions))
-    return verdicts
+def estimate(effects: Sequence[float] | np.ndarray, confidence: float = 0.95) -> Decision:
+    """The mean over seeds with Student's interval, without a verdict.
+
+    Effects of one seed, or that are all equal, have no interval.
+    """
+    values = np.asarray(effects, float)
+    n = len(values)
+    if n < 2 or not np.isfinite(values).all() or np.ptp(values) == 0:
+        return Decision(float(values.mean()) if n else nan, nan, nan, n, confidence=confidence)
+    from scipy.special import stdtr, stdtrit
+
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / n**0.5
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * error
+    p = 2 * float(stdtr(n - 1, -abs(mean) / error))
+    return Decision(mean, mean - half, mean + half, n, p, confidence)
 
 
-def effects_of(verdicts: Iterable[ClaimVerdict], raw: RawNumbers) -> ClaimEffects:
-    """The decisions of all claims as one table."""
-    rows = [(v.claim.code, h, d) for v in verdicts for h, d in v.decisions.items()]
-    hypotheses, decisions = [h for _, h, _ in rows], [d for _, _, d in rows]
-    return ClaimEffects(
-        claim=np.array([code for code, _, _ in rows], dtype=str),
-        protocol=np.array([h.protocol for h in hypotheses], dtype=str),
-        quantity=np.array([h.quantity for h in hypotheses], dtype=str),
-        treatment=np.array([h.treatment for h in hypotheses], dtype=str),
-        control=np.array([h.control for h in hypotheses], dtype=str),
-        direction=np.array([h.direction for h in hypotheses], dtype=str),
-        unit=np.array([_unit(h) for h in hypotheses], dtype=str),
-        effect=np.array([d.effect for d in decisions], dtype=float),
-        low=np.array([d.low for d in decisions], dtype=float),
-        high=np.array([d.high for d in decisions], dtype=float),
-        seeds=np.array([d.seeds[0] for d in decisions], dtype=int),
-        control_seeds=np.array(
-            [d.seeds[1] if len(d.seeds) > 1 else 0 for d in decisions], dtype=int
-        ),
-        verdict=np.array([d.verdict for d in decisions], dtype=str),
-        reason=np.array([d.reason for d in decisions], dtype=str),
-        seeds_to_decide=np.array([d.seeds_to_decide for d in decisions], dtype=int),
-        scale=raw.scale,
-        provenance=_provenance(raw),
+def decide(
+    effects: Sequence[float] | np.ndarray,
+    margin: float,
+    *,
+    sign: int = 1,
+    confidence: float = 0.95,
+    fewest_seeds: int = FEWEST_SEEDS,
+) -> Decision:
+    """The verdict on one hypothesis from the effect of each seed.
+
+    *Reproduced* if the interval of the mean lies on the side of the claim, *opposite* if it
+    lies on the other side, *no effect beyond the margin* if the 90% interval lies within
+    ± margin (two one-sided tests at 5%), and otherwise *can't tell*.
+
+    Args:
+        effects: paired differences, one for each seed.
+        margin: smallest effect that matters.
+        sign: of an effect on the side of the claim.
+        confidence: of the interval; 0.95 for a single hypothesis, see `decide_all`.
+        fewest_seeds: below which the hypothesis is not run.
+
+    Source: Schuirmann (1987), A comparison of the two one-sided tests procedure and the power
+    approach for assessing the equivalence of average bioavailability.
+
+    Example:
+        >>> decide([-0.5, -0.6, -0.4, -0.5, -0.55], margin=0.1, sign=-1).verdict
+        'reproduced at this scale'
+    """
+    estimated = estimate(effects, confidence)
+    if estimated.seeds < fewest_seeds:
+        return estimated
+    if not isfinite(estimated.low):
+        return replace(estimated, verdict=CANT_TELL, seeds_needed=-1)
+    narrow = estimate(effects, 1 - 2 * _ALPHA)
+    within = -margin < narrow.low and narrow.high < margin
+    if estimated.low > 0 or estimated.high < 0:
+        verdict = REPRODUCED if sign * estimated.effect > 0 else OPPOSITE
+    else:
+        verdict = NO_EFFECT if within else CANT_TELL
+    needed = 0
+    if verdict == CANT_TELL:
+        spread = float(np.std(np.asarray(effects, float), ddof=1))
+        needed = seeds_needed(margin / spread, 1 - confidence, estimated.seeds)
+    return replace(estimated, verdict=verdict, seeds_needed=needed, below_margin=within)
+
+
+def seeds_needed(ratio: float, alpha: float, seeds: int) -> int:
+    """The fewest seeds, more than `seeds`, that find an effect of `ratio` spreads with 80%."""
+    from scipy.special import nctdtr, stdtrit
+
+    def power(n: int) -> float:
+        return 1 - nctdtr(n - 1, ratio * n**0.5, stdtrit(n - 1, 1 - alpha / 2))
+
+    numbers = range(seeds + 1, MOST_SEEDS + 1)
+    position = bisect_left(numbers, _POWER, key=power)
+    return numbers[position] if position < len(numbers) else -1
+
+
+Comparisons = Sequence[Float[np.ndarray, " seeds"]]  # one, or two that must both hold
+
+
+@dataclass(frozen=True)
+class SeedEffects:
+    """The effects of a hypothesis by seed, in the direction of its claim's sign."""
+
+    comparisons: Comparisons
+    signs: Sequence[int]  # of an effect on the side of the claim, for each comparison
+    margin: float
+
+    def weakest(self) -> tuple[np.ndarray, int]:
+        """The comparison that supports the claim least, by its t value, and its sign."""
+        pairs = list(zip(self.comparisons, self.signs, strict=True))
+        if len(pairs) == 1:
+            return pairs[0]
+
+        def support(pair: tuple[np.ndarray, int]) -> float:
+            values, sign = pair
+            if len(values) < 2:
+                return 0.0
+            return sign * float(values.mean()) / max(float(values.std(ddof=1)), 1e-300)
+
+        return min(pairs, key=support)
+
+
+def decide_all(
+    tested: Mapping[str, SeedEffects], *, fewest_seeds: int = FEWEST_SEEDS, holm: int = 0
+) -> dict[str, Decision]:
+    """The verdicts on a family of hypotheses.
+
+    With `holm`, the number of hypotheses of the family, intervals have the confidence of
+    Holm's step-down procedure: an interval excludes 0 if and only if Holm rejects no effect at
+    5%. Hypotheses that are not run count in the family, so that the verdicts of others do not
+    get stricter when they are run.
+
+    Source: Holm (1979), A simple sequentially rejective multiple test procedure.
+    """
+    weakest = {row: (*t.weakest(), t.margin) for row, t in tested.items()}
+    p_values = {
+        row: estimate(effects).p
+        for row, (effects, _, _) in weakest.items()
+        if len(effects) >= fewest_seeds
+    }
+    ranked = sorted(
+        (row for row, p in p_values.items() if isfinite(p)), key=p_values.__getitem__
     )
-
-
-def trained_runs(raw: RawNumbers) -> ClaimRuns:
-    """The trained networks as one table."""
-    runs = raw.runs
-    return ClaimRuns(
-        run=np.array([r.name for r in runs], dtype=str),
-        arm=np.array([r.arms[0] for r in runs], dtype=str),
-        seed=np.array([r.seed for r in runs], dtype=int),
-        images=np.array([r.images for r in runs], dtype=int),
-        epochs=np.array([r.epochs for r in runs], dtype=int),
-        minutes=np.array([r.minutes for r in runs], dtype=float),
-        accuracy=np.array([r.accuracy[0] for r in runs], dtype=float),
-        low=np.array([r.accuracy[1] for r in runs], dtype=float),
-        high=np.array([r.accuracy[2] for r in runs], dtype=float),
-        provenance=_provenance(raw),
-    )
-
-
-def _values(raw: RawNumbers, h: Hypothesis) -> tuple[list[float], list[float] | None]:
-    control = raw.values(h.control, h.quantity) if h.control else None
-    return raw.values(h.treatment, h.quantity), control
-
-
-def _unit(hypothesis: Hypothesis) -> str:
-    quantity = hypothesis.measured
-    return "ratio" if quantity.logarithm and hypothesis.control else quantity.unit
-
-
-def _provenance(raw: RawNumbers) -> Provenance:
-    return Provenance.from_stored({**raw.origin, "data": raw.data})
+    alphas, alpha = {}, _ALPHA / max(1, holm)
+    for rank, row in enumerate(ranked):
+        alpha = _ALPHA / max(1, holm - rank)
+        if p_values[row] > alpha:
+            break
+        alphas[row] = alpha
+    return {
+        row: decide(
+            effects,
+            margin,
+            sign=sign,
+            confidence=1 - alphas.get(row, alpha),
+            fewest_seeds=fewest_seeds,
+        )
+        for row, (effects, sign, margin) in weakest.items()
+    }

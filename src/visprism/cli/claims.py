@@ -10,7 +10,7 @@ from visprism.cli.output import print_table
 from visprism.core.errors import InputError
 
 OUT = Path("claims")
-SCALES = ("small", "paper", "test")  # a test compares them with the declared ones
+SCALES = ("small", "medium", "paper", "test")  # a test compares them with the declared ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +27,22 @@ class Claims(Printing):
     )
     codes: tuple[str, ...] = argument(
         (),
-        "claims to run, such as C6 (default: all that the scale can decide)",
+        "claims or rows to run, such as C6 or C6a, in this order (default: all that the scale can "
+        "decide)",
         "CLAIM",
         positional=True,
     )
     out: Path | None = argument(None, f"folder of the experiment (default: {OUT})", "DIR")
-    scale: Literal["small", "paper", "test"] | None = argument(
+    scale: Literal["small", "medium", "paper", "test"] | None = argument(
         None,
-        "networks, data and training: small (hours on a CPU), paper (GPUs) or test (to try the "
-        "machinery in minutes) (default: small)",
+        "networks, data and training: small or medium (hours or days on a CPU), paper (GPUs) or "
+        "test (to try the machinery in minutes) (default: small)",
     )
     data: str = argument(
         "", "training and test images, see below (default: those of the scale)", "DATA"
     )
     seeds: int | None = argument(
-        None, "trained networks of each arm (default: as the scale states)", minimum=1
+        None, "trained networks of each kind (default: as the scale states)", minimum=1
     )
     device: str = argument("", "device: cpu, cuda, cuda:1 or mps (default: cpu)", "NAME")
 
@@ -70,12 +71,19 @@ class Claims(Printing):
                 )
 
     def _list(self) -> None:
-        from visprism.claims.paper import CLAIMS
+        from visprism.claims.hypotheses import PRIMARY
+        from visprism.results.paper_claims import PAPER_CLAIMS
 
         rows = [
-            (c.code, c.source, str(len(c.hypotheses)), c.statement) for c in CLAIMS.values()
+            (
+                h.row,
+                PAPER_CLAIMS[h.claim].source,
+                f"{h.quantity}: {h}",
+                PAPER_CLAIMS[h.claim].statement,
+            )
+            for h in PRIMARY.values()
         ]
-        header = ["claim", "source", "hypotheses", "statement"]
+        header = ["claim", "source", "primary hypothesis", "statement"]
         print_table(header, rows, as_json=self.json)
 
     def _measure(self) -> None:
@@ -103,17 +111,12 @@ class Claims(Printing):
     def _report(self) -> None:
         """Print the verdicts, and write the page."""
         from visprism.claims.experiment import RawNumbers
-        from visprism.claims.report import page, sections_of
+        from visprism.claims.report import HEADER, effects_of, page, table
         from visprism.core.files import write_text
 
         out = self.out or OUT
         raw = RawNumbers.load(out)
-        rows = [
-            (section.code, protocol or "-", verdict, section.seeds)
-            for section in sections_of(raw)
-            for protocol, verdict in section.by_protocol.items()
-        ]
-        print_table(["claim", "protocol", "verdict", "seeds"], rows, as_json=self.json)
+        print_table(list(HEADER), table(effects_of(raw), "primary"), as_json=self.json)
         path = (out if out.is_dir() else out.parent) / "claims.html"
         write_text(path, page(raw))
         print(f"Wrote {path}", file=sys.stderr if self.json else sys.stdout)

@@ -1,68 +1,54 @@
-"""Figures of the study of claims: effects with intervals over trained seeds."""
+"""Figure of the study of claims: primary effects in units of their margin."""
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, tip
-from visprism.results.claims import ClaimEffects
+from visprism.results.claims import EQUAL_FIT, PRIMARY, ClaimEffects
 
-_COLORS = {"supported": "#2a7f62", "contradicted": "#b8412c", "undecided": "#6b6b6b"}
-_MARKERS = {"supported": "o", "contradicted": "X", "undecided": "D"}
+_COLORS = {
+    "reproduced at this scale": "#2a7f62",
+    "opposite at this scale": "#b8412c",
+    "no effect beyond the margin": "#0072B2",
+    "can't tell": "#6b6b6b",
+}
+_LINEAR = 2.0  # margins, beyond which the axis is logarithmic
 
 
-_UNITS = {"%": "percentage points", "ratio": "ratio minus 1, in %", "": "difference"}
-
-
-@figure(width=6.4, height=2.8, across=1, share=False)
+@figure(width=6.4, height=4.2, across=1, share=False)
 def _(result: ClaimEffects, ax: Axes) -> Axes:
-    """Each effect with its 95% interval over seeds, a row for each hypothesis.
+    """Primary effects with their intervals, toward the claim, in units of their margin.
 
-    Hypotheses of one protocol stand below its name.
+    Effects at equal training NLL are hollow. Rows without enough seeds have no mark.
     """
+    rows = result.row[result.comparison == PRIMARY].tolist()
+    ax.axvspan(-1, 1, color="#EDEDED", linewidth=0, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
-    labels: dict[int, str] = {}  # by the height of the row
-    protocol = ""
-    for row in range(len(result)):
-        if result.protocol[row] != protocol:
-            protocol = str(result.protocol[row])
-            labels[len(labels)] = protocol
-        y, verdict = len(labels), str(result.verdict[row])
-        scale = 100 if result.unit[row] in ("%", "ratio") else 1
-        effect, low, high = (
-            scale * float(v[row]) for v in (result.effect, result.low, result.high)
-        )
-        if np.isfinite([low, high]).all():
-            ax.plot([low, high], [y, y], color=_COLORS[verdict], linewidth=1.4, zorder=2)
+    for i in np.flatnonzero(np.isin(result.comparison, (PRIMARY, EQUAL_FIT))).tolist():
+        equal, verdict = result.comparison[i] == EQUAL_FIT, str(result.verdict[i])
+        y = rows.index(result.row[i]) + 0.28 * equal
+        if verdict not in _COLORS:
+            if not equal:
+                ax.text(1.1, y, verdict, color=FAINT, va="center", fontsize=6)
+            continue
+        scale = result.sign[i] / result.margin[i]
+        effect, low, high = (scale * v[i] for v in (result.effect, result.low, result.high))
+        color = _COLORS[verdict]
+        ax.plot([low, high], [y, y], color=color, linewidth=0.7 if equal else 1.4, zorder=2)
+        label = f"{result.row[i]} · {result.effect_text(i)} · {verdict}"
+        fill = "white" if equal else color
         ax.plot(
-            effect,
-            y,
-            color=_COLORS[verdict],
-            marker=_MARKERS[verdict],
-            markersize=4.5,
-            zorder=3,
-            gid=tip(f"{result.hypothesis_text(row)} · {result.effect_text(row)} · {verdict}"),
-        )
-        labels[y] = f"{_short(str(result.quantity[row]))}: {result.hypothesis_text(row)}"
-    ax.set_yticks(list(labels), list(labels.values()))
-    protocols = set(result.protocol.tolist())
-    for label, tick in zip(ax.get_yticklabels(), ax.yaxis.get_major_ticks(), strict=True):
-        if label.get_text() in protocols:
-            label.set_fontweight("bold")
-            tick.tick1line.set_visible(False)
-    ax.set_ylim(len(labels) - 0.5, -0.5)
-    unit = str(result.unit[0]) if len(result) else ""
-    ax.set_xlabel(f"Effect ({_UNITS.get(unit, unit)})")
+            effect, y, "o", color=color, markerfacecolor=fill, markersize=4, zorder=3,
+            gid=tip(label),
+        )  # fmt: skip
+    marks = [Line2D([], [], color=c, marker="o", markersize=4) for c in _COLORS.values()]
+    ax.legend(marks, list(_COLORS), loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xscale("symlog", linthresh=_LINEAR)
+    ends = max(4.0, *np.abs(ax.get_xlim()))
+    ax.set_xlim(-ends, ends)
+    ax.set_xlabel("Effect in units of the margin (positive: as the paper claims)")
     return ax
-
-
-def claim_rows(result: ClaimEffects) -> int:
-    """Number of rows in the figure: hypotheses, and the names of protocols."""
-    protocols = result.protocol.tolist()
-    changes = zip(protocols, ["", *protocols], strict=False)
-    return len(result) + sum(name != before for name, before in changes)
-
-
-def _short(quantity: str) -> str:
-    """The quantity without its objective and phase, which the protocol names."""
-    return quantity.partition(",")[0]

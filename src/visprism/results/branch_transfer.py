@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from visprism.table.kinds import KindSummary
-from visprism.results.kind_summary import Quantity, summarize
+from visprism.drawing.landscape import Quantity
+from visprism.results.kind_summary import summarize
 from visprism.table.result import column, result_type, scalar
 from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
 

@@ -1,0 +1,325 @@
+"""Quantities of trained networks: each is measured once and stored in the folder of its run.
+
+Values are stored by quantity and epoch, such as ``NEP, trained objective @1``.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from visprism.claims.claim_networks import TrainingRun
+from visprism.claims.hypotheses import (
+    CLEAN,
+    FIT,
+    TRAINED,
+    change,
+    contrast,
+    late_minus_early,
+    rise,
+)
+from visprism.core.files import write_text
+from visprism.core.run import Run
+from visprism.images.image_set import ImageSet, stratified
+from visprism.images.batches import batches
+from visprism.images.open_data import load_data
+from visprism.images.training_batches import memory_feed
+from visprism.loss.objective import Objective
+from visprism.loss.spectrum import hessian_spectrum, top_eigenvalues
+from visprism.loss.landscape import rings
+from visprism.analyses.predictions.calibration import calibration
+from visprism.passes.predict import predict
+from visprism.models import LoadedModel, load_model
+from visprism.results.ablation import KindAblations
+from visprism.table.result import Result
+from visprism.results.frequency_contrasts import EQUAL_ENERGY
+from visprism.analyses.predictions.frequency_noise import PAPER, FrequencyContrasts
+from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
+from visprism.results.kind_summary import VARIANCE
+from visprism.analyses.predictions.corruptions import Robustness
+from visprism.results.similarity import BlockStructure
+from visprism.study import examine
+
+R = TypeVar("R", bound=Result)
+_FILE = "measured.json"
+_HESSIAN_BATCH = 16  # images of a mini-batch
+_RADIUS = 0.5  # of the circles in the loss landscape
+_EQUAL = 1.05  # largest ratio of training NLLs that count as equal
+
+
+def key(quantity: str, epoch: int) -> str:
+    """Name under which a value is stored."""
+    return f"{quantity} @{epoch}"
+
+
+def fit_curve(values: Mapping[str, float]) -> dict[int, float]:
+    """NLL of training images by epoch, from stored values."""
+    head = f"{FIT} @"
+    return {int(k.removeprefix(head)): v for k, v in values.items() if k.startswith(head)}
+
+
+def equal_fit(
+    one: Mapping[int, float], other: Mapping[int, float], *, early: bool
+) -> tuple[int, int] | None:
+    """The epochs of two networks at which their training NLLs are equal within 5%.
+
+    Of all such pairs of snapshots, the one with the lowest NLL, or the highest with `early`.
+    """
+    pairs = [
+        (-min(a, b) if early else max(a, b), abs(a - b), e, f)
+        for e, a in one.items()
+        for f, b in other.items()
+        if max(a, b) <= _EQUAL * min(a, b)
+    ]
+    return min(pairs)[2:] if pairs else None
+
+
+# Measurements: a run, an epoch and settings to values by quantity.
+
+
+def _outputs(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    """Accuracy and calibration on all test images, NLL of all training images."""
+    loaded = _loaded(training, epoch)
+    tests = _test_images(training, training.scale.test_images)
+    metrics = calibration(_predictions(loaded, tests, run))
+    nll = calibration(_predictions(loaded, _training_images(training), run)).of("nll")
+    return {
+        "test accuracy": metrics.of("accuracy"),
+        "signed ECE": metrics.of("signed_ece"),
+        "NLL of training images": nll,
+    }
+
+
+def _fit(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    images = _training_images(training, training.scale.fit_images)
+    return {FIT: calibration(_predictions(_loaded(training, epoch), images, run)).of("nll")}
+
+
+def _hessian(training: TrainingRun, epoch: int, run: Run, objective: str) -> dict[str, float]:
+    """NEP, and APE as the arithmetic mean of the positive leading eigenvalues."""
+    loaded = _loaded(training, epoch)
+    count = training.scale.mini_batches
+    summary = hessian_spectrum(
+        loaded.model,
+        _objective_batches(training, loaded, objective, count * _HESSIAN_BATCH),
+        run=run,
+        **_regularization(training, objective),
+    ).summary()
+    (rows,) = np.nonzero(summary.weight_decay == summary.weight_decay.max())
+    return {
+        f"NEP, {objective}": float(summary.nep[rows[0]]),
+        f"APE, {objective}": float(summary.ape[rows[0]]),
+    }
+
+
+def _leading(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    """The largest Hessian eigenvalue of the mean loss of all measured images together."""
+    loaded = _loaded(training, epoch)
+    values = {}
+    for objective in (CLEAN, TRAINED):
+        data = _objective_batches(training, loaded, objective, training.scale.images)
+        options = _regularization(training, objective)
+        eigenvalues = top_eigenvalues(
+            Objective(loaded.model, data, run=run, **options), k=1, which="LA", tol=1e-2
+        )
+        values[f"leading eigenvalue, {objective}"] = float(eigenvalues.value[0])
+    return values
+
+
+def _landscape(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    loaded = _loaded(training, epoch)
+    images = _training_images(training, training.scale.images)
+    data = list(batches(images, loaded.preprocessing, 64))
+    circles, _ = rings(loaded.model, data, radii=(_RADIUS,), run=run)
+    rises = {ring.batch_norm: ring.rise for ring in circles.summary()}
+    # A model without BatchNorm has one value for both treatments.
+    return {rise(name): rises.get(name, rises["frozen"]) for name in ("frozen", "reestimated")}
+
+
+def _features(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    results = _examined(training, epoch, run, ("fourier", "variance", "cka"))
+    values = {}
+    for summary in (r for r in results if isinstance(r, KindSummary)):
+        for kind, quantity, mean in zip(
+            summary.kind, summary.quantity, summary.mean, strict=True
+        ):
+            if quantity in (TO_MEAN, TO_LOWEST, VARIANCE, SCALE_FREE):
+                values[change(str(kind), str(quantity))] = float(mean)
+    values["block structure of CKA"] = _one(results, BlockStructure).score
+    return {name: value for name, value in values.items() if np.isfinite(value)}
+
+
+def _noise(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    options = {"frequency-noise": {"protocol": "both"}}
+    results = _examined(training, epoch, run, ("frequency-noise",), options)
+    contrasts = _one(results, FrequencyContrasts)
+    named = dict(zip(contrasts.noise.tolist(), contrasts.contrast.tolist(), strict=True))
+    return {contrast(noise): named[noise] for noise in (EQUAL_ENERGY, PAPER)}
+
+
+def _ablations(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    drops = _one(_examined(training, epoch, run, ("ablation",)), KindAblations)
+    parts = {"attention, late minus early": "block", "conv, late minus early": "convolution"}
+    return {
+        late_minus_early(str(name).partition(",")[0]): float(drop)
+        for name, ablated, drop in zip(drops.comparison, drops.ablated, drops.drop, strict=True)
+        if parts.get(str(name)) == ablated
+    }
+
+
+def _corrupted(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
+    results = _examined(training, epoch, run, ("corruptions",))
+    return {"accuracy on corrupted images": _one(results, Robustness).mean_accuracy}
+
+
+def _measurement(quantity: str) -> Callable[[TrainingRun, int, Run], dict[str, float]]:
+    """What measures a quantity, with all others that come with it."""
+    if quantity.startswith(("NEP", "APE")):
+        objective = quantity.partition(", ")[2]
+        return lambda training, epoch, run: _hessian(training, epoch, run, objective)
+    heads = {
+        FIT: _fit,
+        "leading eigenvalue": _leading,
+        "rise of the NLL": _landscape,
+        "accuracy drop, high minus low": _noise,
+        "accuracy drop, late minus early": _ablations,
+        "accuracy on corrupted": _corrupted,
+        "block structure": _features,
+    }
+    matching = (measure for head, measure in heads.items() if quantity.startswith(head))
+    return next(matching, _features if " blocks, change of " in quantity else _outputs)
+
+
+def measure(
+    training: TrainingRun, wanted: Iterable[tuple[str, int]], run: Run
+) -> dict[str, float]:
+    """All stored values of a finished run, after (quantity, epoch) that were missing.
+
+    What was measured before of the same weights is read; the rest is measured and written.
+    """
+    stored = stored_values(training)
+    for quantity, epoch in wanted:
+        if key(quantity, epoch) in stored:
+            continue
+        values = _measurement(quantity)(training, epoch, replace(run, seed=training.seed))
+        values.setdefault(quantity, float("nan"))  # a network without this quantity
+        stored |= {key(name, epoch): value for name, value in values.items()}
+        content = {"identity": _identity(training), "values": _finite(stored)}
+        write_text(training.folder / _FILE, json.dumps(content, indent=1) + "\n")
+    return stored
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}
+
+
+def stored_values(training: TrainingRun) -> dict[str, float]:
+    """What was measured of a finished run, by quantity and epoch."""
+    path = training.folder / _FILE
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content["identity"] != _identity(training):
+        return {}
+    return {k: float("nan") if v is None else v for k, v in content["values"].items()}
+
+
+def _identity(training: TrainingRun) -> dict[str, Any]:
+    """What the values belong to: the weights, the data and the settings of the scale."""
+    weights, scale = training.snapshots()[training.recipe.epochs], training.scale
+    return {
+        "weights": blake2b(weights.read_bytes(), digest_size=8).hexdigest(),
+        "data": training.data,
+        "images": [scale.test_images, scale.images, scale.mini_batches, scale.fit_images],
+    }
+
+
+# Networks and images.
+
+
+def _loaded(training: TrainingRun, epoch: int) -> LoadedModel:
+    return load_model(str(training.snapshots()[epoch]))
+
+
+@lru_cache(maxsize=2)
+def _all_images(data: str, split: str) -> ImageSet:
+    return load_data(data, split=split)
+
+
+def _test_images(training: TrainingRun, limit: int | None) -> ImageSet:
+    return _first(_all_images(training.data, "test"), limit, training.seed)
+
+
+def _training_images(training: TrainingRun, limit: int | None = None) -> ImageSet:
+    """The training images of a run, or some of them."""
+    images = _all_images(training.data, "train")
+    if training.subset < 1:
+        images = stratified(images, training.subset, seed=training.seed)
+    return _first(images, limit, training.seed)
+
+
+def _first(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
+    """The first images of a random order, which networks of one seed share."""
+    if limit is None or limit >= len(images):
+        return images
+    return images.subset(np.random.default_rng(seed).permutation(len(images))[:limit])
+
+
+def _predictions(loaded: LoadedModel, images: ImageSet, run: Run) -> Any:
+    return predict(loaded.model, batches(images, loaded.preprocessing, 250), run=run)
+
+
+def _objective_batches(
+    training: TrainingRun, loaded: LoadedModel, objective: str, number: int
+) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
+    """Mini-batches of training images, as they are or augmented as in training."""
+    images = _training_images(training, number)
+    if objective == CLEAN:
+        return list(batches(images, loaded.preprocessing, _HESSIAN_BATCH))
+    feed = memory_feed(
+        images,
+        loaded.preprocessing,
+        _HESSIAN_BATCH,
+        augmentation=training.recipe.augmentation,
+        seed=training.seed,
+    )
+    return list(feed.epoch(0))
+
+
+def _regularization(training: TrainingRun, objective: str) -> dict[str, Any]:
+    """The L2 term of the recipe for the objective that was trained; none for the NLL."""
+    if objective == CLEAN:
+        return {}
+    recipe = training.recipe
+    return {"weight_decay": recipe.weight_decay, "decayed": recipe.decay_params}
+
+
+def _examined(
+    training: TrainingRun,
+    epoch: int,
+    run: Run,
+    analyses: tuple[str, ...],
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Result]:
+    """The results of analyses of test images."""
+    study = examine(
+        {"network": str(training.snapshots()[epoch])},
+        _test_images(training, training.scale.images),
+        analyses=analyses,
+        options=options,
+        effort="full",
+        on_error="raise",
+        run=run,
+        listener=lambda _: None,
+    )
+    model = study.model("network")
+    return [result for name in analyses for result in model.results(name)]
+
+
+def _one(results: Iterable[Result], kind: type[R]) -> R:
+    return next(result for result in results if isinstance(result, kind))

@@ -1,0 +1,173 @@
+"""The rules of decision on values whose truth is known, and by a second implementation."""
+
+import json
+from dataclasses import asdict
+from importlib.util import module_from_spec, spec_from_file_location
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from visprism.claims.claim_networks import NETWORKS
+from visprism.claims.experiment import MeasuredRun, RawNumbers
+from visprism.claims.hypotheses import FIT, PRIMARY, WARM_UP
+from visprism.claims.measure import equal_fit
+from visprism.claims.report import effects_of
+from visprism.claims.verdicts import (
+    CANT_TELL,
+    NO_EFFECT,
+    NOT_RUN,
+    OPPOSITE,
+    REPRODUCED,
+    SeedEffects,
+    decide,
+    decide_all,
+    estimate,
+    seeds_needed,
+)
+
+PROJECT = Path(__file__).parents[2]
+CLEAR = np.array([1.0, 1.1, 0.9, 1.05, 0.95])
+
+
+@pytest.mark.parametrize(
+    ("effects", "sign", "verdict"),
+    [
+        (CLEAR, 1, REPRODUCED),
+        (CLEAR, -1, OPPOSITE),
+        (-CLEAR, -1, REPRODUCED),
+        ((CLEAR - 1) / 10, 1, NO_EFFECT),
+        (20 * (CLEAR - 1), 1, CANT_TELL),
+        (CLEAR[:4], 1, NOT_RUN),
+        (np.ones(5), 1, CANT_TELL),
+    ],
+)
+def test_each_verdict(effects, sign, verdict):
+    decision = decide(effects, 0.5, sign=sign)
+    assert decision.verdict == verdict
+    assert (decision.seeds_needed != 0) == (verdict == CANT_TELL)
+
+
+def test_intervals_and_p_values_are_those_of_scipy():
+    values = np.random.default_rng(0).normal(0.5, size=6)
+    expected = stats.ttest_1samp(values, 0)
+    estimated = estimate(values, 0.9)
+    interval = expected.confidence_interval(0.9)
+    assert (estimated.low, estimated.high) == pytest.approx((interval.low, interval.high))
+    assert estimated.p == pytest.approx(expected.pvalue)
+
+
+def test_the_stated_seeds_are_the_fewest_with_a_power_of_80_percent():
+    n = seeds_needed(0.7, 0.05, 5)
+    power = [stats.nct.sf(stats.t.isf(0.025, m - 1), m - 1, 0.7 * m**0.5) for m in (n - 1, n)]
+    assert power[0] < 0.8 <= power[1]
+    assert seeds_needed(0.01, 0.05, 5) == -1
+    assert seeds_needed(100.0, 0.05, 5) == 6
+
+
+def test_an_interval_excludes_0_if_and_only_if_holm_rejects():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        values = rng.normal(rng.uniform(0, 4, (6, 1)), size=(6, 5))
+        tested = {str(i): SeedEffects((v,), (1,), 1.0) for i, v in enumerate(values)}
+        p = np.sort(stats.ttest_1samp(values, 0, axis=1).pvalue)
+        passed = p <= 0.05 / np.arange(8, 2, -1)  # a family of 8, of which 2 are not run
+        rejections = int(np.argmin([*passed, False]))
+        decisions = decide_all(tested, holm=8).values()
+        assert sum(d.low > 0 or d.high < 0 for d in decisions) == rejections
+
+
+def test_the_weaker_of_two_comparisons_decides():
+    both = SeedEffects((CLEAR, -CLEAR), (1, -1), 0.1)
+    assert decide_all({"C16": both})["C16"].verdict == REPRODUCED
+    same_order = SeedEffects((-CLEAR, -CLEAR), (1, -1), 0.1)
+    assert decide_all({"C16": same_order})["C16"].verdict == OPPOSITE
+
+
+def test_equal_fit_is_the_pair_of_lowest_or_highest_training_nll():
+    one, other = {1: 2.0, 2: 1.5, 3: 1.0, 4: 0.7}, {1: 1.9, 2: 1.48, 3: 0.98}
+    assert equal_fit(one, other, early=False) == (3, 3)
+    assert equal_fit(one, other, early=True) == (2, 2)  # 2.0 and 1.9 differ by more than 5%
+    assert equal_fit({1: 2.0}, {1: 1.0}, early=True) is None
+
+
+def raw_numbers(rng, effect, seeds=5):
+    """Raw numbers in which each hypothesis has a random effect of up to `effect` margins."""
+    runs = []
+    for name in NETWORKS:
+        for seed in range(3, 3 + seeds):
+            values = {f"{FIT} @{epoch}": 2.0 / epoch for epoch in (1, 20)}
+            values |= {f"{q} @20": 1.0 for q in ("test accuracy", "NLL of training images")}
+            runs.append(MeasuredRun(f"{name}-{seed}", (name,), seed, 1, 20, 1, 1.0, (0.5,) * 3,
+                                    {}, values))  # fmt: skip
+    raw = RawNumbers("small", "", tuple(runs), {})
+    for h in PRIMARY.values():
+        size = effect * h.margin * rng.uniform(-1, 1)
+        epoch = 1 if h.phase == WARM_UP else 20
+        for quantity in h.quantities:
+            for name in h.networks:
+                for seed, run in raw.of_network(name).items():
+                    mean = size * (name == h.network) + (0.0 if not h.control else 0.1 * seed)
+                    value = mean + h.margin * rng.uniform(0.1, 0.6) * rng.normal()
+                    run.quantities[f"{quantity} @{epoch}"] = (
+                        np.exp(value) if h.logarithm else value
+                    )
+    return raw
+
+
+def by_hand():
+    spec = spec_from_file_location("by_hand", PROJECT / "benchmarks" / "claims_by_hand.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def verdicts_of(effects):
+    primary = effects.comparison == "primary"
+    return dict(
+        zip(effects.row[primary].tolist(), effects.verdict[primary].tolist(), strict=True)
+    )
+
+
+def test_a_second_implementation_gives_the_same_verdicts():
+    rng, seen = np.random.default_rng(2), set()
+    for effect, seeds in ((0, 5), (2, 5), (10, 5), (40, 5), (40, 4), (10, 8)):
+        raw = raw_numbers(rng, effect, seeds)
+        verdicts = verdicts_of(effects_of(raw))
+        assert by_hand().verdicts(json.loads(json.dumps(asdict(raw)))) == verdicts
+        seen |= set(verdicts.values())
+    assert seen == {REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL, NOT_RUN}
+
+
+def test_a_row_says_so_if_equal_fit_has_another_verdict():
+    raw = raw_numbers(np.random.default_rng(3), 0)
+    for seed in range(3, 8):
+        for name, late, early in (("vit", 10.0, 1000.0), ("cnn", 100.0, 100.0)):
+            run = raw.of_network(name)[seed]
+            noise = 1 + 0.01 * seed * (name == "vit")
+            run.quantities.update({"APE, trained objective @20": late * noise,
+                               "APE, trained objective @1": early * noise,
+                               f"{FIT} @20": 1.0 if name == "vit" else 0.5})  # fmt: skip
+    effects = effects_of(raw)
+    (row, equal) = np.flatnonzero(effects.row == "C1")[:2]
+    assert effects.verdict[row] == REPRODUCED
+    assert effects.effect[row] == pytest.approx(log(0.1 * 1.05), abs=0.01)
+    assert effects.comparison[equal] == "equal training NLL"
+    assert effects.verdict[equal] == OPPOSITE
+    assert OPPOSITE in effects.note[row]
+
+
+@pytest.mark.slow
+def test_a_study_without_effects_has_a_false_verdict_in_at_most_5_percent():
+    rng, rows = np.random.default_rng(4), list(PRIMARY)
+    false = 0
+    for _ in range(1000):
+        values = rng.normal(size=(len(rows), 5))
+        tested = {
+            row: SeedEffects((v,), (1,), 0.5) for row, v in zip(rows, values, strict=True)
+        }
+        verdicts = {d.verdict for d in decide_all(tested, holm=len(rows)).values()}
+        false += bool(verdicts & {REPRODUCED, OPPOSITE})
+    assert false < 50 + 4 * 6.9  # 4 standard errors
