@@ -124,7 +124,7 @@ from visprism.passes.features import Seen as Seen
 from visprism.passes.features import observe as observe
 from visprism.measure.features.attention_maps import attention_maps as attention_maps
 from visprism.measure.features.attention_rollout import rollout as rollout
-from visprism.measure.features.cka_between_models import compare as compare
+from visprism.analyses.features.cka import compare as compare
 from visprism.measure.features.receptive_field_gradients import receptive_field as receptive_field
 from visprism.passes.blocks import block_columns as block_columns
 
@@ -219,5 +219,5 @@ from visprism.training import train as train
 
 # Checks for custom probes and analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
-from visprism.testing import check_probe as check_probe
+from visprism.testing import check_statistic as check_statistic
 from visprism.testing import check_unchanged as check_unchanged

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from visprism.analyses.features.block_structure import BlockStructure
 from visprism.claims.runs import END, WARMUP
 from visprism.claims.scales import Scale
 from visprism.core.errors import InputError
@@ -26,7 +27,6 @@ from visprism.results.kind_summary import (
 )
 from visprism.results.landscape import Landscape, Rings
 from visprism.results.robustness import Robustness
-from visprism.results.similarity import BlockStructure
 from visprism.table.result import Result
 
 R = TypeVar("R", bound=Result)
