@@ -122,16 +122,16 @@ from visprism.anatomy import watch as watch
 from visprism.passes.features import FeatureStatistic as FeatureStatistic
 from visprism.passes.features import Seen as Seen
 from visprism.passes.features import observe as observe
-from visprism.measure.features.attention_maps import attention_maps as attention_maps
-from visprism.measure.features.attention_rollout import rollout as rollout
-from visprism.analyses.features.cka import compare as compare
+from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
+from visprism.analyses.attention.attention_maps import rollout as rollout
+from visprism.measure.features.cka_between_models import compare as compare
 from visprism.measure.features.receptive_field_gradients import receptive_field as receptive_field
 from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
-from visprism.measure.weights.patch_filters import patch_filters as patch_filters
-from visprism.measure.weights.position_embeddings import positional_similarity as positional_similarity
-from visprism.measure.weights.relative_scores import relative_scores as relative_scores
+from visprism.analyses.weights.patch_filters import patch_filters as patch_filters
+from visprism.analyses.weights.position_embeddings import positional_similarity as positional_similarity
+from visprism.analyses.weights.relative_scores import relative_scores as relative_scores
 
 # Measurements of the loss.
 from visprism.measure.loss import Objective as Objective
@@ -164,19 +164,19 @@ from visprism.measure.outputs.perturbation_ball import Attack as Attack
 from visprism.passes.predictions import Predictions as Predictions
 from visprism.measure.outputs.block_ablation import ablation as ablation
 from visprism.measure.outputs.adversarial import adversarial as adversarial
-from visprism.measure.outputs.shape_bias import by_category as by_category
-from visprism.measure.outputs.calibration import calibration as calibration
-from visprism.measure.outputs.categories import classes_of as classes_of
+from visprism.analyses.predictions.shape_bias import by_category as by_category
+from visprism.analyses.predictions.calibration import calibration as calibration
+from visprism.analyses.predictions.shape_bias import classes_of as classes_of
 from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
 from visprism.measure.outputs.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
-from visprism.measure.outputs.reliability import reliability as reliability
-from visprism.measure.outputs.reliability import risk_coverage as risk_coverage
+from visprism.analyses.predictions.calibration import reliability as reliability
+from visprism.analyses.predictions.calibration import risk_coverage as risk_coverage
 from visprism.measure.outputs.robustness import robustness as robustness
-from visprism.measure.outputs.shape_bias import shape_bias as shape_bias
+from visprism.analyses.predictions.shape_bias import shape_bias as shape_bias
 from visprism.measure.outputs.stability import stability as stability
-from visprism.measure.outputs.temperature import temperature as temperature
+from visprism.analyses.predictions.temperature import temperature as temperature
 
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results
@@ -217,7 +217,7 @@ from visprism.training import fit as fit
 from visprism.training import load_recipe as load_recipe
 from visprism.training import train as train
 
-# Checks for custom probes and analyses.
+# Checks for analyses of your own.
 from visprism.testing import assert_results_equal as assert_results_equal
 from visprism.testing import check_statistic as check_statistic
 from visprism.testing import check_unchanged as check_unchanged

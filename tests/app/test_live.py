@@ -21,7 +21,7 @@ from visprism import (
     receptive_field,
 )
 from visprism.app.live.pool import Pool
-from visprism.measure.features.attention_rollout import rollouts
+from visprism.analyses.attention.attention_maps import rollouts
 from visprism.measure.features.receptive_field_gradients import receptive_map
 
 

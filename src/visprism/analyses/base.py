@@ -218,6 +218,15 @@ class Analysis(ABC):
         return self.measure(subject, subject.named(run))[0]
 
 
+def reason_of_error(compute: Callable[..., object], *args: Any) -> str | None:
+    """The sentence of the `InputError` that a computation raises; None if it raises none."""
+    try:
+        compute(*args)
+    except InputError as error:
+        return str(error)
+    return None
+
+
 def function_of(analysis: type[Analysis]) -> Callable[..., Any]:
     """The function form of an analysis: the class called, with one set of defaults."""
 

@@ -9,9 +9,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from visprism.drawing.style import SIMILARITY
+from visprism.drawing.style import INK, SIMILARITY, tip
 
 UNIT = Normalize(0, 1)  # the scale of fractions and of similarities
 
@@ -58,6 +59,13 @@ def cells(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
         axis.set_major_locator(MaxNLocator(5, integer=True))
     for side in ("top", "right", "bottom", "left"):
         ax.spines[side].set_visible(False)
+
+
+def framed(ax: Axes, left: float, top: float, width: float, height: float, text: str) -> None:
+    """A thin frame around an image, with `text` as its tooltip."""
+    frame = Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.3)
+    frame.set_gid(tip(text))
+    ax.add_patch(frame)
 
 
 def _edges(values: np.ndarray) -> tuple[float, float]:

@@ -148,7 +148,7 @@ class AttentionStatistic(FeatureStatistic):
 
 
 @dataclass
-class _Gathered:
+class Gathered:
     """What a pass has gathered of one statistic so far, in this process."""
 
     by_image: dict[Any, list[np.ndarray]] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class _Gathered:
 
     def of_all_processes(self, image: Int[np.ndarray, " n"]) -> tuple[Arrays, Arrays]:
         """By image in the order of the data; sums added in the order of ranks: equal bits."""
-        parts, total = gather((self.by_image, self.sums)), _Gathered()
+        parts, total = gather((self.by_image, self.sums)), Gathered()
         for by_image, sums in parts:
             total.add({}, sums)
             for key, batches in by_image.items():
@@ -209,7 +209,7 @@ def observations(
             raise InputError(
                 f"statistics must be analyses of features, such as [Fourier()], got {statistic!r}"
             )
-    gathered = [_Gathered() for _ in statistics]
+    gathered = [Gathered() for _ in statistics]
     sizes: list[int] = []
     with observing(anatomy, statistics, run.compute) as extract:
         tracked = run.track_share(batches, "observing feature maps")

@@ -15,7 +15,7 @@ from visprism.core.options import option_values, parsed_options
 from visprism.core.processes import gather
 from visprism.core.revision import revision
 from visprism.core.run import Run, TimeBudgetError
-from visprism.measure.features.observe import observations
+from visprism.passes.features import observations
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.pace import Pace
@@ -372,9 +372,7 @@ def _measured(
     features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
     if len(features) < len(analyses) or len(analyses) == 1:
         return iter([analysis.measure(subject, run) for analysis in analyses])
-    probes = [analysis.probe(subject) for analysis in features]
-    seen = observations(subject.anatomy, subject.batches(), probes, run=run)
-    return iter([a.results(of_probe) for a, of_probe in zip(features, seen, strict=True)])
+    return iter(observations(subject.anatomy, subject.batches(), features, run=run))
 
 
 def _reason(error: Exception) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from visprism.app.live.panels import Values, indices_of, integer_of, panel, rounded
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
-from visprism.measure.features.attention_maps import Query, attention_maps
-from visprism.measure.features.attention_rollout import rollouts
+from visprism.analyses.attention.attention_maps import Query, attention_maps
+from visprism.analyses.attention.attention_maps import rollouts
 
 
 @panel

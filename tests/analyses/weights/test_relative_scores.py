@@ -1,4 +1,4 @@
-"""Laws of relative scores (src/visprism/measure/weights/relative_scores.py)."""
+"""Laws of relative scores (src/visprism/analyses/weights/relative_scores.py)."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import visprism as vp
-from visprism.measure.weights.relative_scores import relative_score_tables
+from visprism.analyses.weights.relative_scores import relative_score_tables
 from visprism.models.layers.shifted_windows import ShiftedWindowAttention
 from visprism.models.layers.window_attention import WindowAttention
 

@@ -1,4 +1,4 @@
-"""Laws of tables of positions (src/visprism/measure/weights/position_embeddings.py)."""
+"""Laws of tables of positions (src/visprism/analyses/weights/position_embeddings.py)."""
 
 import numpy as np
 import pytest

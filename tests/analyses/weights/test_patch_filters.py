@@ -1,4 +1,4 @@
-"""Laws of a model's first kernels (src/visprism/measure/weights/patch_filters.py)."""
+"""Laws of a model's first kernels (src/visprism/analyses/weights/patch_filters.py)."""
 
 import numpy as np
 import pytest
@@ -175,8 +175,3 @@ def test_kernels_that_are_alike_or_not_finite_are_refused(with_kernels):
         InputError, match=r"0.weight must be finite, got NaN or infinite weights"
     ):
         patch_filters(with_kernels(alike))
-
-
-def test_no_components_are_refused(with_kernels, noise):
-    with pytest.raises(InputError, match="components must be at least 1, got 0"):
-        patch_filters(with_kernels(noise(4, 3, 2, 2)), components=0)

@@ -1,1 +1,0 @@
-"""Weights: what the parameters of a model show without any image."""
