@@ -1,4 +1,4 @@
-"""Laws of CKA (src/visprism/measure/features/cka.py, hsic.py)."""
+"""Laws of CKA (src/visprism/analyses/features/cka.py, hsic.py)."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism import Block, CKAProbe, InputError, Result, assert_results_equal, plot
+from visprism import Block, CKA, InputError, Result, assert_results_equal, plot
 from visprism.core.rng import stream
 
 
@@ -18,7 +18,7 @@ def block(name):
 
 def similarity(*maps, cut=None, kernel="linear", bandwidth=0.5):
     """The similarity of feature maps of the same images; `cut` gives the sizes of batches."""
-    probe = CKAProbe(kernel, bandwidth=bandwidth)
+    probe = CKA(kernel, bandwidth=bandwidth)
     for parts in zip(*(x.split(cut or [len(x)]) for x in maps), strict=True):
         probe.update({block(str(i)): probe.extract(x) for i, x in enumerate(parts)})
     return probe.result()
@@ -268,7 +268,7 @@ def test_unrelated_blocks_are_said_to_be_near_the_null(noise):
 
 def test_the_null_is_cka_with_the_second_features_in_another_order(related):
     x, y = related
-    probe = CKAProbe()
+    probe = CKA()
     probe.seed = 5
     probe.update({block("x"): probe.extract(x), block("y"): probe.extract(y)})
     order = torch.randperm(9, generator=stream(5, "permutation null", 0))
@@ -303,11 +303,11 @@ def test_batches_under_4_are_refused(related):
     with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use a larger"):
         similarity(*related, cut=3)
     with pytest.raises(InputError, match="must hold at least 4 images for CKA"):
-        CKAProbe().result()
+        CKA().result()
 
 
 def test_an_unknown_kernel_and_an_impossible_bandwidth_are_refused():
     with pytest.raises(InputError, match="kernel must be 'linear' or 'rbf', got 'cosine'"):
-        CKAProbe("cosine")
+        CKA("cosine")
     with pytest.raises(InputError, match=r"bandwidth must be positive, got 0.0"):
-        CKAProbe("rbf", bandwidth=0.0)
+        CKA("rbf", bandwidth=0.0)

@@ -1,4 +1,4 @@
-"""Several processes give the answer of one (src/visprism/measure/features/observe.py)."""
+"""Several processes give the answer of one (src/visprism/analyses/features/observe.py)."""
 
 import os
 import runpy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from visprism import Block, CKAProbe, InputError
+from visprism import Block, CKA, InputError
 from visprism.results.similarity import BlockStructure, Similarity
 
 
@@ -178,7 +178,7 @@ def test_the_interval_covers_the_population_score(batches):
     maps = [shared[s - 1] + 0.7 * generator.normal(size=(6, 8)) for s in stages]
     truth, covered = population_score(maps, stages), 0
     for seed in range(repeats):
-        probe, noise = CKAProbe(), np.random.default_rng(seed + 1)
+        probe, noise = CKA(), np.random.default_rng(seed + 1)
         for _ in range(batches):
             z = noise.normal(size=(16, 8))
             features = [torch.from_numpy(z @ a.T)[:, :, None, None] for a in maps]

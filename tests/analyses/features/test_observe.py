@@ -1,4 +1,4 @@
-"""Laws of observation (src/visprism/measure/features/observe.py): one pass for every probe."""
+"""Laws of observation (src/visprism/analyses/features/observe.py): one pass for every probe."""
 
 import inspect
 from dataclasses import replace
@@ -11,16 +11,16 @@ from torch import nn
 
 from visprism import (
     Compute,
-    FourierProbe,
+    Fourier,
     Provenance,
     Run,
     TimeBudgetError,
-    VarianceProbe,
+    Variance,
     assert_results_equal,
     dissect,
     observe,
 )
-from visprism.measure.features.observe import blocks_off_grid, observations
+from visprism.passes.features import blocks_off_grid, observations
 
 
 class Residual(nn.Module):
@@ -63,7 +63,7 @@ def anatomy(model, images):
 
 
 def probes():
-    return [FourierProbe(), FourierProbe("radial"), VarianceProbe()]
+    return [Fourier(), Fourier("radial"), Variance()]
 
 
 # What it does.
@@ -79,14 +79,14 @@ def test_all_probes_see_what_each_would_alone_in_one_pass(anatomy, images):
 
 
 def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
-    (result,) = observe(anatomy, [images], [VarianceProbe()])
+    (result,) = observe(anatomy, [images], [Variance()])
     assert result.block.tolist() == ["stem", "block1", "block2"]
     assert result.kind.tolist() == ["stem", "conv", "conv"]
     assert np.isfinite(result.change).tolist() == [False, True, True]
 
 
 def test_measures_the_feature_maps(anatomy, images):
-    (result,) = observe(anatomy, [images], [VarianceProbe()])
+    (result,) = observe(anatomy, [images], [Variance()])
     with torch.no_grad():
         stem = anatomy.model.stem(images)
         maps = [stem, anatomy.model.block1(stem)]
@@ -106,8 +106,8 @@ def test_measures_the_feature_maps(anatomy, images):
     ids=["pair", "list", "mapping", "mapping in a pair"],
 )
 def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
-    (expected,) = observe(anatomy, [images], [FourierProbe()])
-    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [FourierProbe()]))
+    (expected,) = observe(anatomy, [images], [Fourier()])
+    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [Fourier()]))
 
 
 @pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
@@ -141,7 +141,7 @@ def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size
 
 
 def test_the_probes_given_stay_empty(anatomy, images):
-    probe = FourierProbe()
+    probe = Fourier()
     first = observe(anatomy, [images], [probe])
     assert not probe.sums
     assert_results_equal(*first, *observe(anatomy, [images], [probe]))
@@ -178,7 +178,7 @@ def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
     model = Caching().eval().double()
     anatomy = dissect(model, images)
     model.table = None
-    observe(anatomy, [images], [VarianceProbe()])
+    observe(anatomy, [images], [Variance()])
     model(images).sum().backward()  # fails on tensors made in inference mode
     assert model.stem.weight.grad is not None
 
@@ -191,13 +191,13 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
     anatomy = dissect(model.float(), images.float())
     settings = []
 
-    class Watching(VarianceProbe):
+    class Watching(Variance):
         def extract(self, x):
             settings.append((x.dtype, torch.is_autocast_enabled("cpu")))
             return super().extract(x)
 
     batches = [images.float()]
-    (exact,) = observe(anatomy, batches, [VarianceProbe()])
+    (exact,) = observe(anatomy, batches, [Variance()])
     (mixed,) = observe(
         anatomy, batches, [Watching()], run=Run(compute=Compute(precision=precision))
     )
@@ -226,14 +226,14 @@ def test_progress_wraps_the_batches(anatomy, images):
             sizes.append(len(batch))
             yield batch
 
-    observe(anatomy, images.split(3), [VarianceProbe()], run=Run(progress=progress))
+    observe(anatomy, images.split(3), [Variance()], run=Run(progress=progress))
     assert sizes == [3, 3, 1]
     assert labels == ["observing feature maps"]
 
 
 def test_a_deadline_that_has_passed_ends_the_pass(anatomy, images):
     with pytest.raises(TimeBudgetError, match="time budget was used up"):
-        observe(anatomy, [images], [VarianceProbe()], run=Run(deadline=0.0))
+        observe(anatomy, [images], [Variance()], run=Run(deadline=0.0))
 
 
 def test_provenance_is_filled_in(anatomy, images):
@@ -241,7 +241,7 @@ def test_provenance_is_filled_in(anatomy, images):
     paper, variances = observe(
         anatomy,
         images.split(3),
-        [FourierProbe(protocol="paper"), VarianceProbe()],
+        [Fourier(protocol="paper"), Variance()],
         run=Run(seed=3, provenance=origin),
     )
     assert paper.provenance.protocol == "paper"
@@ -264,11 +264,11 @@ def test_a_model_in_training_mode_is_refused(anatomy, images):
         observe(anatomy, [images], probes())
 
 
-@pytest.mark.parametrize("probes", [[FourierProbe], ["fourier"]])
+@pytest.mark.parametrize("probes", [[Fourier], ["fourier"]])
 def test_what_is_no_probe_is_refused(anatomy, images, probes):
     unchecked = inspect.unwrap(observations)  # the tests themselves check types
     with pytest.raises(
-        ValueError, match=r"probes must be probes, such as \[FourierProbe\(\)\], got"
+        ValueError, match=r"probes must be probes, such as \[Fourier\(\)\], got"
     ):
         unchecked(anatomy, [images], probes)
 
@@ -308,11 +308,11 @@ def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
         anatomy.model.block1.conv.weight[0] = float("nan")
     expected = "got NaN or infinity from block 'block1' for 7 of 7 images of a batch. Check the"
     with pytest.raises(ValueError, match=expected):
-        observe(anatomy, [images], [VarianceProbe()])
+        observe(anatomy, [images], [Variance()])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("probe", [FourierProbe, lambda: FourierProbe("radial"), VarianceProbe])
+@pytest.mark.parametrize("probe", [Fourier, lambda: Fourier("radial"), Variance])
 def test_broken_images_are_counted(anatomy, images, value, probe):
     images[[1, 5], 0, 3, 3] = value
     with pytest.raises(
@@ -329,7 +329,7 @@ def test_overflow_in_half_precision_says_so(model, images):
         observe(
             anatomy,
             [images.float()],
-            [VarianceProbe()],
+            [Variance()],
             run=Run(compute=Compute(precision="fp16")),
         )
 
@@ -339,7 +339,7 @@ def test_values_that_overflow_only_when_measured_say_so(model, images):
     with pytest.raises(
         ValueError, match="finite but so large that statistics of them overflow"
     ):
-        observe(anatomy, [images.float() * 1e30], [VarianceProbe()])
+        observe(anatomy, [images.float() * 1e30], [Variance()])
 
 
 def test_a_block_that_does_not_run_is_named(anatomy, model, images):
@@ -347,7 +347,7 @@ def test_a_block_that_does_not_run_is_named(anatomy, model, images):
     with pytest.raises(
         ValueError, match=r"block 'block2' did not run .* Dissect the model as it"
     ):
-        observe(anatomy, [images], [VarianceProbe()])
+        observe(anatomy, [images], [Variance()])
 
 
 def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images):
@@ -357,7 +357,7 @@ def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images
         yield images
 
     with pytest.raises(ValueError, match=r"block 'block1' did not run for these images"):
-        observe(anatomy, batches(), [VarianceProbe()])
+        observe(anatomy, batches(), [Variance()])
 
 
 def test_a_model_without_feature_maps_is_refused(noise):

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism import CKAProbe, FourierProbe, VarianceProbe, compare, dissect, processes
-from visprism.measure.features.observe import observations
+from visprism import CKA, Fourier, Variance, compare, dissect, processes
+from visprism.passes.features import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
 # none.
@@ -29,7 +29,7 @@ def observed():
         )
         model.eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
-    probes = [FourierProbe(), VarianceProbe(), CKAProbe()]
+    probes = [Fourier(), Variance(), CKA()]
     with processes():
         anatomy = dissect(model, x)
         results = []
