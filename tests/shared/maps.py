@@ -12,13 +12,13 @@ from visprism import Block, Layout, Provenance, Seen, dissect
 from visprism.passes.features import Gathered
 
 
-def blocks_of(*maps, kinds=None):
+def blocks_of(*maps, kinds=None, stages=None):
     """A block for each feature map, in forward order."""
     return [
         Block(
             name=f"block{i}",
             kind="conv" if kinds is None else kinds[i],
-            stage=0,
+            stage=0 if stages is None else stages[i],
             depth=i / max(1, len(maps) - 1),
             subsampling=False,
             shape=tuple(x.shape[1:]),

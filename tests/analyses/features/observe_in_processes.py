@@ -29,7 +29,7 @@ def observed():
         )
         model.eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
-    probes = [Fourier(), Variance(), CKA()]
+    analyses = [Fourier(), Variance(), CKA()]
     with processes():
         anatomy = dissect(model, x)
         results = []
@@ -37,11 +37,8 @@ def observed():
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
             comparison = compare(anatomy, anatomy, batches, mirrored)
             results.append({"comparison": comparison})
-            for seen in observations(anatomy, batches, probes):
-                name = type(seen.result).__name__
-                results[-1][name] = seen.result
-                if seen.per_image is not None:
-                    results[-1][f"{name}-by-image"] = seen.per_image
+            for found in observations(anatomy, batches, analyses):
+                results[-1] |= {type(result).__name__: result for result in found}
         return results
 
 
