@@ -125,7 +125,7 @@ from visprism.passes.features import Seen as Seen
 from visprism.passes.features import observe as observe
 from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
 from visprism.analyses.attention.attention_maps import rollout as rollout
-from visprism.measure.features.cka_between_models import compare as compare
+from visprism.analyses.features.cka import compare as compare
 from visprism.measure.features.receptive_field_gradients import receptive_field as receptive_field
 from visprism.passes.blocks import block_columns as block_columns
 

@@ -12,11 +12,11 @@ import torch
 import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
 from visprism.results.attribution import AttributionMaps, AttributionScores
-from visprism.results.band_energy import BandEnergies
-from visprism.results.branch_transfer import HighFrequencyGain
+from visprism.analyses.features.band_energy import BandEnergies
+from visprism.analyses.features.branch_transfer import HighFrequencyGain
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
-from visprism.results.fourier_plane import FourierPlane
+from visprism.analyses.features.fourier_plane import FourierPlane
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
 from visprism.results.hessian_by_block import HessianByBlock
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
@@ -29,13 +29,7 @@ from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.results.quantization import QuantizationSensitivity
 from visprism.results.readout import Readouts
 from visprism.analyses.predictions.stability import RelativeFlipRates
-from visprism.results.token_norms import (
-    AttentionSinks,
-    MassiveActivations,
-    OutlierPlaces,
-    OutlierTokens,
-    TokenNorms,
-)
+from visprism.analyses.features.token_norms import AttentionSinks, MassiveActivations, OutlierPlaces, OutlierTokens, TokenNorms
 from visprism.analyses.features.token_similarity import TokenSimilarity
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"

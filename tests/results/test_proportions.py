@@ -9,7 +9,7 @@ from visprism import Provenance, plot
 from visprism.core.statistics import auroc_interval, mean_fraction_interval, wilson
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.readout import RIDGE, Readouts
-from visprism.results.token_norms import OutlierTokens
+from visprism.analyses.features.token_norms import OutlierTokens
 
 BLOCKS = {
     "block": np.array(["a", "b"]),

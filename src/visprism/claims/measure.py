@@ -42,7 +42,7 @@ from visprism.analyses.predictions.frequency_noise import PAPER, FrequencyContra
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
 from visprism.results.kind_summary import VARIANCE
 from visprism.analyses.predictions.corruptions import Robustness
-from visprism.results.similarity import BlockStructure
+from visprism.analyses.features.block_structure import BlockStructure
 from visprism.study import examine
 
 R = TypeVar("R", bound=Result)

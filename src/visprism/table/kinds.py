@@ -51,7 +51,14 @@ VARIANCE = Change("log-variance", "variance", *_VARIANCE, in_logs=True)
 SCALE_FREE = Change(
     "log-relative-variance", "variance over mean square", *_VARIANCE, in_logs=True
 )
-CHANGES = {c.id: c for c in (TO_MEAN, TO_LOWEST, ABSOLUTE, VARIANCE, SCALE_FREE)}
+GAIN_TO_MEAN = Change(
+    "gain-to-mean", "high-frequency log gain of the branch relative to the mean"
+)
+GAIN_TO_LOWEST = Change(
+    "gain-to-lowest", "high-frequency log gain of the branch relative to the lowest frequency"
+)
+_ALL = (TO_MEAN, TO_LOWEST, ABSOLUTE, VARIANCE, SCALE_FREE, GAIN_TO_MEAN, GAIN_TO_LOWEST)
+CHANGES = {c.id: c for c in _ALL}
 
 
 @result_type("kind-summary")

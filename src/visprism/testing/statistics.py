@@ -1,15 +1,15 @@
 """Laws of feature statistics: what `check_statistic` checks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import matplotlib.figure
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from visprism.anatomy import Block, Kind, Layout
+from visprism.anatomy import Block, Kind, Layout, dissect
 from visprism.core.provenance import Provenance
 from visprism.drawing.registry import plot
 from visprism.passes.features import FeatureStatistic, Gathered, Seen
@@ -52,6 +52,8 @@ def check_statistic(statistic: FeatureStatistic, folder: Path | str) -> None:
         _block("downsample", (5, 4, 4), 1.0): _noise(5, 4, generator),
     }
 
+    anatomy = dissect(nn.Sequential(nn.Conv2d(3, 3, 1)).eval(), torch.zeros(2, 3, 8, 8))
+
     def results(*batches: Sequence[int], maps: dict[Block, Tensor] = maps) -> Sequence[Result]:
         gathered = Gathered()
         for number, rows in enumerate(batches):
@@ -60,8 +62,8 @@ def check_statistic(statistic: FeatureStatistic, folder: Path | str) -> None:
             gathered.add(statistic.by_image(extracts), statistic.sums(extracts, number, 0))
         image = np.array([i for rows in batches for i in rows])
         by_image, sums = gathered.of_all_processes(image)
-        anatomy = SimpleNamespace(blocks=tuple(maps))
-        seen = Seen(by_image, sums, _IMAGES, anatomy, {}, 0, Provenance(images=_IMAGES))
+        of_maps = replace(anatomy, blocks=tuple(maps))
+        seen = Seen(by_image, sums, _IMAGES, of_maps, {}, 0, Provenance(images=_IMAGES))
         return [result.measured(seen.provenance) for result in statistic.results(seen)]
 
     def check(law: str, others: Sequence[Result]) -> None:

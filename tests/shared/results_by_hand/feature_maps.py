@@ -13,15 +13,15 @@ from results_by_hand.base import (
     unused_columns,
 )
 from visprism.results.anatomy import Costs
-from visprism.results.branch_transfer import BranchTransfer
+from visprism.analyses.features.branch_transfer import BranchTransfer
 from visprism.analyses.features.fourier import HighFrequency, Spectrum
 from visprism.table.kinds import KindReplication
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
 from visprism.results.kind_summary import VARIANCE
 from visprism.results.patch_pca import PatchComponents
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
-from visprism.results.similarity import Similarity
-from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.analyses.features.cka import Similarity
+from visprism.analyses.features.singular_values import EffectiveRanks, SingularValues
 from visprism.analyses.features.variance import Variances
 
 

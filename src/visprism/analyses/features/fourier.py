@@ -1,11 +1,11 @@
 """Fourier spectra of feature maps by block, and their highest frequency.
 
 The spectrum is the mean over images and channels of the log amplitude of the feature map's
-Fourier transform (`visprism.passes.profiles`). What a block does is the change from the spectrum
-of the previous block. Two references: the amplitude at frequency 0, as in the paper, and that at
-the lowest frequency that is not 0. A block that raises the mean of its channels lowers every
-other frequency relative to the first reference without filtering anything, so a block is called
-low-pass or high-pass only where both references agree.
+Fourier transform (`visprism.passes.profiles`). What a block does is the change from the
+spectrum of the previous block. Two references: the amplitude at frequency 0, as in the paper,
+and that at the lowest frequency that is not 0. A block that raises the mean of its channels
+lowers every other frequency relative to the first reference without filtering anything, so a
+block is called low-pass or high-pass only where both references agree.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism import CKAProbe, FourierProbe, VarianceProbe, compare, dissect, processes
+from visprism import CKA, Fourier, Variance, compare, dissect, processes
 from visprism.passes.features import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
@@ -29,7 +29,7 @@ def observed():
         )
         model.eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
-    probes = [FourierProbe(), VarianceProbe(), CKAProbe()]
+    analyses = [Fourier(), Variance(), CKA()]
     with processes():
         anatomy = dissect(model, x)
         results = []
@@ -37,11 +37,8 @@ def observed():
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
             comparison = compare(anatomy, anatomy, batches, mirrored)
             results.append({"comparison": comparison})
-            for seen in observations(anatomy, batches, probes):
-                name = type(seen.result).__name__
-                results[-1][name] = seen.result
-                if seen.per_image is not None:
-                    results[-1][f"{name}-by-image"] = seen.per_image
+            for found in observations(anatomy, batches, analyses):
+                results[-1] |= {type(result).__name__: result for result in found}
         return results
 
 

@@ -1,13 +1,14 @@
-"""Laws of CKA between two models (src/visprism/measure/features/cka_between_models.py)."""
+"""Laws of CKA between two models (`compare` in src/visprism/analyses/features/cka.py)."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from maps import results_of
 from torch import nn
 
-from visprism import CKAProbe, InputError, compare, dissect, observe
+from visprism import CKA, InputError, compare, dissect, observe
 
 
 def network(seed, *, width=4, side=8):
@@ -31,12 +32,11 @@ def images(noise):
 
 def test_a_model_compared_with_itself_is_as_like_as_it_is_alone(images):
     anatomy = network(0)
-    (alone,) = observe(anatomy, images.split(6), [CKAProbe()])
+    (alone,) = observe(anatomy, images.split(6), [CKA()])
     compared = compare(anatomy, anatomy, images.split(6))
     for name in ("block", "other", "stage", "other_depth"):
         np.testing.assert_array_equal(getattr(compared, name), getattr(alone, name))
     np.testing.assert_allclose(compared.cka, alone.cka, rtol=1e-12)
-    np.testing.assert_allclose(compared.cka_error, alone.cka_error, atol=1e-7)
 
 
 def test_two_models_by_what_their_blocks_give(images):
@@ -46,13 +46,9 @@ def test_two_models_by_what_their_blocks_give(images):
     for name, anatomy in (("a", a), ("b", b)):
         x = anatomy.model[:2](images)  # the stem
         maps[name] = [x.detach()[:6], x.detach()[6:]]
-    probe = CKAProbe()
-    keys = dict(zip("ab", (a[0], b[0]), strict=True))
-    assert keys["a"] != keys["b"]
-    for i in range(2):
-        probe.update({keys[name]: probe.extract(parts[i]) for name, parts in maps.items()})
+    (expected, _) = results_of(CKA(), *(torch.cat(parts) for parts in maps.values()), cut=6)
     assert (result.block[0], result.other[0]) == ("stem", "stem")
-    assert result.cka[0] == pytest.approx(probe.result().cka[1], rel=1e-12)
+    assert result.cka[0] == pytest.approx(expected.cka[1], rel=1e-12)
     assert 0 < result.cka[0] < 1
     assert result.other_model == "wide"
     assert result.provenance.images == 12
@@ -74,7 +70,7 @@ def test_changing_places_transposes_it(images):
     a, b = network(0), network(1)
     one, other = compare(a, b, images.split(6)), compare(b, a, images.split(6))
     rows = len(set(one.block))
-    for name in ("cka", "cka_error", "biased"):
+    for name in ("cka", "null_deviation", "biased"):
         transposed = getattr(other, name).reshape(-1, rows).T.ravel()
         np.testing.assert_allclose(getattr(one, name), transposed, rtol=1e-9)
 
@@ -90,9 +86,18 @@ def test_each_model_may_have_batches_of_its_own(images):
 
 def test_batches_that_do_not_pair_are_refused(images):
     a, b = network(0), network(1)
-    with pytest.raises(InputError, match="got a batch of 6 for the first model and of 4 for"):
-        compare(a, b, images.split(6), images.split(4))
-    with pytest.raises(InputError, match="got more for the first model than for the second"):
-        compare(a, b, images.split(6), images[:6].split(6))
-    with pytest.raises(InputError, match="got more for the second model than for the first"):
-        compare(a, b, images[:6].split(6), images.split(6))
+    for one, other in (
+        (images.split(6), images.split(4)),
+        (images.split(6), images[:6].split(6)),
+        (images[:6].split(6), images.split(6)),
+    ):
+        with pytest.raises(InputError, match="must hold the same images"):
+            compare(a, b, one, other)
+
+
+def test_the_mean_over_pairs_answers_how_similar_two_models_are(noise):
+    result = compare(network(0), network(1), noise(40, 3, 8, 8).split(5), other_model="wide")
+    (answer,) = result.answers()
+    assert answer.value == pytest.approx(result.cka.mean())
+    assert answer.low < answer.value < answer.high
+    assert answer.reading.startswith(f"largest of {len(result)} pairs {result.cka.max():.3g} (")

@@ -1,37 +1,24 @@
-"""Laws of CKA (src/visprism/measure/features/cka.py, hsic.py)."""
+"""Laws of CKA (src/visprism/analyses/features/cka.py, hsic.py)."""
 
-from dataclasses import replace
 from itertools import permutations
 
 import matplotlib.figure
 import numpy as np
 import pytest
 import torch
+from maps import error_of, results_of
 
-from visprism import Block, CKAProbe, InputError, Result, assert_results_equal, plot
-from visprism.core.run import stream
-
-
-def block(name):
-    return Block(name, "conv", 1, 0.0, subsampling=False, shape=(1, 1, 1), layout=None)
+from visprism import CKA, InputError, Result, assert_results_equal, plot
 
 
 def similarity(*maps, cut=None, kernel="linear", bandwidth=0.5):
     """The similarity of feature maps of the same images; `cut` gives the sizes of batches."""
-    probe = CKAProbe(kernel, bandwidth=bandwidth)
-    for parts in zip(*(x.split(cut or [len(x)]) for x in maps), strict=True):
-        probe.update({block(str(i)): probe.extract(x) for i, x in enumerate(parts)})
-    return probe.result()
+    return results_of(CKA(kernel, bandwidth=bandwidth), *maps, cut=cut)[0]
 
 
 def pair(x, y, column="cka", **options):
     """CKA of two feature maps."""
     return getattr(similarity(x, y, **options), column)[1]
-
-
-def assert_equal_but_for_the_null(a, b):
-    """The shuffled images of the permutation null are others in another order."""
-    assert_results_equal(replace(a, null=np.zeros(len(a))), replace(b, null=np.zeros(len(b))))
 
 
 @pytest.fixture
@@ -50,14 +37,13 @@ def test_a_map_is_1_like_itself(related, kernel):
     result = similarity(*related, kernel=kernel, cut=[5, 4])
     for column in (result.cka, result.biased):
         np.testing.assert_allclose(column[[0, 3]], 1, rtol=1e-12)
-    np.testing.assert_array_equal(result.cka_error[[0, 3]], 0)
     np.testing.assert_allclose(result.cka[1], result.cka[2], rtol=1e-12)
     assert -1 < result.cka[1] < 1
 
 
 def test_unrelated_features_have_none_but_the_biased_estimate_says_almost_all(noise):
     result = similarity(noise(400, 300, 1, 1), noise(400, 300, 1, 1), cut=20)
-    assert abs(result.cka[1]) < 3 * result.cka_error[1] < 0.3
+    assert result.cka.low[1] < 0 < result.cka.high[1] < 0.3
     assert result.biased[1] > 0.9
 
 
@@ -90,7 +76,7 @@ def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise
 def test_the_order_of_images_in_a_batch_does_not_count(related):
     x, y = related
     order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
-    assert_equal_but_for_the_null(similarity(x, y), similarity(x[order], y[order]))
+    assert_results_equal(similarity(x, y), similarity(x[order], y[order]))
 
 
 def test_memory_may_lie_in_any_order_and_is_left_alone(related):
@@ -109,9 +95,11 @@ def test_memory_may_lie_in_any_order_and_is_left_alone(related):
 
 def test_an_untouched_pair_does_not_depend_on_which_blocks_are_there(related, noise):
     x, y = related
-    alone, among = similarity(x, y, cut=[5, 4]), similarity(x, noise(9, 2, 1, 1), y, cut=[5, 4])
+    x, y = (torch.cat([z, z.flip(2), z**2]) for z in (x, y))
+    alone, among = similarity(x, y, cut=5), similarity(x, noise(27, 2, 1, 1), y, cut=5)
     assert among.cka[2] == pytest.approx(alone.cka[1])
-    assert among.cka_error[2] == pytest.approx(alone.cka_error[1])
+    assert among.cka.low[2] == pytest.approx(alone.cka.low[1])
+    assert np.isfinite(alone.cka.low).all()
 
 
 # Over batches.
@@ -136,7 +124,7 @@ def test_small_batches_are_unbiased(noise):
     uncut, cut = similarity(x, y), similarity(x, y, cut=4)
     # Linear CKA of the population: |cov(x, y)|² over |cov x| |cov y|.
     assert uncut.cka[1] == pytest.approx(3 / np.sqrt(6 * 3 * 4), abs=0.02)
-    assert abs(cut.cka[1] - uncut.cka[1]) < 3 * cut.cka_error[1] < 0.1
+    assert abs(cut.cka[1] - uncut.cka[1]) < 3 * error_of(cut.cka, 1000)[1] < 0.1
     assert cut.biased[1] > uncut.cka[1] + 0.1
 
 
@@ -148,15 +136,17 @@ def test_the_error_is_the_spread_over_repeated_data(noise):
         x = noise(images, 3, 1, 1)
         result = similarity(x, x[:, :2] + noise(images, 2, 1, 1), cut=8)
         estimates.append([result.cka[1], result.biased[1]])
-        errors.append([result.cka_error[1], result.biased_error[1]])
+        errors.append([error_of(column, 12)[1] for column in (result.cka, result.biased)])
     spread, claimed = np.std(estimates, axis=0), np.mean(errors, axis=0)
     # 12 batches each: their own spread is known to 1/sqrt(22), low by about as much.
     np.testing.assert_allclose(claimed, spread, rtol=0.25)
 
 
-def test_one_batch_has_no_error_to_speak_of(related):
-    assert np.isnan(similarity(*related).cka_error).all()
-    assert np.isfinite(similarity(*related).cka).all()
+@pytest.mark.parametrize("batches", [1, 4])
+def test_fewer_than_5_batches_have_no_interval(noise, batches):
+    result = similarity(noise(16, 4, 1, 1), noise(16, 4, 1, 1), cut=16 // batches)
+    assert np.isnan(result.cka.low).all()
+    assert np.isfinite(result.cka).all()
 
 
 # Against another implementation.
@@ -226,8 +216,6 @@ def test_features_that_are_the_same_for_all_images_are_marked(noise, kernel, dty
     for column in (result.cka, result.biased):
         assert column[0] == pytest.approx(1)
         assert column[1:].tolist() == [0, 0, 0]
-    for column in (result.cka_error, result.biased_error):
-        assert column.tolist() == [0, 0, 0, 0]
     assert result.defined.tolist() == [True, False, False, False]
 
 
@@ -250,13 +238,27 @@ def test_an_rbf_kernel_of_images_that_mostly_coincide_is_defined(noise):
 # The permutation null.
 
 
-def test_shuffled_images_have_no_similarity_whatever_the_blocks_have(noise):
+def test_its_deviation_is_that_over_all_orders_of_the_images(noise):
+    x, y = noise(6, 3, 1, 1), noise(6, 2, 1, 1) ** 2
+    orders = [pair(x, y[list(order)]) for order in permutations(range(6))]
+    assert np.mean(orders) == pytest.approx(0, abs=1e-12)
+    assert pair(x, y, "null_deviation") == pytest.approx(np.std(orders))
+
+
+def test_its_deviation_over_batches_is_that_over_the_orders_in_each(noise):
+    x, y = noise(9, 3, 1, 1), noise(9, 2, 1, 1)
+    orders = [
+        pair(x, torch.cat([y[:5][list(one)], y[5:][list(other)]]), cut=[5, 4])
+        for one in list(permutations(range(5)))[::7]
+        for other in permutations(range(4))
+    ]
+    assert pair(x, y, "null_deviation", cut=[5, 4]) == pytest.approx(np.std(orders), rel=0.1)
+
+
+def test_similar_blocks_are_far_from_the_null(noise):
     x = noise(640, 3, 2, 2)
     result = similarity(x, x[:, :2] + 0.1 * noise(640, 2, 2, 2), cut=16)
     assert result.cka[1] > 0.5
-    # Over 40 batches the error of a null CKA is that of unrelated features.
-    unrelated = similarity(noise(640, 3, 2, 2), noise(640, 2, 2, 2), cut=16)
-    assert abs(result.null).max() < 5 * unrelated.cka_error[1]
     assert all(finding.code != "VP104" for finding in result.findings())
 
 
@@ -264,17 +266,6 @@ def test_unrelated_blocks_are_said_to_be_near_the_null(noise):
     result = similarity(*(noise(64, 3, 2, 2) for _ in range(5)), cut=16)
     (note,) = (f for f in result.findings() if f.code == "VP104")
     assert "of 10 pairs is not above that of shuffled images" in note.text
-
-
-def test_the_null_is_cka_with_the_second_features_in_another_order(related):
-    x, y = related
-    probe = CKAProbe()
-    probe.seed = 5
-    probe.update({block("x"): probe.extract(x), block("y"): probe.extract(y)})
-    order = torch.randperm(9, generator=stream(5, "permutation null", 0))
-    expected = u_statistic(x[:9], y[order])
-    expected /= np.sqrt(u_statistic(x, x) * u_statistic(y, y))
-    assert probe.result().null[1] == pytest.approx(expected)
 
 
 def test_the_largest_of_several_pairs_is_named_as_such(related):
@@ -302,12 +293,3 @@ def test_a_smaller_last_batch_is_left_out(related):
 def test_batches_under_4_are_refused(related):
     with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use a larger"):
         similarity(*related, cut=3)
-    with pytest.raises(InputError, match="must hold at least 4 images for CKA"):
-        CKAProbe().result()
-
-
-def test_an_unknown_kernel_and_an_impossible_bandwidth_are_refused():
-    with pytest.raises(InputError, match="kernel must be 'linear' or 'rbf', got 'cosine'"):
-        CKAProbe("cosine")
-    with pytest.raises(InputError, match=r"bandwidth must be positive, got 0.0"):
-        CKAProbe("rbf", bandwidth=0.0)

@@ -1,4 +1,4 @@
-"""Laws of the Fourier plane (src/visprism/measure/features/fourier_plane.py)."""
+"""Laws of the Fourier plane (src/visprism/analyses/features/fourier_plane.py)."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism import FourierPlaneProbe, FourierProbe, InputError, check_probe, dissect, observe
+from visprism import Fourier, FourierPlane, check_statistic, dissect, observe
 
 
 class Grid(nn.Module):
@@ -42,14 +42,14 @@ def grid(images):
 def test_a_wave_has_its_frequency_and_the_opposite_one():
     rows, columns = torch.meshgrid(torch.arange(8), torch.arange(6), indexing="ij")
     wave = torch.cos(2 * np.pi * (3 * rows / 8 + columns / 6))[None, None].double()
-    level = FourierPlaneProbe().extract(wave)[0].exp().numpy()
+    level = FourierPlane().extract(wave)[0].exp().numpy()
     peaks = {(int(i) - 4, int(j) - 3) for i, j in np.argwhere(level > 1)}
     assert peaks == {(3, 1), (-3, -1)}
     assert level.max() == pytest.approx(24, rel=1e-6)  # half of the 48 positions
 
 
 def test_the_plane_is_the_sum_over_positions(images):
-    level = FourierPlaneProbe().extract(images.double())
+    level = FourierPlane().extract(images.double())
     k, l = 2, -1  # noqa: E741 (as in the formula)
     u, v = np.indices((8, 6))
     wave = np.exp(-2j * np.pi * (k * u / 8 + l * v / 6))
@@ -59,16 +59,16 @@ def test_the_plane_is_the_sum_over_positions(images):
 
 def test_the_diagonal_is_that_of_the_fourier_profile():
     square = torch.randn(3, 2, 8, 8, generator=torch.Generator().manual_seed(1)).double()
-    plane = FourierPlaneProbe().extract(square)
+    plane = FourierPlane().extract(square)
     diagonal = torch.diagonal(torch.fft.ifftshift(plane, dim=(1, 2)), dim1=1, dim2=2)[:, :5]
-    torch.testing.assert_close(diagonal, FourierProbe().extract(square))
+    torch.testing.assert_close(diagonal, Fourier().extract(square))
 
 
 def test_the_branch_is_what_the_block_adds(grid, images):
-    (result,) = observe(grid, [images], [FourierPlaneProbe("branches")])
+    (result,) = observe(grid, [images], [FourierPlane(maps="branches")])
     (picture,) = result.pictures().values()
     added = grid.model.conv(grid.model.stem(images)).detach()
-    level = FourierPlaneProbe().extract(added)
+    level = FourierPlane().extract(added)
     expected = (level - level[:, 4:5, 3:4]).mean(0)
     np.testing.assert_allclose(picture, expected, atol=1e-4)
 
@@ -84,7 +84,7 @@ def test_a_head_is_its_part_of_what_is_projected(fused):
     for block in model.blocks:
         block.attn.fused_attn = fused
     images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    (result,) = observe(dissect(model, images[:2]), [images], [FourierPlaneProbe("heads")])
+    (result,) = observe(dissect(model, images[:2]), [images], [FourierPlane(maps="heads")])
     projected = []
     handle = model.blocks[1].attn.proj.register_forward_pre_hook(
         lambda _module, args: projected.append(args[0].detach())
@@ -95,7 +95,7 @@ def test_a_head_is_its_part_of_what_is_projected(fused):
     assert len(pictures) == 2 * 3
     tokens = projected[0][:, 3:].reshape(3, 4, 4, 3, 8)  # without class token and registers
     for head in range(3):
-        level = FourierPlaneProbe().extract(tokens[:, :, :, head].permute(0, 3, 1, 2))
+        level = FourierPlane().extract(tokens[:, :, :, head].permute(0, 3, 1, 2))
         expected = (level - level[:, 2:3, 2:3]).mean(0)
         np.testing.assert_allclose([*pictures.values()][3 + head], expected, atol=1e-4)
 
@@ -103,12 +103,12 @@ def test_a_head_is_its_part_of_what_is_projected(fused):
 # What leaves it unchanged.
 
 
-def test_it_obeys_the_laws_of_probes(tmp_path):
-    check_probe(FourierPlaneProbe, tmp_path)
+def test_it_obeys_the_laws_of_statistics(tmp_path):
+    check_statistic(FourierPlane(), tmp_path)
 
 
 def test_the_scale_of_the_features_does_not_matter(images):
-    probe = FourierPlaneProbe()
+    probe = FourierPlane()
     once, twice = probe.extract(images.double()), probe.extract(2 * images.double())
     torch.testing.assert_close(
         twice - once, torch.full_like(once, np.log(2)), atol=1e-4, rtol=0
@@ -121,10 +121,5 @@ def test_the_scale_of_the_features_does_not_matter(images):
 def test_dead_channels_do_not_count(images):
     dead = torch.cat([images, torch.zeros_like(images)], 1)
     torch.testing.assert_close(
-        FourierPlaneProbe().extract(dead), FourierPlaneProbe().extract(images)
+        FourierPlane().extract(dead), FourierPlane().extract(images)
     )
-
-
-def test_other_parts_are_refused():
-    with pytest.raises(InputError, match="parts must be one of blocks, branches, heads"):
-        FourierPlaneProbe("tokens")

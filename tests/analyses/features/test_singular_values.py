@@ -1,20 +1,23 @@
-"""Laws of singular values (src/visprism/measure/features/singular_values.py)."""
+"""Laws of singular values (src/visprism/analyses/features/singular_values.py)."""
 
 import numpy as np
 import pytest
 import torch
 from einops import rearrange
+from maps import results_of
 
-from visprism import SingularValueProbe, check_probe
+from visprism import SingularValues, assert_results_equal, check_statistic
 
 
 def values(measure, *maps, level="tokens"):
-    result = measure(SingularValueProbe(), *maps)
+    result = measure(SingularValues(), *maps)
     return result.select(result.level == level)
 
 
-def ranks(measure, *maps):
-    return measure(SingularValueProbe(), *maps).effective_ranks()
+def ranks(*maps):
+    values, ranks = results_of(SingularValues(), *maps)
+    assert_results_equal(values.effective_ranks(), ranks)
+    return ranks
 
 
 def orthogonal(size, noise):
@@ -36,19 +39,19 @@ def test_channels_of_known_deviations_give_them_in_order(measure):
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
-def test_equal_singular_values_have_their_number_as_rank(measure, noise, rank):
+def test_equal_singular_values_have_their_number_as_rank(noise, rank):
     axes = orthogonal(64, noise)[:, :rank]
     axes = torch.linalg.qr(axes - axes.mean(0))[0]  # tokens of mean zero
     tokens = axes @ orthogonal(6, noise)[:rank]
-    result = ranks(measure, rearrange(tokens, "(h w) c -> 1 c h w", h=8))
+    result = ranks(rearrange(tokens, "(h w) c -> 1 c h w", h=8))
     assert result.token_rank.item() == pytest.approx(rank)
     assert result.token_participation.item() == pytest.approx(rank)
     assert result.channels.item() == 6
 
 
-def test_the_ranks_of_two_values_by_hand(measure):
+def test_the_ranks_of_two_values_by_hand():
     x = torch.tensor([[3.0, 3, -3, -3], [1, -1, 1, -1]]).double().view(1, 2, 2, 2)
-    result = ranks(measure, x)
+    result = ranks(x)
     p = np.array([3, 1]) / 4
     assert result.token_rank.item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
     assert result.token_participation.item() == pytest.approx(100 / 82)
@@ -57,7 +60,7 @@ def test_the_ranks_of_two_values_by_hand(measure):
 def test_images_that_are_alike_have_no_rank_but_their_tokens_do(measure, noise):
     x = noise(1, 3, 4, 4).expand(5, -1, -1, -1)
     assert np.isnan(values(measure, x, level="images").relative).all()
-    result = ranks(measure, x)
+    result = ranks(x)
     assert np.isnan(result.image_rank.item())
     assert result.token_rank.item() > 1
 
@@ -101,11 +104,11 @@ def test_agrees_with_the_decomposition_of_the_whole_matrix(measure, noise):
 # Contracts and errors.
 
 
-def test_obeys_the_laws_of_probes(tmp_path):
-    check_probe(SingularValueProbe, tmp_path)
+def test_obeys_the_laws_of_statistics(tmp_path):
+    check_statistic(SingularValues(), tmp_path)
 
 
-def test_blocks_of_different_widths_keep_their_own(measure, noise):
-    result = ranks(measure, noise(4, 3, 4, 4), noise(4, 5, 2, 2))
+def test_blocks_of_different_widths_keep_their_own(noise):
+    result = ranks(noise(4, 3, 4, 4), noise(4, 5, 2, 2))
     assert result.channels.tolist() == [3, 5]
     assert result.block.tolist() == ["block0", "block1"]

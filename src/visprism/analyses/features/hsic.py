@@ -1,4 +1,4 @@
-"""HSIC: the dependence of two kernels over the images of a batch, for many kernels at once.
+"""HSIC, the dependence of two kernels over the images of a batch, and CKA, which scales it.
 
 The Hilbert-Schmidt independence criterion is the sum of the products of two centered kernel
 matrices. With U-centered ones it is unbiased: 0 on average for features that are independent,
@@ -8,16 +8,16 @@ Source: Song et al. (2012), Feature selection via dependence maximization, eq. 5
 Szekely and Rizzo (2014), Partial distance correlation with methods for dissimilarities, def. 2.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
 from einops import rearrange
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 FEWEST = 4  # images; the unbiased estimate divides by n (n - 3)
-
-Kernel = Callable[[Float[Tensor, "m n n"]], Float[Tensor, "m n n"]]
 
 # Bytes of features that are worked on at a time: what fits into each core's own cache. On other
 # devices it only bounds the memory.
@@ -49,36 +49,25 @@ def gram(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b b"]:
     return products * (products.diagonal().max() > least)
 
 
-# Kernels: from the Gram matrices of features to those of another space.
+def rbf(grams: Float[Tensor, "m n n"], bandwidth: float) -> Float[Tensor, "m n n"]:
+    """exp(-d^2 / 2 s^2) of the distance d of two images, from inner products of features.
 
+    Where most images coincide the median distance is 0; the kernel then is its limit, 1 for
+    images that coincide and 0 for others.
 
-def linear(grams: Float[Tensor, "m n n"]) -> Float[Tensor, "m n n"]:
-    """The Gram matrices themselves."""
-    return grams
-
-
-def rbf(bandwidth: float) -> Kernel:
-    """exp(-d² / 2 s²), with s as a fraction of the median distance between two images.
-
-    Where most images coincide that median is 0; the kernel then is its limit, 1 for images that
-    coincide and 0 for others.
+    Args:
+        grams: inner products.
+        bandwidth: s as a fraction of the median distance between two images.
 
     Source: Kornblith et al. (2019), Similarity of neural network representations revisited.
     """
-
-    def kernel(grams: Float[Tensor, "m n n"]) -> Float[Tensor, "m n n"]:
-        squared_norms = grams.diagonal(dim1=1, dim2=2)
-        squares = (squared_norms[:, :, None] + squared_norms[:, None] - 2 * grams).clamp_(min=0)
-        squares.diagonal(dim1=1, dim2=2).zero_()
-        pairs = torch.triu_indices(*squares.shape[1:], offset=1)
-        median = squares[:, pairs[0], pairs[1]].quantile(0.5, dim=1)[:, None, None]
-        scale = 2 * bandwidth**2 * median
-        return squares.div_(-scale.clamp(min=torch.finfo(scale.dtype).tiny)).exp_()
-
-    return kernel
-
-
-# HSIC of all pairs.
+    squared_norms = grams.diagonal(dim1=1, dim2=2)
+    squares = (squared_norms[:, :, None] + squared_norms[:, None] - 2 * grams).clamp_(min=0)
+    squares.diagonal(dim1=1, dim2=2).zero_()
+    pairs = torch.triu_indices(*squares.shape[1:], offset=1)
+    median = squares[:, pairs[0], pairs[1]].quantile(0.5, dim=1)[:, None, None]
+    scale = 2 * bandwidth**2 * median
+    return squares.div_(-scale.clamp(min=torch.finfo(scale.dtype).tiny)).exp_()
 
 
 def hsic(
@@ -113,15 +102,43 @@ def hsic(
     return products / (n * (n - 3)), traces / (n - 1) ** 2
 
 
-def paired_hsic(
-    centered: Float[Tensor, "m n n"], order: Int64[Tensor, "n"]
-) -> Float[Tensor, "m m"]:
-    """Unbiased HSIC of each kernel with each kernel whose images are in another order.
+# From HSIC by batch to CKA.
 
-    Args:
-        centered: U-centered kernels, as `hsic` leaves them.
-        order: image of the second kernel that is paired with each image of the first.
+
+def by_batch(
+    sums: Mapping[Any, np.ndarray],
+) -> tuple[Float[np.ndarray, "n 2 m m"], Float[np.ndarray, " n"]]:
+    """HSIC of each batch, unbiased and biased, and its number of images, by which it counts."""
+    numbers = sorted(number for name, number in sums if name == "hsic")
+    images = [sums["images", number] for number in numbers]
+    return np.stack([sums["hsic", n] for n in numbers]), np.array(images, dtype=float)
+
+
+def scaled(hsic: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
+    """HSIC of all pairs over the root of those of both blocks."""
+    root = _root(hsic)
+    # Never beyond 1, as Cauchy and Schwarz say, but for rounding.
+    return np.clip(hsic / np.outer(root, root), -1, 1)
+
+
+def _root(hsic: Float[np.ndarray, "m m"]) -> Float[np.ndarray, " m"]:
+    """Root of the HSIC of blocks with themselves."""
+    return np.sqrt(np.maximum(hsic.diagonal(), np.finfo(float).tiny))
+
+
+def linearized(
+    hsics: Float[np.ndarray, "n m m"], images: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, "n m m"]:
+    """CKA by batch, linearized, so that its mean over batches is CKA.
+
+    To first order CKA moves by that of h_xy - CKA/2 (h_xx r + h_yy / r), over the root of h_xx
+    h_yy, with r the root of h_yy / h_xx. In the mean over batches that is 0.
+
+    Source: Cochran (1977), Sampling techniques, sec. 2.11.
     """
-    n = centered.shape[1]
-    shuffled = centered[:, order][:, :, order]
-    return centered.flatten(1) @ shuffled.flatten(1).T / (n * (n - 3))
+    weighted = images[:, None, None] * hsics
+    total = weighted.sum(0)
+    root, cka = _root(total), scaled(total)
+    parts = weighted / np.outer(root, root)
+    own = parts.diagonal(axis1=1, axis2=2)
+    return cka + len(images) * (parts - cka / 2 * (own[:, :, None] + own[:, None]))

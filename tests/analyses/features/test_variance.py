@@ -1,15 +1,16 @@
-"""Laws of the feature-map variance (src/visprism/measure/features/variance.py)."""
+"""Laws of the feature-map variance (src/visprism/analyses/features/variance.py)."""
 
 import numpy as np
 import pytest
 import torch
 from einops import rearrange
+from maps import error_of, results_of
 
-from visprism import Block, Layout, VarianceProbe, check_probe
+from visprism import Variance, check_statistic
 
 
 def variances(measure, *maps):
-    return measure(VarianceProbe(), *maps)
+    return measure(Variance(), *maps)
 
 
 # What it measures: closed forms.
@@ -34,18 +35,18 @@ def test_a_box_blur_of_white_noise_divides_it_by_4(measure, noise):
     result = variances(measure, x, blurred)
     # The positions of a blurred map are correlated, which the unbiased formula ignores: of 256
     # it takes 3/256 of a quarter less.
-    assert abs(result.change[1] - (1 / 4 - 1)) < 4 * result.change_error[1] + 3 / 256 / 4
-    assert result.change_error[1] < 0.003
+    assert abs(result.change[1] - (1 / 4 - 1)) < 4 * error_of(result.change, 64)[1] + 3 / 256 / 4
+    assert error_of(result.change, 64)[1] < 0.003
 
 
 def test_its_mean_over_white_noise_is_unbiased_on_small_grids(measure, noise):
     result = variances(measure, noise(4000, 4, 2, 2))
-    assert abs(result.variance.item() - 1) < 4 * result.variance_error.item() < 0.04
+    assert abs(result.variance.item() - 1) < 4 * error_of(result.variance, 4000).item() < 0.04
 
 
 def test_a_map_of_one_position_has_none_to_speak_of(measure, noise):
     result = variances(measure, noise(2, 3, 1, 1), noise(2, 3, 1, 1))
-    for column in (result.variance, result.relative, result.change, result.variance_error):
+    for column in (result.variance, result.relative, result.change, result.variance.low):
         assert np.isnan(column).all()
 
 
@@ -61,14 +62,10 @@ def test_channels_that_are_zero_in_all_images_are_dead(measure, noise, memory_fo
     assert "in 1 of 2 blocks: block0 25.0%" in finding.text
 
 
-def test_dead_channels_do_not_depend_on_batches(noise):
+def test_dead_channels_do_not_depend_on_batches(measure, noise):
     x = noise(6, 4, 3, 3)
     x[:3, 2] = 0  # dead in one batch only
-    probe, layout = VarianceProbe(), Layout("b c h w", (3, 3))
-    block = Block("a", "conv", 0, 0.0, subsampling=False, shape=(4, 3, 3), layout=layout)
-    for part in x.split(3):
-        probe.update({block: probe.extract(part)})
-    assert probe.result().dead_channels.tolist() == [0]
+    assert measure(Variance(), x, cut=3).dead_channels.tolist() == [0]
 
 
 def test_blocks_that_change_nothing_are_named(measure, noise):
@@ -116,27 +113,9 @@ def test_the_change_of_features_is_that_of_their_differences(measure, noise, fac
     assert change[1] == pytest.approx(truth, rel=0.08)
 
 
-@pytest.mark.parametrize("images", [1, 30])
-def test_the_error_of_the_change_of_features_is_its_spread_over_many_maps(
-    measure, noise, images
-):
-    """Every image changes alike, so that images do not average the projections."""
-    values = []
-    for seed in range(60):
-        x = noise(1, 4, 5, 5).roll(seed, 2).repeat(images, 1, 1, 1)
-        step = torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(seed))
-        result = variances(measure, x, x + step)
-        truth = (step.square().mean() / x.square().mean()).sqrt().item()
-        values.append((result.feature_change[1] - truth, result.feature_change_error[1]))
-    deviations, errors = np.array(values).T
-    # A standard error from 8 values, and a spread of 60: 7 and 9% each.
-    assert np.sqrt((errors**2).mean()) == pytest.approx(deviations.std(), rel=0.3)
-
-
-def test_equal_features_have_no_change_and_no_error(measure, noise):
+def test_equal_features_have_no_change(measure, noise):
     x = noise(3, 2, 4, 4)
-    result = variances(measure, x, x)
-    assert result.feature_change[1] == result.feature_change_error[1] == 0
+    assert variances(measure, x, x).feature_change[1] == 0
 
 
 def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
@@ -149,7 +128,7 @@ def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
     for name, values in (("log_ratio", ratio), ("relative_log_ratio", scale_free)):
         assert getattr(result, name)[1] == pytest.approx(values.mean())
         error = values.std(ddof=1) / 7**0.5
-        assert getattr(result, f"{name}_error")[1] == pytest.approx(error)
+        assert error_of(getattr(result, name), 7)[1] == pytest.approx(error)
 
 
 # What leaves it unchanged: invariances.
@@ -181,6 +160,14 @@ def test_tokens_have_that_of_their_grid(measure, noise):
     assert variances(measure, grid).variance.item() == pytest.approx(expected)
 
 
+def test_a_scaled_map_changes_the_log_variance_of_its_image_by_twice_the_log_of_its_scale(noise):
+    x, scale = noise(4, 3, 8, 8), torch.tensor([1.0, 2.0, 3.0, 0.5]).double()
+    _, summary = results_of(Variance(), x, x * scale[:, None, None, None])
+    change, scale_free = (answer.by_unit for answer in summary.answers())
+    np.testing.assert_allclose(change, 2 * scale.log().numpy(), atol=1e-6)
+    np.testing.assert_allclose(scale_free, 0, atol=1e-6)
+
+
 # Against another implementation.
 
 
@@ -189,7 +176,7 @@ def test_agrees_with_numpy(measure, noise):
     per_image = x.numpy().var((2, 3), ddof=1).mean(1)
     result = variances(measure, x)
     assert result.variance.item() == pytest.approx(per_image.mean())
-    assert result.variance_error.item() == pytest.approx(per_image.std(ddof=1) / 5**0.5)
+    assert error_of(result.variance, 5).item() == pytest.approx(per_image.std(ddof=1) / 5**0.5)
     assert result.relative.item() == pytest.approx(per_image.mean() / (x.numpy() ** 2).mean())
 
 
@@ -215,15 +202,15 @@ def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
     result = variances(measure, x, y)
     assert result.change[1] == pytest.approx(after.sum() / before.sum() - 1)
     # Both are approximations of order 1/n; measured apart by less than 1%.
-    assert result.change_error[1] == pytest.approx(jackknife(after, before), rel=0.02)
-    assert result.relative_error[1] == pytest.approx(jackknife(after, square), rel=0.02)
+    assert error_of(result.change, n)[1] == pytest.approx(jackknife(after, before), rel=0.02)
+    assert error_of(result.relative, n)[1] == pytest.approx(jackknife(after, square), rel=0.02)
 
 
 # Contracts and errors.
 
 
-def test_obeys_the_laws_of_probes(tmp_path):
-    check_probe(VarianceProbe, tmp_path)
+def test_obeys_the_laws_of_statistics(tmp_path):
+    check_statistic(Variance(), tmp_path)
 
 
 def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(measure, noise):
@@ -232,7 +219,7 @@ def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(measu
         measure, noise(2, 3, 8, 8), uniform, noise(2, 3, 4, 4), noise(2, 3, 4, 4)
     )
     assert np.isnan(result.change).tolist() == [True, True, True, False]
-    assert np.isnan(result.change_error).tolist() == [True, True, True, False]
+    assert np.isnan(result.change.low).tolist() == [True, True, True, False]
 
 
 def test_a_dead_map_has_no_relative_variance(measure):

@@ -12,7 +12,8 @@ import timm
 import torch
 from einops import rearrange
 
-from visprism import FourierProbe, VarianceProbe, dissect, observe
+from visprism import Fourier, Variance, dissect
+from visprism.passes.features import observations
 
 
 def resnet50():
@@ -65,8 +66,10 @@ def test_equals_the_notebooks_on_blocks_split_by_hand(make):
     by_hand = feature_maps(model, outputs, inputs, images)
 
     anatomy = dissect(model, images)
-    probes = [FourierProbe(protocol="paper"), VarianceProbe()]
-    spectrum, variances = observe(anatomy, [images[:2], images[2:]], probes)
+    analyses = [Fourier(protocol="paper"), Variance()]
+    (spectrum, highest, _), (variances, _) = observations(
+        anatomy, [images[:2], images[2:]], analyses
+    )
 
     blocks = [block.name for block in anatomy if block.layout is not None]
     assert len(blocks) == len(by_hand)
@@ -77,6 +80,6 @@ def test_equals_the_notebooks_on_blocks_split_by_hand(make):
         np.testing.assert_array_equal(ours.frequency, np.linspace(0, 1, len(expected)))
     expected = [x.var((2, 3)).mean().item() for x in by_hand]
     np.testing.assert_allclose(variances.variance, expected, rtol=1e-4)
-    highest = spectrum.high_frequency().relative
-    np.testing.assert_allclose(highest, [notebook_spectrum(x)[-1] for x in by_hand], atol=1e-4)
+    expected = [notebook_spectrum(x)[-1] for x in by_hand]
+    np.testing.assert_allclose(highest.relative, expected, atol=1e-4)
     assert spectrum.provenance.protocol == "paper"

@@ -1,13 +1,16 @@
-"""Laws of the block structure (src/visprism/results/similarity.py)."""
+"""Laws of the block structure (src/visprism/analyses/features/block_structure.py)."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from maps import results_of
 
-from visprism import Block, CKAProbe, InputError
-from visprism.results.similarity import BlockStructure, Similarity
+from visprism import CKA, InputError
+from visprism.analyses.features.block_structure import BlockStructure
+from visprism.analyses.features.cka import Similarity
+from visprism.estimates.estimated import Number
 
 
 def similar(stages, cka, defined=None):
@@ -29,10 +32,8 @@ def similar(stages, cka, defined=None):
         other_stage=stages[other],
         other_depth=other / (n - 1),
         cka=values,
-        cka_error=np.zeros(n * n),
         biased=values,
-        biased_error=np.zeros(n * n),
-        null=np.zeros(n * n),
+        null_deviation=np.zeros(n * n),
         defined=np.ones(n * n, dtype=bool) if defined is None else defined,
     )
 
@@ -99,12 +100,17 @@ def test_a_comparison_of_two_models_is_refused():
 # The interval over batches.
 
 
+MARGIN = 2.262157  # the 97.5% point of t with 9 degrees of freedom
+
+
 def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
     columns = {name: np.array([1, 1, 2]) for name in ("stage", "other_stage", "pairs")}
     columns["other_stage"] = np.array([1, 2, 2])
     floats = {name: np.zeros(3) for name in ("cka", "expected")}
     floats["excess"] = np.array(excess)
-    return BlockStructure(**columns, **floats, score=score, score_error=error, groups=groups)
+    margin = MARGIN * error if groups >= 5 else np.nan
+    score = Number(score, score - margin, score + margin)
+    return BlockStructure(**columns, **floats, score=score, groups=groups)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +131,6 @@ def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
 )
 def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdict):
     result = structure(score, 0.01, 10)
-    margin = 2.262157 * 0.01  # the 97.5% point of t with 9 degrees of freedom
-    assert result.interval() == pytest.approx((score - margin, score + margin))
     (finding,) = result.findings()
     assert finding.text.endswith("; interval over 10 groups of batches")
     above = ", above that at equal distance in 2 of 2 stages" if "CKA" in words else ""
@@ -137,16 +141,8 @@ def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdi
 
 def test_few_batches_give_no_interval():
     result = structure(0.05, 0.01, 4)
-    assert np.isnan(result.interval()).all()
     assert "no interval: at least 5 batches are required" in result.findings()[0].text
     assert result.answers()[0].verdict == "undecided"
-
-
-def blocks(stages):
-    return [
-        Block(f"block{i}", "conv", stage, 0.0, subsampling=False, shape=(1, 1, 1), layout=None)
-        for i, stage in enumerate(stages)
-    ]
 
 
 def population_score(maps, stages):
@@ -178,15 +174,10 @@ def test_the_interval_covers_the_population_score(batches):
     maps = [shared[s - 1] + 0.7 * generator.normal(size=(6, 8)) for s in stages]
     truth, covered = population_score(maps, stages), 0
     for seed in range(repeats):
-        probe, noise = CKAProbe(), np.random.default_rng(seed + 1)
-        for _ in range(batches):
-            z = noise.normal(size=(16, 8))
-            features = [torch.from_numpy(z @ a.T)[:, :, None, None] for a in maps]
-            probe.update(
-                {b: probe.extract(x) for b, x in zip(blocks(stages), features, strict=True)}
-            )
-        low, high = probe.result().block_structure().interval()
-        covered += low <= truth <= high
+        z = np.random.default_rng(seed + 1).normal(size=(16 * batches, 8))
+        features = [torch.from_numpy(z @ a.T)[:, :, None, None] for a in maps]
+        _, result = results_of(CKA(), *features, cut=16, stages=stages)
+        covered += result.score.low <= truth <= result.score.high
     assert 0.92 <= covered / repeats <= 0.975
 
 

@@ -1,4 +1,4 @@
-"""Laws of observation (src/visprism/measure/features/observe.py): one pass for every probe."""
+"""Laws of observation (src/visprism/passes/features.py): one pass for every probe."""
 
 import inspect
 from dataclasses import replace
@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 import timm
 import torch
+from maps import error_of
 from torch import nn
 
 from visprism import (
     Compute,
-    FourierProbe,
+    Fourier,
     Provenance,
     Run,
     TimeBudgetError,
-    VarianceProbe,
+    Variance,
     assert_results_equal,
     dissect,
     observe,
@@ -62,37 +63,37 @@ def anatomy(model, images):
     return dissect(model, images)
 
 
-def probes():
-    return [FourierProbe(), FourierProbe("radial"), VarianceProbe()]
+def analyses():
+    return [Fourier(), Fourier("radial"), Variance()]
 
 
 # What it does.
 
 
-def test_all_probes_see_what_each_would_alone_in_one_pass(anatomy, images):
+def test_all_see_what_each_would_alone_in_one_pass(anatomy, images):
     passes = []
     anatomy.model.register_forward_hook(lambda *_: passes.append(1))
-    together = observe(anatomy, [images[:4], images[4:]], probes())
+    together = observe(anatomy, [images[:4], images[4:]], analyses())
     assert len(passes) == 2
-    for result, probe in zip(together, probes(), strict=True):
-        assert_results_equal(result, *observe(anatomy, [images], [probe]))
+    for result, analysis in zip(together, analyses(), strict=True):
+        assert_results_equal(result, *observe(anatomy, [images], [analysis]))
 
 
 def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
-    (result,) = observe(anatomy, [images], [VarianceProbe()])
+    (result,) = observe(anatomy, [images], [Variance()])
     assert result.block.tolist() == ["stem", "block1", "block2"]
     assert result.kind.tolist() == ["stem", "conv", "conv"]
     assert np.isfinite(result.change).tolist() == [False, True, True]
 
 
 def test_measures_the_feature_maps(anatomy, images):
-    (result,) = observe(anatomy, [images], [VarianceProbe()])
+    (result,) = observe(anatomy, [images], [Variance()])
     with torch.no_grad():
         stem = anatomy.model.stem(images)
         maps = [stem, anatomy.model.block1(stem)]
     per_image = np.stack([x.var((2, 3)).mean(1).numpy() for x in maps])
     np.testing.assert_allclose(result.variance[:2], per_image.mean(1))
-    np.testing.assert_allclose(result.variance_error[:2], per_image.std(1, ddof=1) / 7**0.5)
+    np.testing.assert_allclose(error_of(result.variance, 7)[:2], per_image.std(1, ddof=1) / 7**0.5)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +107,15 @@ def test_measures_the_feature_maps(anatomy, images):
     ids=["pair", "list", "mapping", "mapping in a pair"],
 )
 def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
-    (expected,) = observe(anatomy, [images], [FourierProbe()])
-    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [FourierProbe()]))
+    (expected,) = observe(anatomy, [images], [Fourier()])
+    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [Fourier()]))
 
 
 @pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
 def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
-    expected = observe(anatomy, [images], probes())
+    expected = observe(anatomy, [images], analyses())
     model.compile(backend="eager")  # the same tracing without a C compiler
-    for a, b in zip(expected, observe(anatomy, [images], probes()), strict=True):
+    for a, b in zip(expected, observe(anatomy, [images], analyses()), strict=True):
         assert_results_equal(a, b)
 
 
@@ -132,19 +133,12 @@ def test_a_block_off_the_grid_is_named_before_the_next_one():
 
 @pytest.mark.parametrize("size", [7, 4, 2, 1])  # 4 and 2 leave a smaller last batch
 def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size):
-    at_once = observe(anatomy, [images], probes())
-    for a, b in zip(at_once, observe(anatomy, images.split(size), probes()), strict=True):
+    at_once = observe(anatomy, [images], analyses())
+    for a, b in zip(at_once, observe(anatomy, images.split(size), analyses()), strict=True):
         assert_results_equal(a, b)
 
 
 # Borrowed and given back.
-
-
-def test_the_probes_given_stay_empty(anatomy, images):
-    probe = FourierProbe()
-    first = observe(anatomy, [images], [probe])
-    assert not probe.sums
-    assert_results_equal(*first, *observe(anatomy, [images], [probe]))
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -156,7 +150,7 @@ def test_the_model_is_given_back(anatomy, model, images, fails):
 
     before = {k: (v.data_ptr(), v.clone()) for k, v in model.state_dict().items()}
     try:
-        observe(anatomy, batches(), probes())
+        observe(anatomy, batches(), analyses())
         assert not fails
     except ZeroDivisionError:
         assert fails
@@ -178,7 +172,7 @@ def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
     model = Caching().eval().double()
     anatomy = dissect(model, images)
     model.table = None
-    observe(anatomy, [images], [VarianceProbe()])
+    observe(anatomy, [images], [Variance()])
     model(images).sum().backward()  # fails on tensors made in inference mode
     assert model.stem.weight.grad is not None
 
@@ -191,13 +185,13 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
     anatomy = dissect(model.float(), images.float())
     settings = []
 
-    class Watching(VarianceProbe):
+    class Watching(Variance):
         def extract(self, x):
             settings.append((x.dtype, torch.is_autocast_enabled("cpu")))
             return super().extract(x)
 
     batches = [images.float()]
-    (exact,) = observe(anatomy, batches, [VarianceProbe()])
+    (exact,) = observe(anatomy, batches, [Variance()])
     (mixed,) = observe(
         anatomy, batches, [Watching()], run=Run(compute=Compute(precision=precision))
     )
@@ -210,8 +204,8 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
-    on_gpu = observe(anatomy, images.split(3), probes(), run=Run(compute=Compute("cuda")))
-    for a, b in zip(observe(anatomy, [images], probes()), on_gpu, strict=True):
+    on_gpu = observe(anatomy, images.split(3), analyses(), run=Run(compute=Compute("cuda")))
+    for a, b in zip(observe(anatomy, [images], analyses()), on_gpu, strict=True):
         assert_results_equal(a, b)
         assert b.provenance.device == "cuda"
     assert {p.device.type for p in anatomy.model.parameters()} == {"cpu"}
@@ -226,14 +220,14 @@ def test_progress_wraps_the_batches(anatomy, images):
             sizes.append(len(batch))
             yield batch
 
-    observe(anatomy, images.split(3), [VarianceProbe()], run=Run(progress=progress))
+    observe(anatomy, images.split(3), [Variance()], run=Run(progress=progress))
     assert sizes == [3, 3, 1]
     assert labels == ["observing feature maps"]
 
 
 def test_a_deadline_that_has_passed_ends_the_pass(anatomy, images):
     with pytest.raises(TimeBudgetError, match="time budget was used up"):
-        observe(anatomy, [images], [VarianceProbe()], run=Run(deadline=0.0))
+        observe(anatomy, [images], [Variance()], run=Run(deadline=0.0))
 
 
 def test_provenance_is_filled_in(anatomy, images):
@@ -241,7 +235,7 @@ def test_provenance_is_filled_in(anatomy, images):
     paper, variances = observe(
         anatomy,
         images.split(3),
-        [FourierProbe(protocol="paper"), VarianceProbe()],
+        [Fourier(protocol="paper"), Variance()],
         run=Run(seed=3, provenance=origin),
     )
     assert paper.provenance.protocol == "paper"
@@ -261,22 +255,22 @@ def test_a_model_in_training_mode_is_refused(anatomy, images):
     with pytest.raises(
         ValueError, match=r"must be in evaluation mode. Call model\.eval\(\) first"
     ):
-        observe(anatomy, [images], probes())
+        observe(anatomy, [images], analyses())
 
 
-@pytest.mark.parametrize("probes", [[FourierProbe], ["fourier"]])
-def test_what_is_no_probe_is_refused(anatomy, images, probes):
+@pytest.mark.parametrize("statistics", [[Fourier], ["fourier"]])
+def test_what_is_no_analysis_of_features_is_refused(anatomy, images, statistics):
     unchecked = inspect.unwrap(observations)  # the tests themselves check types
     with pytest.raises(
-        ValueError, match=r"probes must be probes, such as \[FourierProbe\(\)\], got"
+        ValueError, match=r"statistics must be analyses of features, such as \[Fourier\(\)\], got"
     ):
-        unchecked(anatomy, [images], probes)
+        unchecked(anatomy, [images], statistics)
 
 
 @pytest.mark.parametrize("batches", [[], iter(())], ids=["list", "iterator"])
 def test_no_images_are_refused(anatomy, batches):
     with pytest.raises(ValueError, match="batches must hold at least one image, got none"):
-        observe(anatomy, batches, probes())
+        observe(anatomy, batches, analyses())
 
 
 def test_images_of_another_size_are_refused(anatomy, noise):
@@ -284,7 +278,7 @@ def test_images_of_another_size_are_refused(anatomy, noise):
         "images must be 3x8x8, as the model was dissected with, got 3x9x8. Resize the images"
     )
     with pytest.raises(ValueError, match=expected):
-        observe(anatomy, [noise(2, 3, 9, 8)], probes())
+        observe(anatomy, [noise(2, 3, 9, 8)], analyses())
 
 
 @pytest.mark.parametrize(
@@ -300,7 +294,7 @@ def test_images_of_another_size_are_refused(anatomy, noise):
 )
 def test_what_is_not_images_is_refused(anatomy, batch, got):
     with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
-        observe(anatomy, iter([batch]), probes())
+        observe(anatomy, iter([batch]), analyses())
 
 
 def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
@@ -308,11 +302,11 @@ def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
         anatomy.model.block1.conv.weight[0] = float("nan")
     expected = "got NaN or infinity from block 'block1' for 7 of 7 images of a batch. Check the"
     with pytest.raises(ValueError, match=expected):
-        observe(anatomy, [images], [VarianceProbe()])
+        observe(anatomy, [images], [Variance()])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("probe", [FourierProbe, lambda: FourierProbe("radial"), VarianceProbe])
+@pytest.mark.parametrize("probe", [Fourier, lambda: Fourier("radial"), Variance])
 def test_broken_images_are_counted(anatomy, images, value, probe):
     images[[1, 5], 0, 3, 3] = value
     with pytest.raises(
@@ -329,7 +323,7 @@ def test_overflow_in_half_precision_says_so(model, images):
         observe(
             anatomy,
             [images.float()],
-            [VarianceProbe()],
+            [Variance()],
             run=Run(compute=Compute(precision="fp16")),
         )
 
@@ -339,7 +333,7 @@ def test_values_that_overflow_only_when_measured_say_so(model, images):
     with pytest.raises(
         ValueError, match="finite but so large that statistics of them overflow"
     ):
-        observe(anatomy, [images.float() * 1e30], [VarianceProbe()])
+        observe(anatomy, [images.float() * 1e30], [Variance()])
 
 
 def test_a_block_that_does_not_run_is_named(anatomy, model, images):
@@ -347,7 +341,7 @@ def test_a_block_that_does_not_run_is_named(anatomy, model, images):
     with pytest.raises(
         ValueError, match=r"block 'block2' did not run .* Dissect the model as it"
     ):
-        observe(anatomy, [images], [VarianceProbe()])
+        observe(anatomy, [images], [Variance()])
 
 
 def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images):
@@ -357,7 +351,7 @@ def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images
         yield images
 
     with pytest.raises(ValueError, match=r"block 'block1' did not run for these images"):
-        observe(anatomy, batches(), [VarianceProbe()])
+        observe(anatomy, batches(), [Variance()])
 
 
 def test_a_model_without_feature_maps_is_refused(noise):
@@ -366,4 +360,4 @@ def test_a_model_without_feature_maps_is_refused(noise):
     with pytest.raises(
         ValueError, match="must have a block whose feature map lies on a spatial grid"
     ):
-        observe(anatomy, [noise(2, 3, 8, 8)], probes())
+        observe(anatomy, [noise(2, 3, 8, 8)], analyses())

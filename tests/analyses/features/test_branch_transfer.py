@@ -1,14 +1,15 @@
-"""Laws of the transfer function of residual branches (.../features/branch_transfer.py)."""
+"""Laws of the transfer function of residual branches (src/visprism/analyses/features)."""
 
 import numpy as np
 import pytest
 import timm
 import torch
+from maps import error_of
 from torch import nn
 
-from visprism import BranchTransferProbe, InputError, Result, dissect, observe
+from visprism import BranchTransfer, InputError, Result, dissect, observe
+from visprism.passes.features import observations
 from visprism.passes.residual_branches import residual_branches
-from visprism.results.branch_transfer import GAIN_TO_LOWEST, GAIN_TO_MEAN
 
 
 class Residual(nn.Module):
@@ -35,9 +36,9 @@ def network(*kernels):
 
 
 def measured(model, images, **options):
+    """The transfer, its highest frequency, and that by kind of block."""
     anatomy = dissect(model, images[:2])
-    (result,) = observe(anatomy, images.split(4), [BranchTransferProbe(**options)])
-    return result
+    return observations(anatomy, images.split(4), [BranchTransfer(**options)])[0]
 
 
 DELTA = [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
@@ -58,10 +59,10 @@ LAPLACE = [[0, -1, 0], [-1, 4, -1], [0, -1, 0]]
     ids=["factor", "blur", "laplace"],
 )
 def test_the_gain_of_a_convolution_is_its_frequency_response(noise, kernel, response):
-    result = measured(network(kernel), 1e3 * noise(8, 3, 9, 9))
+    result, *_ = measured(network(kernel), 1e3 * noise(8, 3, 9, 9))
     rows = result.select((result.block == "1") & (result.frequency > 0))
     np.testing.assert_allclose(rows.gain, np.log(response(rows.frequency)), atol=1e-4)
-    np.testing.assert_allclose(rows.gain_error, 0, atol=1e-4)
+    np.testing.assert_allclose(error_of(rows.gain, 8), 0, atol=1e-4)
     change = rows.gain - rows.gain[0]
     np.testing.assert_allclose(rows.relative_lowest, change, atol=1e-12)
 
@@ -69,12 +70,11 @@ def test_the_gain_of_a_convolution_is_its_frequency_response(noise, kernel, resp
 def test_the_sum_may_fall_where_the_branch_rises(noise):
     """A negative factor times high-pass is low-pass after the sum, high-pass before it."""
     kernel = -0.12 * np.array(LAPLACE)
-    highest = measured(network(kernel), 1e3 * noise(8, 3, 9, 9)).high_frequency()
+    _, highest, summary = measured(network(kernel), 1e3 * noise(8, 3, 9, 9))
     assert highest.relative_lowest.item() > 1
-    summary = highest.summarize_by_kind()
-    row = summary.quantity == GAIN_TO_LOWEST
-    assert (summary.rises[row].item(), summary.falls[row].item()) == (1, 0)
-    assert set(summary.quantity) == {GAIN_TO_MEAN, GAIN_TO_LOWEST}
+    row = summary.of_kind("conv")["gain-to-lowest"]
+    assert (summary.rises[row], summary.falls[row]) == (1, 0)
+    assert set(summary.quantity) == {"gain-to-mean", "gain-to-lowest"}
 
 
 def log_amplitude(x):
@@ -88,18 +88,20 @@ def test_the_interval_by_kind_is_that_of_the_mean_over_branches(noise):
     model = network(np.eye(3) - 0.2, LAPLACE)
     for block in model[1:3]:  # not linear, so that the gain differs from image to image
         block.conv = nn.Sequential(block.conv, nn.Tanh()).eval()
-    result = measured(model, images).high_frequency()
+    _, result, summary = measured(model, images)
     first = model[0](images)
     second = model[1](first)
     gains = [
         log_amplitude(block.conv(x)) - log_amplitude(x)
         for block, x in ((model[1], first), (model[2], second))
     ]
-    for name, reference in (("relative", 0), ("relative_lowest", 1)):
+    by_kind = zip(("relative", "relative_lowest"), summary.mean, strict=True)
+    for reference, (name, number) in enumerate(by_kind):
         by_image = np.mean([gain[:, -1] - gain[:, reference] for gain in gains], axis=0)
         error = by_image.std(ddof=1) / np.sqrt(8)
         np.testing.assert_allclose(getattr(result, name).mean(), by_image.mean(), rtol=1e-5)
-        np.testing.assert_allclose(getattr(result, f"kind_{name}_error"), error, rtol=1e-4)
+        assert number == pytest.approx(by_image.mean(), rel=1e-5)
+        assert error_of(number, 8) == pytest.approx(error, rel=1e-4)
 
 
 # Which branches there are.
@@ -120,7 +122,7 @@ def test_branches_are_found_in_networks_of_several_families(name, options, expec
     images = torch.randn(4, 3, side, side, generator=torch.Generator().manual_seed(0))
     branches = residual_branches(dissect(model, images[:2]))
     assert len(branches) == expected
-    result = measured(model, images, profile="radial")
+    result, *_ = measured(model, images, profile="radial")
     assert len(dict.fromkeys(result.block.tolist())) == expected
     assert np.isfinite(result.gain).all()
 
@@ -128,9 +130,9 @@ def test_branches_are_found_in_networks_of_several_families(name, options, expec
 def test_batches_change_nothing_and_a_result_is_read_again(noise, tmp_path):
     images = noise(6, 3, 9, 9)
     anatomy = dissect(network(BLUR), images[:2])
-    one, other = (observe(anatomy, images.split(n), [BranchTransferProbe()])[0] for n in (6, 2))
+    one, other = (observe(anatomy, images.split(n), [BranchTransfer()])[0] for n in (6, 2))
     np.testing.assert_allclose(one.gain, other.gain, rtol=1e-9)
-    np.testing.assert_allclose(one.gain_error, other.gain_error, atol=1e-9)
+    np.testing.assert_allclose(one.gain.low, other.gain.low, atol=1e-9)
     one.save(tmp_path / "a.npz")
     assert Result.load(tmp_path / "a.npz") == one
 

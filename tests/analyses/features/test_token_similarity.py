@@ -1,27 +1,24 @@
-"""Laws of token similarity (src/visprism/measure/features/token_similarity.py)."""
+"""Laws of token similarity (src/visprism/analyses/features/token_similarity.py)."""
 
 import numpy as np
 import pytest
 import torch
+from maps import blocks_of, error_of, gathered
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism import Block, Layout, TokenSimilarityProbe, check_probe, dissect
+from visprism import TokenSimilarity, check_statistic, dissect
+from visprism.analyses.features.token_similarity import SERIES
 from visprism.passes.features import observations
 from visprism.passes.tokens import Tokens
-from visprism.analyses.features.token_similarity import SERIES
 
 
 def cosines(tokens, off=None):
     """The cosine of each choice of tokens (b, n, c) on a grid of one row."""
     grid = tokens.mT[:, :, None].contiguous()
     off = tokens[:, :0] if off is None else off
-    layout = Layout("b c h w", tuple(grid.shape[2:]))
-    shape = tuple(grid.shape[1:])
-    block = Block("block", "conv", 0, 0.0, subsampling=False, shape=shape, layout=layout)
-    probe = TokenSimilarityProbe()
+    (block,) = blocks_of(grid)
     seen = Tokens(block, grid, off, ("register",) * off.shape[1])
-    probe.update({block: probe.extract(seen)})
-    result = probe.result()
+    (result,) = gathered(TokenSimilarity(), [{block: seen}])
     return dict(zip(result.tokens.tolist(), result.cosine.tolist(), strict=True))
 
 
@@ -87,8 +84,8 @@ def test_rotation_scale_and_the_order_of_tokens_change_nothing(noise):
     assert cosines(moved) == pytest.approx(cosines(tokens))
 
 
-def test_obeys_the_laws_of_probes(tmp_path):
-    check_probe(TokenSimilarityProbe, tmp_path)
+def test_obeys_the_laws_of_statistics(tmp_path):
+    check_statistic(TokenSimilarity(), tmp_path)
 
 
 # Against another implementation.
@@ -106,13 +103,14 @@ def test_agrees_with_all_pairs_of_the_tokens_of_a_vision_transformer():
     choices = [grid, grid - grid.mean(1, keepdims=True), every]
     choices.append(every - every.mean(1, keepdims=True))
     anatomy = dissect(model, images)
-    (seen,) = observations(anatomy, [images[:3], images[3:]], [TokenSimilarityProbe()])
-    stem = seen.result.select(seen.result.block == "stem")
+    ((result,),) = observations(anatomy, [images[:3], images[3:]], [TokenSimilarity()])
+    stem = result.select(result.block == "stem")
     assert stem.tokens.tolist() == list(SERIES)
     for row, choice in enumerate(choices):
         expected = mean_over_pairs(choice)
         assert stem.cosine[row] == pytest.approx(expected.mean())
-        assert stem.cosine_error[row] == pytest.approx(expected.std(ddof=1) / 2)
+        assert error_of(stem.cosine, 4)[row] == pytest.approx(expected.std(ddof=1) / 2)
     last = model.norm_pre(x)
     last = model.blocks(last)[:, 3:].numpy()
-    np.testing.assert_allclose(seen.per_image.value, mean_over_pairs(last))
+    (answer,) = result.answers()
+    np.testing.assert_allclose(answer.by_unit, mean_over_pairs(last))

@@ -1,4 +1,4 @@
-"""Several processes give the answer of one (src/visprism/measure/features/observe.py)."""
+"""Several processes give the answer of one (src/visprism/passes/features.py)."""
 
 import os
 import runpy
@@ -50,7 +50,7 @@ def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch):
     assert world_size() == 1  # the processes have parted again
 
     for n, expected, results in zip(script["IMAGES"], alone, together, strict=True):
-        assert len(results) == 6
+        assert len(results) == 7
         for name, ours in results.items():
             assert_results_equal(expected[name], ours)
             theirs = Result.load(tmp_path / f"{name}-{n}.npz")

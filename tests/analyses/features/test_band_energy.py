@@ -1,12 +1,13 @@
-"""Laws of the energy in the high band (src/visprism/measure/features/band_energy.py)."""
+"""Laws of the energy in the high band (src/visprism/analyses/features/band_energy.py)."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from maps import error_of
 
-from visprism import BandEnergyProbe, check_probe
+from visprism import BandEnergy, check_statistic
 
 
 def wave(n, k):
@@ -19,12 +20,12 @@ def wave(n, k):
 @pytest.mark.parametrize(("k", "high"), [(1, 0), (2, 0), (3, 1), (4, 1)])
 def test_a_wave_lies_in_one_band(measure, k, high):
     # 8 pixels: 2k/8 is 0.25, 0.5 (the edge, which is low), 0.75 and 1.
-    result = measure(BandEnergyProbe(), 3 * wave(8, k) + 7)
+    result = measure(BandEnergy(), 3 * wave(8, k) + 7)
     assert result.high.item() == pytest.approx(high, abs=1e-12)
 
 
 def test_two_waves_share_the_energy_by_their_squares(measure):
-    result = measure(BandEnergyProbe(), wave(8, 1) + 2 * wave(8, 3))
+    result = measure(BandEnergy(), wave(8, 1) + 2 * wave(8, 3))
     assert result.high.item() == pytest.approx(4 / 5)
 
 
@@ -41,23 +42,23 @@ def test_agrees_with_the_full_plane_in_numpy(measure, noise, grid):
         (high - fraction * total) / total.mean()
         for fraction, (high, total) in zip(fractions, by_image, strict=True)
     ]
-    result = measure(BandEnergyProbe(), x, y)
+    result = measure(BandEnergy(), x, y)
     np.testing.assert_allclose(result.high, fractions)
     assert result.change[1] == pytest.approx(fractions[1] - fractions[0])
-    assert result.high_error[0] == pytest.approx(parts[0].std(ddof=1) / 3)
-    assert result.change_error[1] == pytest.approx((parts[1] - parts[0]).std(ddof=1) / 3)
+    assert error_of(result.high, 9)[0] == pytest.approx(parts[0].std(ddof=1) / 3)
+    assert error_of(result.change, 9)[1] == pytest.approx((parts[1] - parts[0]).std(ddof=1) / 3)
     assert np.isnan(result.change[0])
 
 
 def test_the_mean_and_the_scale_do_not_count(measure, noise):
     x = noise(4, 3, 8, 8)
-    result = measure(BandEnergyProbe(), x, 5 * x + 100)
+    result = measure(BandEnergy(), x, 5 * x + 100)
     assert result.change[1] == pytest.approx(0, abs=1e-9)
 
 
 def test_a_map_that_does_not_vary_has_no_energy(measure):
-    assert np.isnan(measure(BandEnergyProbe(), torch.ones(2, 3, 4, 4)).high).all()
+    assert np.isnan(measure(BandEnergy(), torch.ones(2, 3, 4, 4)).high).all()
 
 
-def test_obeys_the_laws_of_probes(tmp_path):
-    check_probe(BandEnergyProbe, tmp_path)
+def test_obeys_the_laws_of_statistics(tmp_path):
+    check_statistic(BandEnergy(), tmp_path)
