@@ -50,20 +50,30 @@ from visprism.analyses.features.class_separability import ClassSeparability as C
 from visprism.analyses.predictions.corruptions import Corruptions as Corruptions
 from visprism.analyses.loss.density import Density as Density
 from visprism.analyses.features.feature_similarity import FeatureSimilarity as FeatureSimilarity
-from visprism.analyses.predictions.distribution_shift import DistributionShift as DistributionShift
+from visprism.analyses.predictions.distribution_shift import (
+    DistributionShift as DistributionShift,
+)
 from visprism.analyses.features.fourier import Fourier as Fourier
 from visprism.analyses.features.fourier_plane import FourierPlane as FourierPlane
-from visprism.analyses.predictions.fourier_sensitivity import FourierSensitivity as FourierSensitivity
+from visprism.analyses.predictions.fourier_sensitivity import (
+    FourierSensitivity as FourierSensitivity,
+)
 from visprism.analyses.predictions.frequency_noise import FrequencyNoise as FrequencyNoise
 from visprism.analyses.loss.hessian import Hessian as Hessian
 from visprism.analyses.loss.hessian_by_block import HessianByBlock as HessianByBlock
-from visprism.analyses.features.intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
+from visprism.analyses.features.intrinsic_dimension import (
+    IntrinsicDimension as IntrinsicDimension,
+)
 from visprism.analyses.loss.landscape import Landscape as Landscape
 from visprism.analyses.loss.mode_connectivity import ModeConnectivity as ModeConnectivity
-from visprism.analyses.predictions.out_of_distribution import OutOfDistribution as OutOfDistribution
+from visprism.analyses.predictions.out_of_distribution import (
+    OutOfDistribution as OutOfDistribution,
+)
 from visprism.analyses.weights.patch_filters import PatchFilters as PatchFilters
 from visprism.analyses.features.patch_pca import PatchPCA as PatchPCA
-from visprism.analyses.weights.position_embeddings import PositionEmbeddings as PositionEmbeddings
+from visprism.analyses.weights.position_embeddings import (
+    PositionEmbeddings as PositionEmbeddings,
+)
 from visprism.analyses.predictions.quantization import Quantization as Quantization
 from visprism.analyses.features.readout import Readout as Readout
 from visprism.analyses.features.receptive_field import ReceptiveField as ReceptiveField
@@ -126,12 +136,16 @@ from visprism.passes.features import observe as observe
 from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
 from visprism.analyses.attention.attention_maps import rollout as rollout
 from visprism.analyses.features.cka import compare as compare
-from visprism.measure.features.receptive_field_gradients import receptive_field as receptive_field
+from visprism.measure.features.receptive_field_gradients import (
+    receptive_field as receptive_field,
+)
 from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
 from visprism.analyses.weights.patch_filters import patch_filters as patch_filters
-from visprism.analyses.weights.position_embeddings import positional_similarity as positional_similarity
+from visprism.analyses.weights.position_embeddings import (
+    positional_similarity as positional_similarity,
+)
 from visprism.analyses.weights.relative_scores import relative_scores as relative_scores
 
 # Measurements of the loss.
@@ -167,7 +181,9 @@ from visprism.measure.outputs.adversarial import adversarial as adversarial
 from visprism.analyses.predictions.shape_bias import by_category as by_category
 from visprism.analyses.predictions.calibration import calibration as calibration
 from visprism.analyses.predictions.shape_bias import classes_of as classes_of
-from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
+from visprism.analyses.predictions.fourier_sensitivity import (
+    fourier_sensitivity as fourier_sensitivity,
+)
 from visprism.measure.outputs.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict

@@ -323,9 +323,7 @@ class Adversarial(Result):
         return dict(sorted(rows.items(), key=lambda item: item[1]))
 
 
-def _chance(
-    result: FrequencyRobustness | Adversarial, accuracy: float
-) -> tuple[Finding, ...]:
+def _chance(result: FrequencyRobustness | Adversarial, accuracy: float) -> tuple[Finding, ...]:
     origin = result.provenance
     return chance_findings(accuracy, origin.images, result.classes, origin.split)
 

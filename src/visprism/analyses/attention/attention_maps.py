@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, batch_size, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
@@ -74,10 +74,10 @@ class AttentionMaps(Analysis):
     """Attention weights of one query of the first image, by attention and head."""
 
     name = "attention-maps"
+    images = Sizes(quick=1, standard=1, full=1)
+    rank = 1
     group = "attention"
     needs = Needs.ATTENTION | Needs.GRADIENTS
-    max_images = 1
-    share = 0.0
     default = False
     source = "Abnar & Zuidema (2020); Chefer et al. (2021)"
     sections = (

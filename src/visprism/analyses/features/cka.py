@@ -29,7 +29,7 @@ from matplotlib.axis import Axis
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section
+from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
 from visprism.analyses.features.block_structure import (
     FEWEST_BATCHES,
     BlockStructure,
@@ -211,7 +211,7 @@ class CKA(FeatureAnalysis):
     """
 
     name = "cka"
-    min_images = FEWEST
+    images = Sizes(fewest=4)
     source = (
         "Kornblith et al. (2019); Nguyen, Raghu & Kornblith (2021); Park & Kim (2022), fig. D.3"
     )

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.predictions.confidence_metrics import (
     CumulativeSums,
     SortedByConfidence,
@@ -216,9 +216,10 @@ class Calibration(Analysis):
     """Accuracy, NLL, calibration errors and reliability diagram of predictions."""
 
     name = "calibration"
+    images = Sizes(quick=512, standard=None, work=0.5)
+    rank = 0
     group = "predictions"
     needs = Needs.TARGETS | Needs.OUTPUTS
-    share = 0.0
     claims = ("C12",)
     source = "Guo et al. (2017); Park & Kim (2022), app. C"
     sections = (

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -143,10 +143,9 @@ class DistributionShift(Analysis):
     """Accuracy on stored sets of shifted images, such as ImageNet-C, -R, -A and -Sketch."""
 
     name = "distribution-shift"
+    images = Sizes(fewest=16)
     group = "robustness"
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
-    min_images = 16
-    share = 0.5
     default = False  # which sets are stored, only the user can say
     source = "Hendrycks & Dietterich (2019); Hendrycks et al. (2021); Wang et al. (2019)"
     sections = (
@@ -167,7 +166,6 @@ class DistributionShift(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict each set, and restrict the logits to its classes."""
-        run = subject.for_outputs(run)
         sets = read_shifted(self.sets, subject, seed=run.seed)
         return (distribution_shift(subject.model, sets, subject.predictions(run), run=run),)
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, fft
 
-from visprism.analyses.base import ANALYSES, Section, function_of
+from visprism.analyses.base import ANALYSES, Section, function_of, Sizes
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, Pixels, drops
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -84,6 +84,7 @@ class FourierSensitivity(PerturbedAccuracy):
     """Error rate under noise of each single frequency."""
 
     name = "fourier-sensitivity"
+    images = Sizes(fewest=16, quick=64, standard=512)
     source = "Yin et al. (2019), A Fourier perspective on model robustness, eq. 1 and fig. 3"
     default = False
     sections = (
@@ -99,7 +100,9 @@ class FourierSensitivity(PerturbedAccuracy):
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
     max_frequency: int = option(8, "highest frequency in cycles per image side", minimum=1)
-    frequency_step: int = option(2, "distance between frequencies in cycles", minimum=1)
+    frequency_step: int = option(
+        2, "distance between frequencies in cycles", minimum=1, quick=4
+    )
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Frequency]:
         """One of each two opposite frequencies, by rows."""

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.analyses.base import Analysis, Cost, Needs
+from visprism.analyses.base import Analysis, Cost, Needs, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.run import Run
 from visprism.passes.paired import Paired
@@ -28,9 +28,8 @@ class PerturbedAccuracy(Analysis):
     """
 
     group: ClassVar[str] = "robustness"
+    images: ClassVar[Sizes] = Sizes(fewest=16, quick=64, standard=512)
     needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
-    min_images: ClassVar[int] = 16
-    max_images: ClassVar[int | None] = 512
 
     @abstractmethod
     def conditions(self, size: tuple[int, int]) -> Sequence[Any]:
@@ -62,7 +61,6 @@ class PerturbedAccuracy(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Evaluate the model under each condition."""
-        run = subject.for_outputs(run)
         way = subject.known_preprocessing
         _, height, width = subject.anatomy.image_shape
         conditions = self.conditions((height, width))

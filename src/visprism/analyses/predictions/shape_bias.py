@@ -14,7 +14,15 @@ from jaxtyping import Bool, Float, Int64
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, reason_of_error
+from visprism.analyses.base import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    reason_of_error,
+    Sizes,
+)
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.run import Run
@@ -91,9 +99,10 @@ class ShapeBias(Analysis):
     """Decisions for shape or texture on images whose cues conflict."""
 
     name = "shape-bias"
+    images = Sizes(quick=512, standard=None, work=0.5)
+    rank = 0
     group = "robustness"
     needs = Needs.TEXTURES | Needs.OUTPUTS
-    share = 0.0
     source = "Geirhos et al. (2019)"
     sections = (
         Section(

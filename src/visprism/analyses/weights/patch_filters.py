@@ -66,9 +66,9 @@ class PatchFilters(Analysis):
     """Principal components of the kernels that first read the image."""
 
     name = "patch-filters"
+    rank = 0
     group = "weights"
     source = "Dosovitskiy et al. (2021), fig. 7, left"
-    share = 0.0
     sections = (
         Section(
             FilterComponents,

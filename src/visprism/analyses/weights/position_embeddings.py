@@ -38,7 +38,9 @@ class PositionalSimilarity(Result):
         "Column", "tokens", "column of the first position from the left"
     )
     other_row: np.ndarray = quantity("Other row", "tokens", "row of the second position")
-    other_column: np.ndarray = quantity("Other column", "tokens", "column of the second position")
+    other_column: np.ndarray = quantity(
+        "Other column", "tokens", "column of the second position"
+    )
     cosine: np.ndarray = quantity(
         "Cosine similarity", "", "of the two embeddings; NaN where one of them is 0"
     )
@@ -65,9 +67,9 @@ class PositionEmbeddings(Analysis):
     """Cosine similarity of the position embeddings of all positions."""
 
     name = "position-embeddings"
+    rank = 0
     group = "weights"
     source = "Dosovitskiy et al. (2021), fig. 7, center"
-    share = 0.0
     sections = (
         Section(
             PositionalSimilarity,

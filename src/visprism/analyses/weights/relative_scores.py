@@ -66,9 +66,9 @@ class RelativeScores(Analysis):
     """Attention of each head by relative position alone."""
 
     name = "relative-scores"
+    rank = 0
     group = "weights"
     source = "Cordonnier et al. (2020), fig. 3 and 4"
-    share = 0.0
     sections = (
         Section(
             ScoresByOffset,
