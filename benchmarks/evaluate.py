@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from visprism.core.devices import Compute
 from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.measure.forward_passes import default_batch_size
+from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
 from visprism.models import load_model
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from visprism.core.run import Run
-from visprism.measure.features.block_readout import Predictions
+from visprism.passes.predictions import Predictions
 from visprism.passes.predict import predict
 
 if TYPE_CHECKING:

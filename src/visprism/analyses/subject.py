@@ -17,7 +17,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
 from visprism.images.images import Images, tensor_images
-from visprism.measure.forward_passes import default_batch_size
+from visprism.passes.forward_passes import default_batch_size
 from visprism.measure.features.block_readout import Predictions
 from visprism.table.result import Result
 

@@ -12,7 +12,7 @@ from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
-from visprism.measure.forward_passes import inference
+from visprism.passes.forward_passes import inference
 from visprism.passes.paired import Paired
 from visprism.passes.pixel_space import PixelSpace
 from visprism.passes.predictions import Predictions
