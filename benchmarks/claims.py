@@ -28,7 +28,7 @@ from visprism.claims.measure import key
 from visprism.claims.report import effects_of, markdown_table
 from visprism.claims.verdicts import estimate
 from visprism.core.files import write_text
-from visprism.drawing import panel
+from visprism.drawing.panel import panel
 from visprism.drawing.save import save_figure
 from visprism.results.claims import RATIO, ClaimEffects
 

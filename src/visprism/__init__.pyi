@@ -212,7 +212,6 @@ from visprism.table.shapes import ScalarPerBlock as ScalarPerBlock
 from visprism.table.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.table.shapes import Surface as Surface
 from visprism.table.shapes import result_shape as result_shape
-from visprism.results.differences import Differences as Differences
 
 # Figures.
 from visprism.drawing.registry import figure as figure

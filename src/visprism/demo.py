@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from visprism.analyses.predictions.calibration import calibration
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import ImageSet, batches, load_data, memory_feed
-from visprism.analyses.predictions.calibration import calibration
-from visprism.passes.predict import predict
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.passes.predict import predict
 from visprism.training import RECIPES, Recipe, fit

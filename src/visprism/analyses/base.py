@@ -12,8 +12,6 @@ from enum import Flag, auto
 from math import inf
 from typing import Any, ClassVar, TypeVar
 
-import visprism.drawing.kinds
-import visprism.drawing.shapes  # default figures
 from visprism.analyses.subject import Measured, Subject, subject_of
 from visprism.core.errors import InputError
 from visprism.core.options import Effort, check_options, options_of

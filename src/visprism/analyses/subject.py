@@ -18,7 +18,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
 from visprism.images.images import Images, tensor_images
 from visprism.passes.forward_passes import default_batch_size
-from visprism.measure.features.block_readout import Predictions
+from visprism.passes.predictions import Predictions
 from visprism.table.result import Result
 
 BATCH_SIZE = 16  # images of a forward pass over feature maps, by default

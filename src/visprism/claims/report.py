@@ -12,7 +12,7 @@ from visprism.claims.experiment import RawNumbers
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, WARM_UP, Hypothesis
 from visprism.claims.verdicts import NOT_RUN, Decision, decide, decide_all, estimate
 from visprism.core.provenance import Provenance
-from visprism.drawing import panel
+from visprism.drawing.panel import panel
 from visprism.drawing.save import render_figure
 from visprism.report.page import inline_svg
 from visprism.results import claims as results

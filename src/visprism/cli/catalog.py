@@ -237,7 +237,7 @@ class Anatomy(Printing, Sized, Weights):
         from visprism.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream
-        from visprism.drawing import panel
+        from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
         from visprism.models import load_model
 

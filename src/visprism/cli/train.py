@@ -165,7 +165,7 @@ class Train(Printing, Training):
 
     def _drawn(self, history: Any, recipe: "Recipe") -> list[str]:
         """Draw the curves of a training; returns what they show."""
-        from visprism.drawing import panel
+        from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
         from visprism.table.result import Result
 

@@ -5,12 +5,12 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
+from visprism.analyses.predictions.corruptions import CLEAN, CorruptionErrors, Robustness
+from visprism.analyses.predictions.stability import Stability
 from visprism.drawing.color_bars import UNIT, error_rate_bar
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
-from visprism.analyses.predictions.corruptions import CLEAN, CorruptionErrors, Robustness
-from visprism.analyses.predictions.stability import Stability
 
 _WHITE_BELOW = 0.6  # error rate below which the cell is dark
 

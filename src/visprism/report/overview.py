@@ -10,11 +10,7 @@ from visprism.drawing.depth import kinds_key
 from visprism.drawing.registry import plot
 from visprism.drawing.style import FAINT, model_axes, paper_style
 from visprism.drawing.text import caption, set_titles
-from visprism.analyses.attention.attention import AttentionStatistics
 from visprism.table.result import Result
-from visprism.analyses.features.fourier import HighFrequency
-from visprism.results.receptive_field import ReceptiveField
-from visprism.analyses.features.variance import Variances
 
 _ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short labels
     ("high-frequency", {}, "Δ log amplitude,\nhighest frequency"),

@@ -7,7 +7,6 @@ import numpy as np
 from visprism.core.statistics import heavy_tailed_interval, t_interval
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
-from visprism.table.result import Result, column, renaming, result_type, scalar
 from visprism.estimates.findings import Finding
 from visprism.results.per_image import PerImage
 from visprism.table.result import Result, column, result_type, scalar

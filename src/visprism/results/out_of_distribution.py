@@ -8,10 +8,10 @@ from jaxtyping import Float
 from visprism.core.statistics import auroc_interval
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
-from visprism.table.result import column, result_type, scalar
 from visprism.estimates.findings import Finding
-from visprism.table.shapes import SeriesPerBlock
 from visprism.estimates.text import images_text
+from visprism.table.result import column, result_type, scalar
+from visprism.table.shapes import SeriesPerBlock
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
 NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"

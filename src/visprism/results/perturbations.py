@@ -4,7 +4,6 @@ from math import nan
 
 import numpy as np
 
-from visprism.core.statistics import wilson
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Answer
 from visprism.estimates.chance import at_chance, chance_findings

@@ -10,8 +10,6 @@ from visprism.core.provenance import Provenance
 from visprism.estimates.answers import Answer
 from visprism.estimates.findings import Finding
 from visprism.report.tables import DASH
-from visprism.estimates.answers import Answer
-from visprism.estimates.findings import Finding
 from visprism.study.study import Study
 from visprism.study.table import Row, findings_of
 

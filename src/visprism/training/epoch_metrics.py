@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from visprism.analyses.predictions.calibration import calibration
 from visprism.core.errors import InputError
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.predict import predict
 from visprism.results.training import History
 from visprism.training.engine import Engine

@@ -9,7 +9,6 @@ from visprism.core.run import Run
 from visprism.loss.density import spectral_density, trace
 from visprism.loss.objective import Objective
 from visprism.loss.spectrum import top_eigenvalues
-from visprism.table.result import Result
 from visprism.results.loss import Eigenvalues, SpectralDensity, Trace
 from visprism.table.result import Result
 

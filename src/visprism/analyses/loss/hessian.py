@@ -10,7 +10,6 @@ from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.loss.spectrum import hessian_spectrum
-from visprism.table.result import Result
 from visprism.results.hessian import HessianCurves, HessianSpectrum
 from visprism.results.hessian_differences import hessian_differences
 from visprism.results.hessian_summary import HessianSummary

@@ -9,7 +9,6 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.loss.by_block import hessian_by_block
-from visprism.table.result import Result
 from visprism.results.hessian_by_block import HessianByBlock as HessianByBlockResult
 from visprism.table.result import Result
 

@@ -12,7 +12,6 @@ from visprism.core.run import Run
 from visprism.loss.landscape import RADII, landscape, rings
 from visprism.loss.planes import planes_around
 from visprism.loss.points import batch_norms
-from visprism.table.result import Result
 from visprism.results.landscape import Landscape as LandscapeResult
 from visprism.results.landscape import Rings
 from visprism.results.trajectory import Projection

@@ -11,7 +11,6 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.loss.mode_connectivity import mode_connectivity
-from visprism.table.result import Result
 from visprism.results.mode_connectivity import LinearPaths, Soup
 from visprism.table.result import Result
 

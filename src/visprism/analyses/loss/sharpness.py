@@ -9,7 +9,6 @@ from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.loss.objective import Objective
 from visprism.loss.sharpness import mini_batch_sharpness
-from visprism.table.result import Result
 from visprism.results.loss import Sharpness as SharpnessResult
 from visprism.table.result import Result
 

@@ -9,7 +9,6 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.loss.planes import trajectory
-from visprism.table.result import Result
 from visprism.results.trajectory import Trajectory as TrajectoryResult
 from visprism.table.result import Result
 

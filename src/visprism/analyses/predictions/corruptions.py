@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.predictions.corruptions import CLEAN, CorruptionErrors, Robustness
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.images.corruptions import COMMON, change_of
 from visprism.measure.outputs import robustness
-from visprism.table.result import Result
-from visprism.analyses.predictions.corruptions import CLEAN, CorruptionErrors, Robustness
 from visprism.table.result import Result
 
 Corruption = Literal[

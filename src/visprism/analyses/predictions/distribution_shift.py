@@ -23,9 +23,6 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import difference_interval, wilson
-from visprism.images.open_data import load_data
-from visprism.images.stored import condition_of, stored_conditions
-from visprism.images.images import ordered
 from visprism.drawing.registry import figure
 from visprism.drawing.style import INK, KIND_COLORS, tip
 from visprism.estimates import questions
@@ -33,6 +30,9 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, points_text, text_of
+from visprism.images.images import ordered
+from visprism.images.open_data import load_data
+from visprism.images.stored import condition_of, stored_conditions
 from visprism.passes.batches import Batch
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions

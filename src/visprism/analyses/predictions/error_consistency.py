@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from visprism.core.errors import InputError
-from visprism.core.statistics import kappa_interval
-from visprism.core.statistics import FEWEST_DIFFERENT
+from visprism.core.statistics import FEWEST_DIFFERENT, kappa_interval
 from visprism.drawing.registry import figure
 from visprism.drawing.style import INK, tip
 from visprism.estimates import questions

@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.predictions.frequency_noise import (
+    PAPER_AMPLITUDE,
+    RMS,
+    FrequencyContrasts,
+    noise_contrasts,
+)
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.measure.outputs.bands import BAND_CENTERS
-from visprism.analyses.predictions.frequency_noise import PAPER_AMPLITUDE, RMS, noise_contrasts
-from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
 from visprism.results.perturbations import FrequencyRobustness
 from visprism.table.result import Result
 

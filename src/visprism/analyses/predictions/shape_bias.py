@@ -20,8 +20,8 @@ from visprism.analyses.base import (
     Cost,
     Needs,
     Section,
-    reason_of_error,
     Sizes,
+    reason_of_error,
 )
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.predictions.stability import RelativeFlipRates, relative_flip_rates
+from visprism.analyses.predictions.stability import Stability as StabilityResult
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.images.corruptions import PERTURBATIONS, SequenceBatches
 from visprism.measure.outputs import stability
-from visprism.table.result import Result
-from visprism.analyses.predictions.stability import RelativeFlipRates, relative_flip_rates
-from visprism.analyses.predictions.stability import Stability as StabilityResult
 from visprism.table.result import Result
 
 Perturbation = Literal[

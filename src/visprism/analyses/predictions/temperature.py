@@ -13,13 +13,17 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.run import stream
-from visprism.core.statistics import mean_interval, t_quantile
+from visprism.core.rng import stream
+from visprism.core.statistics import t_quantile
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer, few_outcomes
+from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.estimated import Number, mean, skewed
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, text_of
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predictions import Predictions
-from visprism.results.calibration import Temperature
-from visprism.estimates.calibration_error import calibration_error
-from visprism.results.differences import enough_outcomes
+from visprism.table.result import Result, estimate, result_type, scalar
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|

@@ -11,6 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from visprism.analyses.attention.attention_maps import Query, attention_maps, rollouts
+from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
@@ -18,14 +20,10 @@ from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
-from visprism.measure.features import FourierProbe
-from visprism.analyses.attention.attention_maps import attention_maps, rollouts
-from visprism.passes.features import observe
 from visprism.measure.features.receptive_field_gradients import receptive_map
-from visprism.analyses.attention.attention_maps import Query
 from visprism.measure.outputs.bands import band, filtered, with_rms
 from visprism.measure.outputs.frequency_noise import white_noise
-from visprism.analyses.features.fourier import Spectrum
+from visprism.passes.features import observations
 
 Values = Mapping[str, Any]
 Panel = Callable[[Specimen, Values], dict[str, Any]]
@@ -231,13 +229,12 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
     with surgery:
         handle = specimen.anatomy.model.register_forward_hook(keep)
         try:
-            (spectrum,) = observe(specimen.anatomy, [images], [FourierProbe()])
+            ((spectrum, high, *_),) = observations(specimen.anatomy, [images], Fourier())
         finally:
             handle.remove()
-    assert isinstance(spectrum, Spectrum)
+    assert isinstance(spectrum, Spectrum) and isinstance(high, HighFrequency)
     last = spectrum.block.tolist()[-1]
     profile = spectrum.select(spectrum.block == last)
-    high = spectrum.high_frequency()
     return {
         "predictions": predictions(specimen, logits[0]),
         "spectrum": {

@@ -20,7 +20,6 @@ from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run, stream
-from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of
 from visprism.measure.features.receptive_extent import (
     Fields,
     extents,

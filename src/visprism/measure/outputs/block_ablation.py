@@ -31,7 +31,6 @@ from visprism.core.errors import InputError
 from visprism.core.processes import share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.measure.outputs.ablation_contrasts import summarize_by_kind
 from visprism.measure.outputs.ablation_plan import (
     AblationSpec,

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.analyses.predictions.frequency_noise import CONTRAST, FrequencyContrasts
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up
@@ -32,7 +33,6 @@ from visprism.passes.paired import Paired
 from visprism.passes.perturbed_evaluation import evaluate_perturbed
 from visprism.passes.pixel_space import PixelSpace
 from visprism.passes.predictions import Predictions
-from visprism.analyses.predictions.frequency_noise import CONTRAST, FrequencyContrasts
 from visprism.results.frequency_contrasts import contrast_name, frequency_contrasts
 from visprism.results.per_image import PerImage
 from visprism.results.perturbations import (

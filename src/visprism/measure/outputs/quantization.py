@@ -19,7 +19,6 @@ from visprism.anatomy import (
 )
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.batches import Batch, check_evaluation_mode
 from visprism.measure.outputs.block_ablation import ablated_outcomes
 from visprism.passes.batches import Batch, check_evaluation_mode
 from visprism.results.quantization import QuantizationSensitivity

@@ -15,17 +15,16 @@ import numpy as np
 from jaxtyping import Float
 from torch import nn
 
+from visprism.analyses.predictions.calibration import calibration
+from visprism.analyses.predictions.corruptions import CLEAN, MEAN_DROP, Robustness
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval, wilson
-from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.batches import Batch
-from visprism.passes.outcomes import outcomes
+from visprism.passes.outcomes import Outcomes, outcomes
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.results.per_image import PerImage
-from visprism.passes.outcomes import Outcomes
-from visprism.analyses.predictions.corruptions import CLEAN, MEAN_DROP, Robustness
 from visprism.results.robustness import MEAN_ACCURACY, MEAN_NLL
 
 Condition = tuple[str, int]  # a corruption and its severity

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.analyses.predictions.stability import Stability
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
 from visprism.results.per_image import PerImage
-from visprism.analyses.predictions.stability import Stability
 
 Frames = Tensor  # (images, frames, C, H, W)
 
