@@ -21,8 +21,8 @@ from visprism import (
     receptive_field,
 )
 from visprism.app.live.pool import Pool
-from visprism.analyses.attention.attention_maps import rollouts
-from visprism.measure.features.receptive_field_gradients import receptive_map
+from visprism.analyses.attention.attention.attention_maps import rollouts
+from visprism.analyses.features.receptive_field import receptive_map
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from visprism.table.kinds import KindReplication
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
 from visprism.results.kind_summary import VARIANCE
 from visprism.results.patch_pca import PatchComponents
-from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.analyses.features.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.analyses.features.cka import Similarity
 from visprism.analyses.features.singular_values import EffectiveRanks, SingularValues
 from visprism.analyses.features.variance import Variances

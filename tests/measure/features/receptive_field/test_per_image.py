@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from visprism import dissect, examine, receptive_field
-from visprism.measure.features.receptive_extent import Fields, in_turn
+from visprism.analyses.features.receptive_field import Fields, in_turn
 from visprism.results import paired_differences
 
 IMAGES = 14
