@@ -33,12 +33,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from visprism import CKA, observe
 from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.revision import revision
 from visprism.data import in_memory, load_data
-from visprism import CKA
-from visprism.measure.features.observe import observe
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"

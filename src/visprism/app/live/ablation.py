@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 
+from visprism.analyses.features.fourier import Fourier
 from visprism.anatomy import combine_ablations
 from visprism.app.live.panels import Values, indices_of, panel, predictions, rounded
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
-from visprism.measure.features.fourier import FourierProbe
-from visprism.measure.features.observe import observe
-from visprism.results.fourier import Spectrum
+from visprism.passes.features import observations
 
 
 @panel
@@ -37,13 +36,11 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
     with surgery:
         handle = specimen.anatomy.model.register_forward_hook(keep)
         try:
-            (spectrum,) = observe(specimen.anatomy, [images], [FourierProbe()])
+            ((spectrum, high, _),) = observations(specimen.anatomy, [images], [Fourier()])
         finally:
             handle.remove()
-    assert isinstance(spectrum, Spectrum)
     last = spectrum.block.tolist()[-1]
     profile = spectrum.select(spectrum.block == last)
-    high = spectrum.high_frequency()
     return {
         "predictions": predictions(specimen, logits[0]),
         "spectrum": {
