@@ -31,11 +31,10 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from visprism import CKA, Fourier, Variance, observe
 from visprism.anatomy import Anatomy, attentions, dissect, watch
 from visprism.core.provenance import revision
-from visprism.measure.features import AttentionProbe, FourierProbe, VarianceProbe
-from visprism.measure.features.cka import CKAProbe
-from visprism.passes.features import observe
+from visprism.measure.features.attention import AttentionProbe
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity
@@ -72,11 +71,11 @@ def built(name: str) -> tuple[nn.Module, Tensor]:
 def measured(name: str, repeats: int) -> dict:
     model, images = built(name)
     anatomy = dissect(model, images[:2])
-    everything = [FourierProbe(), VarianceProbe(), CKAProbe()]
+    everything = [Fourier(), Variance(), CKA()]
     everything += [AttentionProbe()] if attentions(anatomy) else []
     ways = {
         "forward": lambda: forward_alone(model, images),
-        "visprism": lambda: observe(anatomy, [images], [FourierProbe(), VarianceProbe()]),
+        "visprism": lambda: observe(anatomy, [images], [Fourier(), Variance()]),
         "all": lambda: observe(anatomy, [images], everything),
         "notebooks": lambda: notebooks(anatomy, images),
     }
@@ -124,7 +123,7 @@ def peak_mebibytes(name: str, batches: int) -> float:
     """Peak memory of this process after observing so many batches."""
     model, images = built(name)
     made = (images + i for i in range(batches))
-    observe(dissect(model, images[:2]), made, [FourierProbe(), VarianceProbe()])
+    observe(dissect(model, images[:2]), made, [Fourier(), Variance()])
     status = Path("/proc/self/status")
     if status.exists():  # `ru_maxrss` would count what the parent held when it started this one
         line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))

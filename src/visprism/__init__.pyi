@@ -40,7 +40,7 @@ from visprism.core.options import option as option
 from visprism import analyses as analyses
 from visprism.analyses.predictions.ablation import Ablation as Ablation
 from visprism.analyses.predictions.adversarial import Adversarial as Adversarial
-from visprism.analyses.attention.attention.attention_maps import AttentionMaps as AttentionMaps
+from visprism.analyses.attention.attention_maps import AttentionMaps as AttentionMaps
 from visprism.analyses.features.attribution import Attribution as Attribution
 from visprism.analyses.features.band_energy import BandEnergy as BandEnergy
 from visprism.analyses.features.branch_transfer import BranchTransfer as BranchTransfer
@@ -133,8 +133,8 @@ from visprism.anatomy import watch as watch
 from visprism.passes.features import FeatureStatistic as FeatureStatistic
 from visprism.passes.features import Seen as Seen
 from visprism.passes.features import observe as observe
-from visprism.analyses.attention.attention.attention_maps import attention_maps as attention_maps
-from visprism.analyses.attention.attention.attention_maps import rollout as rollout
+from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
+from visprism.analyses.attention.attention_maps import rollout as rollout
 from visprism.analyses.features.cka import compare as compare
 from visprism.analyses.features.receptive_field import (
     receptive_field as receptive_field,
@@ -184,7 +184,7 @@ from visprism.analyses.predictions.shape_bias import classes_of as classes_of
 from visprism.analyses.predictions.fourier_sensitivity import (
     fourier_sensitivity as fourier_sensitivity,
 )
-from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
+from visprism.measure.outputs.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
 from visprism.analyses.predictions.calibration import reliability as reliability

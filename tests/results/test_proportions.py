@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from visprism import Provenance, plot
-from visprism.core.statistics import auroc_interval, mean_fraction_interval, wilson
+from visprism.analyses.features.token_norms import OutlierTokens
+from visprism.core.statistics import auroc_interval
+from visprism.core.statistics import mean_fraction_interval, wilson
+from visprism.estimates.estimated import fraction, mean
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.readout import RIDGE, Readouts
-from visprism.analyses.features.token_norms import OutlierTokens
 
 BLOCKS = {
     "block": np.array(["a", "b"]),
@@ -89,19 +91,18 @@ def test_sentence_answer_and_figure_of_an_auroc_of_1_have_an_interval_below_1():
 
 
 def test_the_figure_of_shares_of_outliers_has_their_interval_within_0_and_1():
-    share, error = np.array([0.0, 0.001]), np.array([0.0, 0.001])
+    shares = np.zeros((IMAGES, 2))
+    shares[0, 1] = 0.02
     result = OutlierTokens(
         **BLOCKS,
-        share=share,
-        share_error=error,
+        share=mean(shares, fraction),
         largest=np.ones(2),
-        largest_error=np.zeros(2),
         threshold=4.0,
         mean_share=0.0005,
-        mean_share_error=0.0005,
         provenance=replace(Provenance(), images=IMAGES),
     )
-    low, high = mean_fraction_interval(share, error, IMAGES)
+    error = shares.std(0, ddof=1) / IMAGES**0.5
+    low, high = mean_fraction_interval(shares.mean(0), error, IMAGES)
     segments = np.array(
         [c.lines[2][0].get_segments()[0][:, 1] for c in plot(result).containers]
     )

@@ -12,7 +12,7 @@ from visprism import Block, Layout, Provenance, Seen, dissect
 from visprism.passes.features import Gathered
 
 
-def blocks_of(*maps, kinds=None, stages=None):
+def blocks_of(*maps, kinds=None, stages=None, subsampling=False):
     """A block for each feature map, in forward order."""
     return [
         Block(
@@ -20,7 +20,7 @@ def blocks_of(*maps, kinds=None, stages=None):
             kind="conv" if kinds is None else kinds[i],
             stage=0 if stages is None else stages[i],
             depth=i / max(1, len(maps) - 1),
-            subsampling=False,
+            subsampling=subsampling,
             shape=tuple(x.shape[1:]),
             layout=Layout("b c h w", tuple(x.shape[2:])),
         )
@@ -28,15 +28,17 @@ def blocks_of(*maps, kinds=None, stages=None):
     ]
 
 
-def results_of(analysis, *maps, cut=None, **options):
+def results_of(analysis, *maps, cut=None, between=None, **options):
     """All results of feature maps of successive blocks; `cut` gives the sizes of batches."""
     blocks = blocks_of(*maps, **options)
     images = len(maps[0])
     batches = zip(*(x.split(cut or [images]) for x in maps), strict=True)
-    return gathered(analysis, [dict(zip(blocks, batch, strict=True)) for batch in batches])
+    return gathered(
+        analysis, [dict(zip(blocks, batch, strict=True)) for batch in batches], between
+    )
 
 
-def gathered(analysis, batches):
+def gathered(analysis, batches, between=None):
     """All results of batches, each of what is seen by block."""
     parts, images = Gathered(), 0
     for number, batch in enumerate(batches):
@@ -47,7 +49,7 @@ def gathered(analysis, batches):
     by_image, sums = parts.of_all_processes(np.arange(images))
     origin = Provenance(images=images)
     anatomy = replace(_anatomy(), blocks=tuple(batches[0]))
-    seen = Seen(by_image, sums, images, anatomy, {}, 0, origin)
+    seen = Seen(by_image, sums, images, anatomy, between or {}, 0, origin)
     return [result.measured(origin) for result in analysis.results(seen)]
 
 

@@ -83,9 +83,7 @@ def test_channels_that_are_zero_everywhere_have_no_say(measure, noise, profile):
 def test_in_the_paper_they_count_as_flat_spectra(measure, noise):
     live = noise(4, 6, 8, 8)
     half_dead = torch.cat([live, torch.zeros_like(live)], dim=1)
-    alone, among = (
-        measure(Fourier(protocol="paper"), x).relative for x in (live, half_dead)
-    )
+    alone, among = (measure(Fourier(protocol="paper"), x).relative for x in (live, half_dead))
     np.testing.assert_allclose(among, alone / 2, rtol=1e-5)
 
 

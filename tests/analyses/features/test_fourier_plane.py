@@ -120,6 +120,4 @@ def test_the_scale_of_the_features_does_not_matter(images):
 
 def test_dead_channels_do_not_count(images):
     dead = torch.cat([images, torch.zeros_like(images)], 1)
-    torch.testing.assert_close(
-        FourierPlane().extract(dead), FourierPlane().extract(images)
-    )
+    torch.testing.assert_close(FourierPlane().extract(dead), FourierPlane().extract(images))

@@ -93,7 +93,9 @@ def test_measures_the_feature_maps(anatomy, images):
         maps = [stem, anatomy.model.block1(stem)]
     per_image = np.stack([x.var((2, 3)).mean(1).numpy() for x in maps])
     np.testing.assert_allclose(result.variance[:2], per_image.mean(1))
-    np.testing.assert_allclose(error_of(result.variance, 7)[:2], per_image.std(1, ddof=1) / 7**0.5)
+    np.testing.assert_allclose(
+        error_of(result.variance, 7)[:2], per_image.std(1, ddof=1) / 7**0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,8 @@ def test_a_model_in_training_mode_is_refused(anatomy, images):
 def test_what_is_no_analysis_of_features_is_refused(anatomy, images, statistics):
     unchecked = inspect.unwrap(observations)  # the tests themselves check types
     with pytest.raises(
-        ValueError, match=r"statistics must be analyses of features, such as \[Fourier\(\)\], got"
+        ValueError,
+        match=r"statistics must be analyses of features, such as \[Fourier\(\)\], got",
     ):
         unchecked(anatomy, [images], statistics)
 

@@ -35,7 +35,9 @@ def test_a_box_blur_of_white_noise_divides_it_by_4(measure, noise):
     result = variances(measure, x, blurred)
     # The positions of a blurred map are correlated, which the unbiased formula ignores: of 256
     # it takes 3/256 of a quarter less.
-    assert abs(result.change[1] - (1 / 4 - 1)) < 4 * error_of(result.change, 64)[1] + 3 / 256 / 4
+    assert (
+        abs(result.change[1] - (1 / 4 - 1)) < 4 * error_of(result.change, 64)[1] + 3 / 256 / 4
+    )
     assert error_of(result.change, 64)[1] < 0.003
 
 
@@ -160,7 +162,9 @@ def test_tokens_have_that_of_their_grid(measure, noise):
     assert variances(measure, grid).variance.item() == pytest.approx(expected)
 
 
-def test_a_scaled_map_changes_the_log_variance_of_its_image_by_twice_the_log_of_its_scale(noise):
+def test_a_scaled_map_changes_the_log_variance_of_its_image_by_twice_the_log_of_its_scale(
+    noise,
+):
     x, scale = noise(4, 3, 8, 8), torch.tensor([1.0, 2.0, 3.0, 0.5]).double()
     _, summary = results_of(Variance(), x, x * scale[:, None, None, None])
     change, scale_free = (answer.by_unit for answer in summary.answers())

@@ -5,10 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Result, fourier_sensitivity, frequency_noise
-from visprism.measure.outputs.bands import BAND_CENTERS, band, filtered, paper_band, radius, with_rms
+from visprism import InputError, Result, frequency_noise
 from visprism.analyses.predictions.fourier_sensitivity import basis_image
-from visprism.measure.outputs.fourier_sensitivity import half_plane
+from visprism.measure.outputs.bands import BAND_CENTERS, band, filtered, paper_band, radius, with_rms
 from visprism.results.perturbations import HIGH_DROP, LOW_DROP
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
@@ -192,44 +191,6 @@ def test_bands_without_a_frequency_are_left_out_and_named():
         frequency_noise(model, flat(4, (7, 7)), **GRAY, frequencies=[0.1])
 
 
-# Fourier sensitivity.
-
-
-@pytest.mark.parametrize("size", [(8, 8), (7, 9), (8, 12)])
-def test_directions_are_a_basis(size):
-    reach = min(size) // 2
-    waves = torch.stack([basis_image(size, k).flatten() for k in half_plane(reach, 1)]).double()
-    assert waves.norm(dim=1) == pytest.approx(1)
-    for k, wave in zip(half_plane(reach, 1), waves, strict=True):
-        nonzero = torch.fft.fft2(wave.view(size)).abs() > 1e-5
-        both = torch.zeros(size, dtype=torch.bool)
-        both[k[0] % size[0], k[1] % size[1]] = True
-        both[-k[0] % size[0], -k[1] % size[1]] = True
-        assert torch.equal(nonzero, both)
-
-
-def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
-    model = Waves(basis_image((16, 16), (2, 3))).eval()
-    result, _ = fourier_sensitivity(model, flat(), **GRAY, max_frequency=4, rms=0.05)
-    assert len(result) == 81
-    bright = result.error > 0
-    places = set(zip(result.vertical[bright], result.horizontal[bright], strict=True))
-    assert places == {(2, 3), (-2, -3)}
-    assert (result.error[bright] == 1).all()
-    assert result.clean_error == 0
-    assert result.nyquist == 8
-    assert (
-        "largest error rate of 81 frequencies: 100.0% [80.6%, 100.0%] at ("
-        in result.findings()[1].text
-    )
-
-
-def test_of_every_second_frequency_every_second_is_looked_at():
-    model = Waves(basis_image((16, 16), (2, 3))).eval()
-    result, _ = fourier_sensitivity(model, flat(2), **GRAY, max_frequency=4, frequency_step=2)
-    assert sorted({*result.vertical.tolist()}) == [-4, -2, 0, 2, 4]
-
-
 # Contracts and errors.
 
 
@@ -266,24 +227,7 @@ def test_what_a_user_can_get_wrong():
         frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GRAY)
     with pytest.raises(InputError, match=r"images must be one tensor .* got dict"):
         frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GRAY)
-    with pytest.raises(
-        InputError,
-        match="max_frequency must be at most 8, the Nyquist frequency of 16x16 images, got 9",
-    ):
-        fourier_sensitivity(model, good, **GRAY, max_frequency=9)
-    with pytest.raises(InputError, match="max_frequency must be between 1 and 1024, got 0"):
-        fourier_sensitivity(model, good, **GRAY, max_frequency=0)
-    for frequency_step in (0, 3, 1000):
-        with pytest.raises(
-            InputError,
-            match=rf"frequency_step must be between 1 and 2 .*, got {frequency_step}",
-        ):
-            fourier_sensitivity(
-                model, good, **GRAY, max_frequency=2, frequency_step=frequency_step
-            )
     for rms, message in ((0.0, "positive"), (float("nan"), "number"), (float("inf"), "number")):
-        with pytest.raises(InputError, match=f"rms must be .*{message}"):
-            fourier_sensitivity(model, good, **GRAY, rms=rms)
         with pytest.raises(InputError, match=f"rms must be .*{message}"):
             frequency_noise(model, good, **GRAY, rms=rms)
     with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):

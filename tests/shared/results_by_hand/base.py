@@ -6,6 +6,7 @@ import numpy as np
 
 from visprism import Provenance
 from visprism.analyses.features.fourier import SpectrumColumns
+from visprism.estimates.estimated import Estimated
 
 PROVENANCE = Provenance(
     model="hand:net",
@@ -23,13 +24,17 @@ BLOCKS = {
     "depth": np.array([0.0, 0.25, 0.5, 0.75, 1.0]),
     "subsampling": np.array([False, False, True, False, False]),
 }
+
+
+def within(values, error):
+    """An estimate with 95% intervals over 8 images, of this standard error."""
+    values, margin = np.array(values), 2.364624 * np.array(error)
+    return Estimated(values, values - margin, values + margin)
+
+
 CHANGES = {
-    "change": np.array([np.nan, 0.5, np.nan, -0.7, 0.2]),
-    "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
+    "change": within([np.nan, 0.5, np.nan, -0.7, 0.2], [np.nan, 0.1, np.nan, 0.1, 0.1]),
 }
-VARIANCE_LOGS = (
-    "log_ratio", "relative_log_ratio", "kind_log_ratio", "kind_relative_log_ratio"
-)  # fmt: skip
 FREQUENCIES = 3  # of each block
 NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": np.full(5, "")}
 

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.rng import stream
+from visprism.core.run import stream
 from visprism.core.statistics import t_quantile
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer, few_outcomes

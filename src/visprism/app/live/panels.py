@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from visprism.analyses.attention.attention.attention_maps import Query, attention_maps, rollouts
+from visprism.analyses.attention.attention_maps import Query, attention_maps, rollouts
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
@@ -21,8 +21,8 @@ from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
 from visprism.analyses.features.receptive_field import receptive_map
-from visprism.analyses.predictions.bands import band, filtered, with_rms
-from visprism.analyses.predictions.frequency_noise import white_noise
+from visprism.measure.outputs.bands import band, filtered, with_rms
+from visprism.measure.outputs.frequency_noise import white_noise
 from visprism.passes.features import observations
 
 Values = Mapping[str, Any]
