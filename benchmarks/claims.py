@@ -30,7 +30,7 @@ from visprism.claims.verdicts import estimate
 from visprism.core.files import write_text
 from visprism.drawing.panel import panel
 from visprism.drawing.save import save_figure
-from visprism.results.claims import RATIO, ClaimEffects
+from visprism.claims.effects import RATIO, ClaimEffects
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"

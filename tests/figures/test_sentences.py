@@ -24,7 +24,7 @@ from visprism.analyses.features.token_norms import (
 from visprism.analyses.features.token_similarity import TokenCosines
 from visprism.estimates.estimated import Estimated, Number
 from visprism.results.attribution import AttributionMaps, AttributionScores
-from visprism.results.claims import ClaimRuns
+from visprism.claims.effects import ClaimRuns
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts

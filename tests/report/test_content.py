@@ -10,7 +10,7 @@ from visprism import Answer, Entry, InputError
 from visprism.estimates import questions
 from visprism.report import drawings
 from visprism.results.calibration import Temperature
-from visprism.results.paper_claims import PAPER_CLAIMS
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.study.report_content import content_of
 from visprism.study.study import FROM_PYTHON
 

@@ -7,17 +7,17 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from visprism.claims import effects as results
 from visprism.claims.claim_networks import scale_of
+from visprism.claims.effects import ClaimEffects
 from visprism.claims.experiment import RawNumbers
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, WARM_UP, Hypothesis
 from visprism.claims.verdicts import NOT_RUN, Decision, decide, decide_all, estimate
 from visprism.core.provenance import Provenance
 from visprism.drawing.panel import panel
 from visprism.drawing.save import render_figure
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report.page import inline_svg
-from visprism.results import claims as results
-from visprism.results.claims import ClaimEffects
-from visprism.results.paper_claims import PAPER_CLAIMS
 
 
 def effects_of(raw: RawNumbers) -> ClaimEffects:

@@ -17,11 +17,11 @@ from markupsafe import Markup, escape
 
 from visprism.drawing.landscape import surface_of
 from visprism.drawing.style import MODEL, TIP
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
 from visprism.report.terms import TermLinks
-from visprism.results.paper_claims import PAPER_CLAIMS
 
 # Parts that a stand-alone file needs and an inline figure must not have.
 _STANDALONE = re.compile(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.estimates.questions import question_of
 from visprism.images.image_set import DATA
 from visprism.report import (
@@ -20,7 +21,6 @@ from visprism.report import (
     chapters_of,
 )
 from visprism.report.content import label_of
-from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
 from visprism.study.summary import summary_of

@@ -168,9 +168,7 @@ class Row:
 
     def _joined(self, text: Callable[[Difference], str]) -> str:
         """The text of each difference, after the names of the models if there are several."""
-        if self.difference is not None and set(self.cells) <= {
-            *next(iter(self.differences))
-        }:
+        if self.difference is not None and set(self.cells) <= {*next(iter(self.differences))}:
             return text(self.difference)
         if len(self.differences) > ALL_PAIRS:
             return self._summary(text)

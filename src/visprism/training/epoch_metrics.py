@@ -17,8 +17,8 @@ from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.passes.predict import predict
-from visprism.results.training import History
 from visprism.training.engine import Engine
+from visprism.training.history import History
 
 Test = Iterable[tuple[Tensor, Tensor]]  # preprocessed images and their classes
 

@@ -7,7 +7,7 @@ from visprism.results.hessian import HessianCurves
 from visprism.results.hessian_summary import HessianSummary
 from visprism.results.landscape import Landscape, Rings
 from visprism.results.loss import Eigenvalues, Sharpness, SpectralDensity
-from visprism.results.training import History
+from visprism.training.history import History
 from visprism.results.training_curvature import TrainingCurvature
 from visprism.results.trajectory import Trajectory
 

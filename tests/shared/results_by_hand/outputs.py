@@ -5,10 +5,10 @@ import numpy as np
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
 from visprism.analyses.predictions.calibration import Reliability, RiskCoverage
-from visprism.results.claims import ClaimEffects
+from visprism.claims.effects import ClaimEffects
 from visprism.analyses.predictions.error_consistency import DifferingPictures
 from visprism.analyses.predictions.distribution_shift import DistributionShift
-from visprism.results.harmonize import ReplacementSearch
+from visprism.harmonize.replacement_search import ReplacementSearch
 from visprism.results.perturbations import Adversarial, FrequencyRobustness
 from visprism.analyses.predictions.fourier_sensitivity import FourierSensitivity
 from visprism.analyses.predictions.corruptions import CorruptionErrors, Robustness

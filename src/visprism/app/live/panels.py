@@ -13,6 +13,7 @@ from torch import Tensor
 
 from visprism.analyses.attention.attention_maps import Query, attention_maps, rollouts
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
+from visprism.analyses.features.receptive_field import receptive_map
 from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
@@ -20,7 +21,6 @@ from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
-from visprism.analyses.features.receptive_field import receptive_map
 from visprism.measure.outputs.bands import band, filtered, with_rms
 from visprism.measure.outputs.frequency_noise import white_noise
 from visprism.passes.features import observations
