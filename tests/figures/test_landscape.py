@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from visprism import panel, plot
 from visprism.drawing.landscape import project_isometric
-from visprism.training.history import CHANCE_POSITION, LOSSES, LossScale
+from visprism.drawing.losses import CHANCE_POSITION, LossScale
+from visprism.training.history import LOSSES
 from visprism.results.trajectory import Projection
 
 # The scale.

@@ -18,12 +18,12 @@ from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, tip
 from visprism.results.landscape import BATCH_NORM_LABELS, Landscape, Rings
 from visprism.results.trajectory import Projection
 from visprism.table.result import Result
-from visprism.training.history import CHANCE_POSITION, LOSSES, LossScale
 
 AZIMUTH, ELEVATION = np.radians(-58.0), np.radians(38.0)  # of the viewer
 HEIGHT = 0.75  # of the end of the scale, in sides of the square

@@ -139,26 +139,22 @@ class EstimateInfo:
         numbers = (float(value), low, high)
         if self.average == "geometric":
             numbers = tuple(exp(number) - 1 for number in numbers)
+        declared: dict[str, Any] = {
+            "unit": self.unit,
+            "over": self.over,
+            "claim": self.claim,
+            "average": self.average,
+            "missing": missing,
+            "in_pixels": self.in_pixels,
+            "symbol": self.symbol,
+            "measure": self.label if rows else "",
+            "id": id,
+            "comparison": self.comparison,
+            "by_unit": by_unit,
+        }
+        question = self.question.text if self.question else ""
         return Answer(
-            question=self.question.text if self.question else "",
-            quantity=", ".join([self.label, *rows]),
-            value=numbers[0],
-            low=numbers[1],
-            high=numbers[2],
-            **{
-                "unit": self.unit,
-                "over": self.over,
-                "claim": self.claim,
-                "average": self.average,
-                "missing": missing,
-                "in_pixels": self.in_pixels,
-                "symbol": self.symbol,
-                "measure": self.label if rows else "",
-                "id": id,
-                "comparison": self.comparison,
-                "by_unit": by_unit,
-                **further,
-            },
+            question, ", ".join([self.label, *rows]), *numbers, **(declared | further)
         )
 
 

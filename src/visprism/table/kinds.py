@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from visprism.core.errors import InputError
 from visprism.estimates import questions
 from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo, Verdict
-from visprism.estimates.estimated import mean, student
+from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question
 from visprism.estimates.text import images_text, interval_text, resolved
@@ -78,9 +78,7 @@ class KindSummary(Result):
     undecided: np.ndarray = column(
         "Undecided", "", "number of blocks whose change is not significant"
     )
-    mean: np.ndarray = estimate(
-        "Mean change", "", "mean over the blocks of the kind", keep=True
-    )
+    mean: Estimated = estimate("Mean change", "", "mean over the blocks of the kind", keep=True)
 
     def directions(self) -> np.ndarray:
         """-1 where the mean change is significantly negative, 1 positive, 0 otherwise."""
@@ -321,7 +319,7 @@ class KindReplication(Result):
     positive: np.ndarray = column(
         "Significantly positive", "", "number of networks whose mean change is above 0"
     )
-    mean: np.ndarray = estimate("Mean change", "", "mean over networks; Student's interval")
+    mean: Estimated = estimate("Mean change", "", "mean over networks; Student's interval")
 
     def findings(self) -> tuple[Finding, ...]:
         """A sentence for each kind and quantity."""

@@ -126,7 +126,11 @@ class Result:
     def __post_init__(self) -> None:
         for name, info in self.estimates().items():
             value = getattr(self, name)
-            if isinstance(value, Estimated | Number) and not info.kept:
+            if not isinstance(value, Estimated | Number):  # without an interval
+                make = Estimated if isinstance(value, np.ndarray) else Number
+                value = make(value)
+                object.__setattr__(self, name, value)
+            if not info.kept:
                 value.by_unit = None
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: v for name, v in arrays.items() if isinstance(v, np.ndarray)}

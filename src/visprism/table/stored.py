@@ -10,6 +10,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.core.files import check_uncompressed
 from visprism.core.provenance import Provenance
+from visprism.estimates.estimated import Estimated, Number
 
 
 class UnknownTypeError(InputError):
@@ -43,13 +44,6 @@ def stored_values(path: Path) -> dict[str, Any]:
     return {k: v if v.ndim else v.item() for k, v in values.items()}
 
 
-def schema_number(stored: Any, path: Path) -> int:
-    """The schema of a file, checked."""
-    if type(stored) is not int or stored < 0:
-        raise InputError(f"the schema of {path} must be a number from 0, got {stored!r:.80}")
-    return stored
-
-
 def provenance_of(text: Any, path: Path) -> Provenance:
     """The provenance of a file from its JSON, checked."""
     try:
@@ -72,6 +66,7 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
         if name not in values:
             continue
         value = values[name]
+        hint = {Estimated: np.ndarray, Number: float}.get(hint, hint)
         if hint is np.ndarray and not isinstance(value, np.ndarray):
             raise TypeError(f"{name} must be a column, got {value!r:.80}")
         if hint in (str, int, float, bool):

@@ -29,7 +29,7 @@ from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, tip
 from visprism.estimates import questions
-from visprism.estimates.estimated import mean
+from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text
 from visprism.passes.features import AttentionStatistic, Seen
@@ -52,36 +52,36 @@ class AttentionStatistics(Result):
         "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
     )
     head: np.ndarray = column("Head", "", "number of the head, from 1")
-    distance: np.ndarray = estimate(
+    distance: Estimated = estimate(
         "Mean attention distance",
         "pixels",
         "mean distance from a query to the keys that it attends to, by weight",
     )
-    entropy: np.ndarray = estimate(
+    entropy: Estimated = estimate(
         "Entropy of attention", "nats", "of a query's weights; log(keys) for uniform attention"
     )
     keys: np.ndarray = column("Keys", "", "number of keys that a query can attend to")
-    nmi: np.ndarray = estimate(
+    nmi: Estimated = estimate(
         "Normalized mutual information",
         "",
         "of queries and keys: 0 if all queries attend alike, 1 if each attends to its own key",
     )
-    prefix_share: np.ndarray = estimate(
+    prefix_share: Estimated = estimate(
         "Weight on tokens off the grid",
         "",
         "fraction of the weight on class tokens, registers and padding",
     )
-    redundancy: np.ndarray = estimate(
+    redundancy: Estimated = estimate(
         "Cosine similarity between heads",
         "",
         "mean cosine of its weights with those of the other heads; NaN for one head",
     )
-    mean_distance: float = estimate(
+    mean_distance: Number = estimate(
         "mean attention distance, mean over heads",
         "pixels",
         question=questions.ATTENTION_DISTANCE,
     )
-    mean_nmi: float = estimate(
+    mean_nmi: Number = estimate(
         "normalized mutual information, mean over heads", question=questions.ATTENTION_NMI
     )
 

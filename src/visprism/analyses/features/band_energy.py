@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.estimates.estimated import mean, ratio
+from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.passes.blocks import block_columns
 from visprism.passes.chunks import cache_chunks, channel_mean
 from visprism.passes.features import Seen
@@ -37,12 +37,12 @@ class BandEnergies(ScalarPerBlock):
 
     value_name: ClassVar[str] = "high"
 
-    high: np.ndarray = estimate(
+    high: Estimated = estimate(
         "High-band energy",
         "",
         "fraction of the energy, without the mean, at radii above 0.5 π rad/pixel",
     )
-    change: np.ndarray = estimate(
+    change: Estimated = estimate(
         "Change of the high-band energy",
         "",
         "less that of the previous block; NaN if grids differ",

@@ -45,7 +45,7 @@ class BlockStructure(Result):
         "Mean CKA at equal distance", "", "of all pairs of the model that are as far apart"
     )
     excess: np.ndarray = column("Excess CKA", "", "mean CKA minus that at equal distance")
-    score: float = estimate(
+    score: Number = estimate(
         "Block structure: CKA within minus between stages, at equal distance",
         "",
         "interval by the jackknife over groups of batches; NaN if not available",

@@ -21,7 +21,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.drawing.depth import depth_bar, spectra
 from visprism.drawing.registry import figure
-from visprism.estimates.estimated import mean
+from visprism.estimates.estimated import Estimated, mean
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.residual_branches import BranchEnd, residual_branches
@@ -39,13 +39,13 @@ class TransferColumns(PerBlock):
     frequency: np.ndarray = column(
         "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
     )
-    gain: np.ndarray = estimate(
+    gain: Estimated = estimate(
         "Log gain", "", "log amplitude of the branch's output minus that of its input"
     )
-    relative: np.ndarray = estimate(
+    relative: Estimated = estimate(
         "Δ log gain", "", "log gain minus that at frequency 0 (the mean)"
     )
-    relative_lowest: np.ndarray = estimate(
+    relative_lowest: Estimated = estimate(
         "Δ log gain to the lowest frequency",
         "",
         "log gain minus that at the lowest frequency that is not 0; NaN if there is only one",

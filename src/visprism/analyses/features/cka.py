@@ -61,6 +61,7 @@ from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import (
     Ends,
     Estimated,
+    Number,
     jackknife,
     mean,
     no_interval,
@@ -89,12 +90,12 @@ class Similarity(BlockMatrix):
 
     value_name: ClassVar[str] = "cka"
 
-    cka: np.ndarray = estimate(
+    cka: Estimated = estimate(
         "CKA",
         "",
         "debiased: 1 for equal features, about 0 for unrelated ones; 0 if not defined",
     )
-    biased: np.ndarray = estimate(
+    biased: Estimated = estimate(
         "Biased CKA", "", "0 to 1, and above 0 for unrelated features; 0 if not defined"
     )
     null_deviation: np.ndarray = column(
@@ -114,7 +115,7 @@ class Similarity(BlockMatrix):
     other_model: str = scalar(
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
-    mean: float = estimate(
+    mean: Number = estimate(
         "Debiased CKA, mean over pairs of blocks",
         question=questions.SIMILARITY,
         over="batches",

@@ -60,27 +60,27 @@ class SpectrumColumns(PerBlock):
     frequency: np.ndarray = column(
         "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
     )
-    log_amplitude: np.ndarray = estimate(
+    log_amplitude: Estimated = estimate(
         "Log amplitude", "", "natural logarithm, mean over channels and images"
     )
-    relative: np.ndarray = estimate(
+    relative: Estimated = estimate(
         "Δ log amplitude", "", "log amplitude minus its value at frequency 0 (the mean)"
     )
-    relative_lowest: np.ndarray = estimate(
+    relative_lowest: Estimated = estimate(
         "Δ log amplitude to the lowest frequency",
         "",
         "log amplitude minus its value at the lowest frequency that is not 0; NaN if there is "
         "only one",
     )
-    log_amplitude_change: np.ndarray = estimate(
+    log_amplitude_change: Estimated = estimate(
         "Change of the log amplitude",
         "",
         "less that of the previous block; NaN if grids differ",
     )
-    change: np.ndarray = estimate(
+    change: Estimated = estimate(
         "Change of Δ log amplitude", "", "less that of the previous block; NaN if grids differ"
     )
-    change_lowest: np.ndarray = estimate(
+    change_lowest: Estimated = estimate(
         "Change of Δ log amplitude to the lowest frequency",
         "",
         "less that of the previous block; NaN if grids differ",

@@ -49,7 +49,7 @@ class FrequencyPlanes(Pictures):
     log_amplitude: np.ndarray = quantity(
         "Log amplitude", "", "mean over images and channels of log |F|"
     )
-    relative: np.ndarray = estimate("Δ log amplitude", "", "minus that at frequency 0")
+    relative: Estimated = estimate("Δ log amplitude", "", "minus that at frequency 0")
     parts: str = scalar("Parts", "", "'blocks', 'branches' or 'heads'")
 
     def findings(self) -> tuple[Finding, ...]:

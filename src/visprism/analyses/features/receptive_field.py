@@ -32,7 +32,7 @@ from visprism.drawing.depth import against_depth, from_zero, kinds_key
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
-from visprism.estimates.estimated import mean
+from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import (
     Batch,
@@ -60,7 +60,7 @@ class FieldSizes(ScalarPerBlock):
 
     value_name: ClassVar[str] = "sigma"
 
-    sigma: np.ndarray = estimate(
+    sigma: Estimated = estimate(
         f"{SIGMA} of the effective receptive field",
         "pixels",
         "root mean squared distance along one axis from its center of mass",

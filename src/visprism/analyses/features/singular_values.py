@@ -113,7 +113,7 @@ class EffectiveRanks(ScalarPerBlock):
     image_participation: np.ndarray = column(
         "Participation ratio of images", "", "of the means over positions"
     )
-    filled: float = estimate(
+    filled: Number = estimate(
         "Effective rank of the last block's tokens / channels",
         "%",
         question=questions.RANK,

@@ -19,7 +19,7 @@ from visprism.anatomy import Attention, Block, Weights
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.options import option
 from visprism.estimates import questions
-from visprism.estimates.estimated import Ends, fraction, mean, skewed
+from visprism.estimates.estimated import Ends, Estimated, Number, fraction, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text
 from visprism.passes.blocks import block_columns, grid_of
@@ -68,18 +68,18 @@ class OutlierTokens(ScalarPerBlock):
 
     value_name: ClassVar[str] = "share"
 
-    share: np.ndarray = estimate(
+    share: Estimated = estimate(
         "Share of outlier tokens",
         "%",
         "fraction of the tokens of the grid whose norm exceeds the threshold; mean over images",
     )
-    largest: np.ndarray = estimate(
+    largest: Estimated = estimate(
         "Largest norm / median", "", "of the tokens of the grid of an image; mean over images"
     )
     threshold: float = scalar(
         "Threshold", "", "norm of an outlier over the median norm of its image and block"
     )
-    mean_share: float = estimate(
+    mean_share: Number = estimate(
         "Share of outlier tokens, mean over blocks",
         "%",
         "no interval where fewer than 5 images differ from the median",
@@ -124,7 +124,7 @@ class MassiveActivations(ScalarPerBlock):
 
     value_name: ClassVar[str] = "log_ratio"
 
-    log_ratio: np.ndarray = estimate(
+    log_ratio: Estimated = estimate(
         "log10(largest / median activation)",
         "",
         "absolute values that are not 0 of all tokens and channels; mean over images",
@@ -171,12 +171,12 @@ class AttentionSinks(ScalarPerBlock):
 
     value_name: ClassVar[str] = "sink_heads"
 
-    sink_heads: np.ndarray = estimate(
+    sink_heads: Estimated = estimate(
         "Heads with an attention sink",
         "",
         "fraction of heads and images in which one key receives more than the threshold",
     )
-    largest: np.ndarray = estimate(
+    largest: Estimated = estimate(
         "Largest attention received by one key",
         "",
         "of a head, mean over queries; then mean over heads, windows and images",
@@ -193,7 +193,7 @@ class AttentionSinks(ScalarPerBlock):
     )
     uniform: np.ndarray = column("Uniform share", "", "1 / number of keys")
     threshold: float = scalar("Threshold", "", "share of the attention of a head")
-    mean_sink_heads: float = estimate(
+    mean_sink_heads: Number = estimate(
         "Heads with an attention sink, mean over attentions", default=np.nan
     )
 

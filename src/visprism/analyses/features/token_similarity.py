@@ -18,7 +18,7 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.estimates import questions
-from visprism.estimates.estimated import mean
+from visprism.estimates.estimated import Estimated, mean
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import Tokens
@@ -44,7 +44,7 @@ class TokenCosines(SeriesPerBlock):
         "'grid', or 'all tokens' with class token and registers; 'mean removed' where the mean "
         "token of the image was subtracted",
     )
-    cosine: np.ndarray = estimate(
+    cosine: Estimated = estimate(
         "Cosine similarity of tokens",
         meaning="mean over pairs of an image, then over images",
         question=questions.TOKEN_SIMILARITY,

@@ -21,7 +21,7 @@ from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.run import stream
 from visprism.drawing.depth import PlainLogFormatter, against_depth, kinds_key
 from visprism.drawing.registry import figure
-from visprism.estimates.estimated import mean, ratio
+from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, some_of
 from visprism.passes.blocks import block_columns, grid_of
@@ -41,23 +41,23 @@ class Variances(ScalarPerBlock):
 
     value_name: ClassVar[str] = "variance"
 
-    variance: np.ndarray = estimate(
+    variance: Estimated = estimate(
         "Feature-map variance", "", "over positions, unbiased; mean over channels and images"
     )
-    relative: np.ndarray = estimate(
+    relative: Estimated = estimate(
         "Variance / mean square", "", "mean variance over mean square: does not depend on scale"
     )
-    change: np.ndarray = estimate(
+    change: Estimated = estimate(
         "Relative change of the variance",
         "",
         "variance over that of the previous block, minus 1; NaN if grids differ",
     )
-    log_ratio: np.ndarray = estimate(
+    log_ratio: Estimated = estimate(
         "Change of log variance",
         "",
         "mean over images of the log of the variance over that of the previous block",
     )
-    relative_log_ratio: np.ndarray = estimate(
+    relative_log_ratio: Estimated = estimate(
         "Change of log(variance / mean square)",
         "",
         "mean over images, minus that of the previous block; does not depend on scale",

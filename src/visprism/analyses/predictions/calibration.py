@@ -76,7 +76,7 @@ class CalibrationMetrics(Result):
     cutoff: np.ndarray = column(
         "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
     )
-    value: np.ndarray = estimate(
+    value: Estimated = estimate(
         "Value", "", "NaN where it is undefined, such as the accuracy of no image", keep=True
     )
     bins: int = scalar("Bins", "", "bins of the calibration errors", default=10)
@@ -193,7 +193,7 @@ class RiskCoverage(Result):
     )
     risk: np.ndarray = column("Error rate", "", "of these images")
     confidence: np.ndarray = column("Lowest confidence", "", "of these images")
-    aurc: float = estimate(
+    aurc: Number = estimate(
         "AURC", "", "area under the curve: mean error rate over all coverages", default=0.0
     )
 

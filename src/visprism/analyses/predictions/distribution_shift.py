@@ -58,12 +58,12 @@ class ShiftedAccuracy(Result):
     severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 without one")
     classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
     images: np.ndarray = column("Images", "", "of the set")
-    accuracy: np.ndarray = estimate("Accuracy", "%", "on the set, among its classes")
+    accuracy: Estimated = estimate("Accuracy", "%", "on the set, among its classes")
     reference_images: np.ndarray = column("Images of the data", "", "of the same classes")
     reference: np.ndarray = column(
         "Accuracy on the data", "", "on images of the same classes, among these classes"
     )
-    drop: np.ndarray = estimate(
+    drop: Estimated = estimate(
         "accuracy drop",
         POINTS,
         "accuracy on the data minus that on the set",

@@ -57,13 +57,13 @@ class ErrorConsistency(Result):
     expected: float = scalar(
         "Expected agreement", "", "of independent models with these accuracies", default=nan
     )
-    only_one: float = estimate(
+    only_one: Number = estimate(
         "fraction of images that only one model classifies correctly",
         "%",
         question=questions.DISAGREEMENT,
         comparison="none",
     )
-    kappa: float = estimate(
+    kappa: Number = estimate(
         "error consistency (Cohen's kappa)",
         "",
         "(observed - expected) / (1 - expected) agreement",

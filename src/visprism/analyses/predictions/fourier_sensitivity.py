@@ -26,7 +26,7 @@ from visprism.drawing.registry import figure
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.chance import chance_findings
-from visprism.estimates.estimated import mean, proportion, skewed
+from visprism.estimates.estimated import Estimated, Number, mean, proportion, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, points_text, selection_text
 from visprism.passes.paired import Paired
@@ -41,11 +41,11 @@ class FrequencyErrors(Result):
 
     vertical: np.ndarray = column("Vertical frequency", "cycles", "cycles over the height")
     horizontal: np.ndarray = column("Horizontal frequency", "cycles", "cycles over the width")
-    error: np.ndarray = estimate("Error rate", "%", "misclassified images with noise")
-    error_rise: np.ndarray = estimate(
+    error: Estimated = estimate("Error rate", "%", "misclassified images with noise")
+    error_rise: Estimated = estimate(
         "Rise of the error rate", POINTS, "with minus without noise"
     )
-    mean_rise: float = estimate(
+    mean_rise: Number = estimate(
         "Rise of the error rate, mean over frequencies",
         POINTS,
         question=questions.FREQUENCY_SENSITIVITY,

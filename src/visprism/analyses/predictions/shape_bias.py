@@ -54,7 +54,7 @@ class CueDecisions(Result):
     texture_decisions: np.ndarray = column(
         "Texture decisions", "", "images classified by their texture"
     )
-    bias: np.ndarray = estimate(
+    bias: Estimated = estimate(
         "shape bias",
         "%",
         "shape decisions over shape and texture decisions; NaN without any",

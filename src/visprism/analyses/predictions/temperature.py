@@ -34,7 +34,7 @@ _STEP = 1e-4  # of log T, for the second derivative
 class TemperatureScaling(Result):
     """A temperature, and its effect on images that it was not fitted on."""
 
-    temperature: float = estimate(
+    temperature: Number = estimate(
         "temperature",
         "",
         "divisor of the logits; above 1 for an overconfident model",
@@ -45,11 +45,11 @@ class TemperatureScaling(Result):
     folds: int = scalar("Folds", "", "of the cross-fitted effect", default=0)
     nll_before: float = scalar("NLL before", "nats", "of these images", default=nan)
     nll_after: float = scalar("NLL after", "nats", "of these images", default=nan)
-    nll_change: float = estimate("Change of NLL", "nats", "after minus before", default=nan)
+    nll_change: Number = estimate("Change of NLL", "nats", "after minus before", default=nan)
     ece_before: float = scalar("ECE before", "", "of these images", default=nan)
     ece_after: float = scalar("ECE after", "", "of these images", default=nan)
-    debiased_before: float = estimate("Debiased ECE before", "%", "of the model", default=nan)
-    debiased_after: float = estimate(
+    debiased_before: Number = estimate("Debiased ECE before", "%", "of the model", default=nan)
+    debiased_after: Number = estimate(
         "debiased ECE after temperature scaling",
         "%",
         question=questions.CALIBRATION,
