@@ -15,6 +15,7 @@ from visprism.core.processes import gather
 from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.passes.features import observations
+from visprism.table.result import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
