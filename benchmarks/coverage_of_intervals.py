@@ -45,12 +45,9 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
-from visprism.measure.features.class_separability import (
-    _class_means,
-    _collapse,
-    _ranks,
-)
-from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
+from visprism.analyses.features.class_separability import _class_means, _ranks
+from visprism.measure.features.class_separability import _collapse
+from visprism.analyses.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
 from visprism.analyses.predictions.calibration import calibration

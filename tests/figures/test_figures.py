@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from visprism import InputError, Result, figure, panel, plot
 from visprism.drawing.registry import FRAMES, Frame, frame_of
 from visprism.drawing.save import render_formats
-from visprism.results.class_separability import ClassSeparability
+from visprism.analyses.features.class_separability import ClassSeparability
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 

@@ -23,21 +23,21 @@ from visprism.analyses.features.token_norms import (
 )
 from visprism.analyses.features.token_similarity import TokenCosines
 from visprism.estimates.estimated import Estimated, Number
-from visprism.results.attribution import AttributionMaps, AttributionScores
+from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
 from visprism.claims.effects import ClaimRuns
-from visprism.results.class_separability import ClassSeparability, FeatureRanks
-from visprism.results.feature_similarity import FeatureSimilarity
+from visprism.analyses.features.class_separability import ClassSeparability, FeatureRanks
+from visprism.analyses.features.feature_similarity import FeatureSimilarity
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
 from visprism.results.hessian_by_block import HessianByBlock
-from visprism.results.intrinsic_dimension import IntrinsicDimensions
+from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature
 from visprism.results.loss import Trace
 from visprism.results.mode_connectivity import LinearPaths, Soup
-from visprism.results.out_of_distribution import MSP, OutOfDistribution
-from visprism.results.patch_pca import PatchComponents
+from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
+from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.results.quantization import QuantizationSensitivity
-from visprism.results.readout import Readouts
+from visprism.analyses.features.readout import Readouts
 from visprism.analyses.predictions.stability import RelativeFlipRates
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"

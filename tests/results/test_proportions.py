@@ -10,8 +10,8 @@ from visprism.analyses.features.token_norms import OutlierTokens
 from visprism.core.statistics import auroc_interval
 from visprism.core.statistics import mean_fraction_interval, wilson
 from visprism.estimates.estimated import fraction, mean
-from visprism.results.out_of_distribution import MSP, OutOfDistribution
-from visprism.results.readout import RIDGE, Readouts
+from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
+from visprism.analyses.features.readout import RIDGE, Readouts
 
 BLOCKS = {
     "block": np.array(["a", "b"]),

@@ -41,6 +41,12 @@ def grid_of(block: Block) -> tuple[int, int]:
     return height, width
 
 
+def spread(blocks: Sequence[Block], number: int) -> list[Block]:
+    """Some of the blocks, spread evenly over the depth; the last one is among them."""
+    places = np.linspace(len(blocks) - 1, 0, min(number, len(blocks))).round().astype(int)
+    return [blocks[i] for i in sorted(set(places.tolist()))]
+
+
 @dataclass(frozen=True)
 class Neighbors:
     """Blocks that were observed, in forward order, and what stands before each.

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from visprism import InputError, dissect
-from visprism.measure.features.attribution import attribution, faithfulness, gradient_maps
-from visprism.results.attribution import GRAD_CAM, GRADIENT_ACTIVATION, RANDOM
+from visprism.measure.features.attribution import attribution
+from visprism.analyses.features.attribution import faithfulness, gradient_maps
+from visprism.analyses.features.attribution import GRAD_CAM, GRADIENT_ACTIVATION, RANDOM
 
 SIDE, PATCH = 16, 4
 
@@ -62,7 +63,7 @@ def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_
     scores = faithfulness(
         anatomy, images, target, maps, steps=8, seed=0, indices=range(12)
     )  # the patch is a sixteenth: half of the first part
-    from visprism.measure.features.attribution import _blurred
+    from visprism.analyses.features.attribution import _blurred
 
     with torch.no_grad():
         ends = [

@@ -11,12 +11,8 @@ from torch import nn
 from visprism import ANALYSES, InputError, PerImage, dissect
 from visprism.analyses.subject import subject_of
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.block_readout import (
-    folds,
-    neighbor_predictions,
-    ridge_predictions,
-)
-from visprism.measure.features.logit_lens import lens_blocks, lens_predictions
+from visprism.analyses.features.readout import folds, neighbor_predictions, ridge_predictions
+from visprism.analyses.features.readout import lens_blocks, lens_predictions
 from visprism.passes.pooled import pooled_features
 
 CLASSES = 3

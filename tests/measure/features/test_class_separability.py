@@ -10,7 +10,8 @@ from torch import nn
 
 from visprism import ANALYSES, InputError, dissect
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.class_separability import class_separability, classifier_of
+from visprism.measure.features.class_separability import class_separability
+from visprism.analyses.features.class_separability import classifier_of
 from visprism.measure.features.separability_errors import error_of_class_means
 from visprism.passes.pooled import PooledFeatures
 

@@ -14,7 +14,7 @@ from visprism.analyses.subject import subject_of
 from visprism.core.run import DEFAULT_RUN
 from visprism.measure.features.feature_similarity import feature_similarity
 from visprism.passes.pooled import PooledFeatures
-from visprism.results.feature_similarity import MEASURES
+from visprism.analyses.features.feature_similarity import MEASURES
 
 
 class Net(nn.Module):

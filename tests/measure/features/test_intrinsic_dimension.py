@@ -9,7 +9,7 @@ from torch import nn
 
 from visprism import ANALYSES, InputError, Provenance, dissect
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.intrinsic_dimension import twonn_dimension
+from visprism.analyses.features.intrinsic_dimension import twonn_dimension
 from visprism.passes.feature_files import save_features
 from visprism.passes.pooled import pooled_features
 

@@ -10,15 +10,10 @@ from torch import nn
 
 from visprism import ANALYSES, InputError, Preprocessing, dissect
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.out_of_distribution import auroc, out_of_distribution
+from visprism.analyses.predictions.out_of_distribution import auroc
+from visprism.measure.features.out_of_distribution import out_of_distribution
 from visprism.passes.pooled import PooledFeatures, halves
-from visprism.results.out_of_distribution import (
-    ENERGY,
-    MAHALANOBIS,
-    MAX_LOGIT,
-    MSP,
-    NEIGHBOR,
-)
+from visprism.analyses.predictions.out_of_distribution import ENERGY, MAHALANOBIS, MAX_LOGIT, MSP, NEIGHBOR
 
 
 class Net(nn.Module):

@@ -8,7 +8,8 @@ from torch import nn
 
 from visprism import InputError, dissect, plot
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.patch_pca import patch_pca, principal_scores, scaled
+from visprism.measure.features.patch_pca import patch_pca
+from visprism.analyses.features.patch_pca import principal_scores, scaled
 
 
 class Net(nn.Module):

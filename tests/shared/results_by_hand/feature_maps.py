@@ -18,8 +18,8 @@ from visprism.analyses.features.fourier import HighFrequency, Spectrum
 from visprism.analyses.features.singular_values import EffectiveRanks, SingularSpectrum
 from visprism.analyses.features.variance import Variances
 from visprism.estimates.estimated import Estimated
-from visprism.results.anatomy import Costs
-from visprism.results.patch_pca import PatchComponents
+from visprism.anatomy.costs import Costs
+from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.analyses.features.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.table.kinds import (
     SCALE_FREE,

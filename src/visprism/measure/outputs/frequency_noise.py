@@ -19,15 +19,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import add_up
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.core.statistics import mean_interval
-from visprism.measure.outputs.bands import (
-    BAND_CENTERS,
-    band,
-    check_band,
-    check_band_shape,
-    filtered,
-    paper_band,
-    with_rms,
-)
+from visprism.measure.outputs.bands import BAND_CENTERS, band, check_band, check_band_shape, filtered, paper_band, with_rms
 from visprism.passes.batches import Batch
 from visprism.passes.paired import Paired
 from visprism.passes.perturbed_evaluation import evaluate_perturbed

@@ -1,4 +1,4 @@
-"""Anatomy of a model: parameters and arithmetic of each block."""
+"""Costs of a model: parameters and arithmetic of each block."""
 
 from collections.abc import Sequence
 
