@@ -168,7 +168,7 @@ from visprism.measure.outputs.shape_bias import by_category as by_category
 from visprism.measure.outputs.calibration import calibration as calibration
 from visprism.measure.outputs.categories import classes_of as classes_of
 from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
-from visprism.measure.outputs.frequency_noise import frequency_noise as frequency_noise
+from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
 from visprism.measure.outputs.reliability import reliability as reliability

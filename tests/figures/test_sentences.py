@@ -18,7 +18,7 @@ from visprism.results.claims import ClaimRuns
 from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.fourier_plane import FourierPlane
-from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
 from visprism.results.hessian_by_block import HessianByBlock
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature

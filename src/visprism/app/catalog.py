@@ -8,7 +8,7 @@ from visprism.app.settings import Settings
 from visprism.app.study_request import form_options
 from visprism.core.options import Option
 from visprism.data.corruptions import CORRUPTIONS
-from visprism.measure.outputs.bands import BAND_CENTERS
+from visprism.analyses.predictions.bands import BAND_CENTERS
 
 
 def catalog(settings: Settings) -> dict[str, Any]:

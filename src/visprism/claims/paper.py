@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from visprism.claims.claim import Claim, Hypothesis
 from visprism.claims.decisions import Direction
 from visprism.claims.runs import END, WARMUP
-from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER
+from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE
 from visprism.results.paper_claims import PAPER_CLAIMS
 

@@ -15,7 +15,7 @@ from visprism.claims.scales import Scale
 from visprism.core.errors import InputError
 from visprism.results.ablation import KindAblations
 from visprism.results.calibration import Calibration
-from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER, FrequencyContrasts
+from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER, FrequencyContrasts
 from visprism.results.hessian_summary import HessianSummary
 from visprism.results.kind_summary import (
     SCALE_FREE,

@@ -26,6 +26,7 @@ class Paired:
         self._rows: list[np.ndarray] = []  # of each batch: index, and pairs (correct, NLL)
         self._targets = torch.empty(0, dtype=torch.long)
         self._classes = 0
+        self.rms = np.zeros(conditions)  # root mean square of each change of the pixels
 
     @property
     def images(self) -> int:

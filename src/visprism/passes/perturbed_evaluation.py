@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.processes import share
+from visprism.core.processes import add_up, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.measure.inference import inference
@@ -48,6 +48,7 @@ def evaluate_perturbed(
     check_evaluation_mode(model)
     paired = Paired(conditions)
     shape, largest = (), 0
+    power = torch.zeros(conditions, 2, dtype=torch.float64)  # sum of squares, and number
     with ExitStack() as stack:
         predict = stack.enter_context(inference(model, run.inference, run.compute))
         shared = share(batches)
@@ -66,8 +67,13 @@ def evaluate_perturbed(
             for condition in range(conditions):
                 tick()
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
+                change = (new - pixels).double()
+                power[condition, 0] += change.square().sum().cpu()
+                power[condition, 1] += change.numel()
                 paired.add(condition, predict(space.normalized(new)).float().cpu())
     paired = paired.gathered()
+    power = add_up(power)
+    paired.rms = (power[:, 0] / power[:, 1]).sqrt().numpy()
     return paired, run.measured(images=paired.images, batch_size=largest, image_shape=shape)
 
 

@@ -1,19 +1,15 @@
 """Perturbations: accuracy under noise of frequency bands and waves, and under attacks."""
 
-from math import nan
 
 import numpy as np
 
-from visprism.core.statistics import wilson
 from visprism.estimates import questions
-from visprism.estimates.answers import POINTS, Answer
-from visprism.estimates.chance import at_chance, chance_findings
+from visprism.estimates.answers import Answer
+from visprism.estimates.chance import chance_findings
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import (
     images_text,
     interval_text,
-    missing_interval,
-    points_text,
     selection_text,
 )
 from visprism.table.result import Result, column, result_type, scalar
@@ -35,175 +31,6 @@ _CLAIMED = {
     LOW_ACCURACY: ("attention", "conv"),
 }
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
-
-
-@result_type("frequency-robustness")
-class FrequencyRobustness(Result):
-    """Accuracy under noise confined to a band of frequencies; one row for each band.
-
-    Drops are paired by image, with the interval of Bonett and Price.
-    """
-
-    frequency: np.ndarray = column("Frequency", "π rad/pixel", "center of the band")
-    rms: np.ndarray = column(
-        "RMS of the noise", "", "root mean square over all images, in pixels of 0 ... 1"
-    )
-    accuracy: np.ndarray = column("Accuracy", "", "accuracy on noisy images")
-    drop: np.ndarray = column("Accuracy drop", "", "accuracy without noise minus with noise")
-    drop_low: np.ndarray = column(
-        "Accuracy drop, low", "", "lower end of the 95% interval over images"
-    )
-    drop_high: np.ndarray = column(
-        "Accuracy drop, high", "", "upper end of the 95% interval over images"
-    )
-    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
-    nll_rise: np.ndarray = column("NLL rise", "nats", "NLL with noise minus without noise")
-    nll_rise_error: np.ndarray = column(
-        "Standard error of the NLL rise", "nats", "over images, paired"
-    )
-    clean_accuracy: float = scalar(
-        "Clean accuracy", "", "accuracy without noise", default=float("nan")
-    )
-    clean_nll: float = scalar("Clean NLL", "nats", "NLL without noise", default=float("nan"))
-    contrast: float = scalar(
-        "High minus low",
-        "",
-        "mean accuracy drop of bands above 0.5 π rad/pixel minus that of bands below",
-        default=float("nan"),
-    )
-    contrast_low: float = scalar(
-        "High minus low, low", "", "lower end of its 95% interval", default=float("nan")
-    )
-    contrast_high: float = scalar(
-        "High minus low, high", "", "upper end of its 95% interval", default=float("nan")
-    )
-    mean_drop_low: float = scalar(
-        "Mean drop, low", "", "lower end of its 95% interval over images", default=float("nan")
-    )
-    mean_drop_high: float = scalar(
-        "Mean drop, high", "", "upper end of its 95% interval", default=float("nan")
-    )
-    high_drop_low: float = scalar(
-        "Drop above 0.5 π rad/pixel, low", "", "lower end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    high_drop_high: float = scalar(
-        "Drop above 0.5 π rad/pixel, high", "", "upper end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    low_drop_low: float = scalar(
-        "Drop below 0.5 π rad/pixel, low", "", "lower end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    low_drop_high: float = scalar(
-        "Drop below 0.5 π rad/pixel, high", "", "upper end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    high_accuracy_low: float = scalar(
-        "Accuracy above 0.5 π rad/pixel, low", "", "lower end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    high_accuracy_high: float = scalar(
-        "Accuracy above 0.5 π rad/pixel, high", "", "upper end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    low_accuracy_low: float = scalar(
-        "Accuracy below 0.5 π rad/pixel, low", "", "lower end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    low_accuracy_high: float = scalar(
-        "Accuracy below 0.5 π rad/pixel, high", "", "upper end of its 95% interval",
-        default=float("nan"),
-    )  # fmt: skip
-    width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
-    band_shape: str = scalar(
-        "Band shape", "", "shape of the bands in the frequency plane", default="square"
-    )
-    left_out: str = scalar(
-        "Empty bands", "", "bands without any frequency of images this small", default=""
-    )
-    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
-    mixing: str = scalar(
-        "Mixing",
-        "",
-        "'attention' or 'conv', whichever most blocks of the model are; '' for neither",
-        default="",
-    )
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Largest drop over bands, named as a maximum, and high against low frequencies."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        worst = int(self.drop.argmax())
-        significant = int((self.drop_low > 0).sum())
-        same = np.allclose(self.rms, self.rms[0], rtol=0.01)
-        noise = f"noise of RMS {self.rms[0]:.3g} in each band" if same else "the paper's noise"
-        tests = "" if len(self) == 1 else ", not adjusted for multiple comparisons"
-        text = (
-            f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
-            f"{significant} of {len(self)} bands ({images}{tests})"
-        )
-        if significant:
-            drop = points_text(self.drop[worst], self.drop_low[worst], self.drop_high[worst])
-            text += (
-                f"; largest drop of {len(self)} at {self.frequency[worst]:.3g} π rad/pixel, "
-                f"{drop}{selection_text(len(self))}"
-            )
-        findings = [Finding(text)]
-        if np.isfinite(self.contrast):
-            significance = (
-                ", not significant" if self.contrast_low <= 0 <= self.contrast_high else ""
-            )
-            findings.append(
-                Finding(
-                    f"mean accuracy drop of bands above {SPLIT_FREQUENCY:g} π rad/pixel minus "
-                    f"bands below: "
-                    f"{points_text(self.contrast, self.contrast_low, self.contrast_high)}"
-                    f"{missing_interval(self.contrast_low, self.provenance.images)}"
-                    f"{significance}, over {images}"
-                )
-            )
-        return (*findings, *_chance(self, self.clean_accuracy))
-
-    def answers(self) -> tuple[Answer, ...]:
-        """Mean drops over all bands, and drops and accuracies of high and low frequencies.
-
-        Models are compared by them: claim C7 expects that noise of high frequency costs the
-        attention model less accuracy, and noise of low frequency the convolutional model. The
-        verdict is undecided unless drop and accuracy agree. The claim says nothing about a
-        model whose accuracy is not significantly above chance.
-        `FrequencyContrasts` has high against low frequencies within one model.
-        """
-        high, low = self.frequency > SPLIT_FREQUENCY, self.frequency < SPLIT_FREQUENCY
-        every = np.ones(len(self), dtype=bool)
-        values = (
-            (questions.NOISE, MEAN_DROP, self.drop, every, "mean_drop"),
-            (questions.HIGH_NOISE, HIGH_DROP, self.drop, high, "high_drop"),
-            (questions.HIGH_NOISE, HIGH_ACCURACY, self.accuracy, high, "high_accuracy"),
-            (questions.LOW_NOISE, LOW_DROP, self.drop, low, "low_drop"),
-            (questions.LOW_NOISE, LOW_ACCURACY, self.accuracy, low, "low_accuracy"),
-        )
-        return tuple(
-            Answer(
-                question=question.text,
-                quantity=quantity,
-                value=float(of_bands[bands].mean()),
-                low=getattr(self, f"{ends}_low"),
-                high=getattr(self, f"{ends}_high"),
-                unit="%" if of_bands is self.accuracy else POINTS,
-                over="images",
-                in_pixels=True,
-                claim="C7" if quantity in _CLAIMED else "",
-                place=self._place(quantity),
-            )
-            for question, quantity, of_bands, bands, ends in values
-            if bands.any()
-        )
-
-    def _place(self, quantity: str) -> float:
-        """Place of the model in the order that claim C7 expects; NaN if it has none."""
-        order = _CLAIMED.get(quantity, ())
-        guessing = at_chance(self.clean_accuracy, self.provenance.images, self.classes)
-        return float(order.index(self.mixing)) if self.mixing in order and not guessing else nan
 
 
 @result_type("adversarial")
@@ -324,7 +151,7 @@ class Adversarial(Result):
 
 
 def _chance(
-    result: FrequencyRobustness | Adversarial, accuracy: float
+    result: Adversarial, accuracy: float
 ) -> tuple[Finding, ...]:
     origin = result.provenance
     return chance_findings(accuracy, origin.images, result.classes, origin.split)

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from visprism import InputError, PerImage, Result, dissect, frequency_noise
-from visprism.measure.outputs.frequency_noise import noise_contrasts
-from visprism.results.frequency_contrasts import (
+from visprism.analyses.predictions.frequency_noise import noise_contrasts
+from visprism.analyses.predictions.frequency_noise import (
     CONTRAST,
     contrast_name,
     frequency_contrasts,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from visprism import InputError, Result, fourier_sensitivity, frequency_noise
-from visprism.measure.outputs.bands import (
+from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     band,
     filtered,

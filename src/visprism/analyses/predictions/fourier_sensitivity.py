@@ -18,6 +18,7 @@ from torch import Tensor, fft
 
 from visprism.analyses.base import ANALYSES, Section, function_of
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy, Pixels, drops
+from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.rng import stream
@@ -129,7 +130,9 @@ class FourierSensitivity(PerturbedAccuracy):
         )
         return pixels + (2 * signs - 1).to(pixels) * wave * self.rms * (height * width) ** 0.5
 
-    def results(self, outcomes: Paired, conditions: Sequence[Frequency]) -> Sequence[Result]:
+    def results(
+        self, outcomes: Paired, conditions: Sequence[Frequency], subject: Subject
+    ) -> Sequence[Result]:
         """One row per frequency: both ends of each basis image; frequency 0 has one."""
         ends = [(n, s) for n, k in enumerate(conditions) for s in ((1, -1) if any(k) else (1,))]
         row = np.array([number for number, _ in ends])

@@ -31,6 +31,7 @@ class PerturbedAccuracy(Analysis):
     needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     min_images: ClassVar[int] = 16
     max_images: ClassVar[int | None] = 512
+    passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change
 
     @abstractmethod
     def conditions(self, size: tuple[int, int]) -> Sequence[Any]:
@@ -45,6 +46,7 @@ class PerturbedAccuracy(Analysis):
         targets: Int64[Tensor, " b"],
         indices: range,
         seed: int,
+        space: PixelSpace,
     ) -> Pixels:
         """Changed pixels in 0 ... 1, not clipped.
 
@@ -54,10 +56,13 @@ class PerturbedAccuracy(Analysis):
             targets: class indices, on the device of the pixels.
             indices: of the images in the data, for random draws by image.
             seed: of the run.
+            space: how pixels are normalized.
         """
 
     @abstractmethod
-    def results(self, outcomes: Paired, conditions: Sequence[Any]) -> Sequence[Result]:
+    def results(
+        self, outcomes: Paired, conditions: Sequence[Any], subject: Subject
+    ) -> Sequence[Result]:
         """The results, the main one first."""
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
@@ -67,28 +72,37 @@ class PerturbedAccuracy(Analysis):
         _, height, width = subject.anatomy.image_shape
         conditions = self.conditions((height, width))
 
+        space = PixelSpace(way.mean, way.std)
+
         def perturb(
             number: int, pixels: Tensor, targets: Int64[Tensor, " b"], indices: range
         ) -> Tensor:
             return self.change(
-                pixels, conditions[number], targets=targets, indices=indices, seed=run.seed
+                pixels,
+                conditions[number],
+                targets=targets,
+                indices=indices,
+                seed=run.seed,
+                space=space,
             )
 
         outcomes, origin = evaluate_perturbed(
             subject.model,
             subject.output_batches(run),
-            PixelSpace(way.mean, way.std),
+            space,
             len(conditions),
             perturb,
             clean=subject.predictions(run),
             run=run,
         )
-        return [result.measured(origin) for result in self.results(outcomes, conditions)]
+        return [
+            result.measured(origin) for result in self.results(outcomes, conditions, subject)
+        ]
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each condition, and one without any change."""
         _, height, width = subject.anatomy.image_shape
-        return Cost(per_image=1 + 1.2 * len(self.conditions((height, width))))
+        return Cost(per_image=1 + self.passes * len(self.conditions((height, width))))
 
 
 def drops(outcomes: Paired) -> Float[np.ndarray, "n conditions"]:

@@ -38,7 +38,9 @@ class PositionalSimilarity(Result):
         "Column", "tokens", "column of the first position from the left"
     )
     other_row: np.ndarray = quantity("Other row", "tokens", "row of the second position")
-    other_column: np.ndarray = quantity("Other column", "tokens", "column of the second position")
+    other_column: np.ndarray = quantity(
+        "Other column", "tokens", "column of the second position"
+    )
     cosine: np.ndarray = quantity(
         "Cosine similarity", "", "of the two embeddings; NaN where one of them is 0"
     )

@@ -16,8 +16,8 @@ from visprism.app.live.panels import (
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.data.corruptions import CORRUPTIONS, corrupt
-from visprism.measure.outputs.bands import band, filtered, with_rms
-from visprism.measure.outputs.frequency_noise import white_noise
+from visprism.analyses.predictions.bands import band, filtered, with_rms
+from visprism.analyses.predictions.frequency_noise import white_noise
 
 
 @panel

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.measure.outputs.bands import band, check_band, check_band_shape, filtered
+from visprism.analyses.predictions.bands import band, check_band, check_band_shape, filtered
 from visprism.results.perturbations import BAND_WIDTH
 
 ATTACKS = ("apgd", "apgd-t", "fgsm", "pgd", "random")
