@@ -52,13 +52,13 @@ from visprism.measure.features.class_separability import (
 from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
-from visprism.measure.outputs.calibration import calibration
+from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.predictions import Predictions
-from visprism.measure.outputs.shape_bias import shape_bias_by_image
+from visprism.analyses.predictions.shape_bias import shape_bias_by_image
 from visprism.measure.outputs.stability import _interval as flip_interval
-from visprism.measure.outputs.temperature import temperature
+from visprism.analyses.predictions.temperature import temperature
 from visprism.results.calibration import Calibration
-from visprism.results.calibration_error import calibration_error
+from visprism.estimates.calibration_error import calibration_error
 from visprism.results.differences import paired_differences
 from visprism.results.hessian_statistics import (
     average_positive,

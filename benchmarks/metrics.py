@@ -31,7 +31,7 @@ from torchmetrics.functional.classification import (
 
 from visprism.core.revision import revision
 from visprism.passes.predictions import Predictions
-from visprism.measure.outputs.calibration import calibration
+from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.outcomes import outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"

@@ -42,7 +42,7 @@ from visprism.cli import main as visprism
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import wilson
 from visprism.data import batches, load_data
-from visprism.measure.outputs.calibration import calibration
+from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.predict import predict
 from visprism.models import LoadedModel, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import PretrainedCard

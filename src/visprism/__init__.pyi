@@ -164,19 +164,19 @@ from visprism.measure.outputs.perturbation_ball import Attack as Attack
 from visprism.passes.predictions import Predictions as Predictions
 from visprism.measure.outputs.block_ablation import ablation as ablation
 from visprism.measure.outputs.adversarial import adversarial as adversarial
-from visprism.measure.outputs.shape_bias import by_category as by_category
-from visprism.measure.outputs.calibration import calibration as calibration
-from visprism.measure.outputs.categories import classes_of as classes_of
+from visprism.analyses.predictions.shape_bias import by_category as by_category
+from visprism.analyses.predictions.calibration import calibration as calibration
+from visprism.analyses.predictions.shape_bias import classes_of as classes_of
 from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
 from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
-from visprism.measure.outputs.reliability import reliability as reliability
-from visprism.measure.outputs.reliability import risk_coverage as risk_coverage
+from visprism.analyses.predictions.calibration import reliability as reliability
+from visprism.analyses.predictions.calibration import risk_coverage as risk_coverage
 from visprism.measure.outputs.robustness import robustness as robustness
-from visprism.measure.outputs.shape_bias import shape_bias as shape_bias
+from visprism.analyses.predictions.shape_bias import shape_bias as shape_bias
 from visprism.measure.outputs.stability import stability as stability
-from visprism.measure.outputs.temperature import temperature as temperature
+from visprism.analyses.predictions.temperature import temperature as temperature
 
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results

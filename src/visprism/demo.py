@@ -5,7 +5,7 @@ from pathlib import Path
 
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.data import ImageSet, batches, load_data, memory_feed
-from visprism.measure.outputs.calibration import calibration
+from visprism.analyses.predictions.calibration import calibration
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.passes.predict import predict
 from visprism.training import RECIPES, Recipe, fit

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from visprism.core.statistics import NORMAL_95, wilson
-from visprism.results.calibration_error import (
+from visprism.estimates.calibration_error import (
     Bins,
     _absolute_deviation,
     calibration_contributions,

@@ -10,6 +10,7 @@ from math import exp, isfinite, nan
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Bool
 
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 from visprism.estimates.questions import Question
@@ -24,7 +25,8 @@ Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 # Of the difference of two models: of the mean of paired differences; from both intervals and the
 # correlation of the values by unit (Zou and Donner); none.
-Comparison = Literal["paired", "combined", "none"]
+# "bounded": combined, where the lower end of a model may be exactly 0.
+Comparison = Literal["paired", "combined", "bounded", "none"]
 
 
 @dataclass(frozen=True)
@@ -169,3 +171,19 @@ def reason_without(by_unit: np.ndarray, over: str) -> str:
     if not np.ptp(finite):
         return f"the same value for all {over}"
     return f"fewer than {FEWEST_DIFFERENT} {over} differ from the median"
+
+
+def few_outcomes(correct: Bool[np.ndarray, " n"]) -> str:
+    """Why a mean of losses has no interval; "" from 5 correct and 5 wrong predictions.
+
+    A few predictions that differ from all others make most of the variance of such a mean, and
+    how many there are is a matter of chance.
+
+    Example:
+        >>> few_outcomes(np.ones(256, dtype=bool)), few_outcomes(np.arange(10) < 5)
+        ('fewer than 5 predictions are wrong', '')
+    """
+    for word, number in (("correct", correct.sum()), ("wrong", (~correct).sum())):
+        if number < FEWEST_DIFFERENT:
+            return f"fewer than {FEWEST_DIFFERENT} predictions are {word}"
+    return ""

@@ -47,7 +47,7 @@ def difference(first: Answer, second: Answer) -> Number | None:
     missing = next((x.missing for x in (first, second) if x.missing), "")
     if missing:
         return Number(by_unit.mean(), by_unit=by_unit, missing=missing)
-    if first.comparison == "combined":
+    if first.comparison in ("combined", "bounded"):
         ends = _combined(first, second, a, b)
     else:
         ends = _paired(a, b, first.over)
@@ -77,4 +77,9 @@ def _combined(
     if not np.isfinite(pair).all():
         return nan, nan
     r = float(pearsonr(a, b).statistic) if np.ptp(a) and np.ptp(b) else 0.0
-    return difference_interval(pair[0], pair[1], (r, r))
+    correlations = (r, r)
+    if first.comparison == "bounded":
+        # Where the lower end of a model is 0, its estimate is too large on average and not
+        # normal; a correlation of -1 is taken at that end.
+        correlations = (r if second.low > 0 else -1.0, r if first.low > 0 else -1.0)
+    return difference_interval(pair[0], pair[1], correlations)

@@ -99,3 +99,15 @@ def points_text(value: float, low: float, high: float) -> str:
 def some_of(names: Sequence[str], number: int = 3) -> str:
     """The first of several names, separated by commas: ``a, b, c, ...``."""
     return ", ".join(names[:number]) + (", ..." if len(names) > number else "")
+
+
+def text_of(number: float, form: str = ".3g") -> str:
+    """A number with its interval, where it has one."""
+    ends = (getattr(number, end, float("nan")) for end in ("low", "high"))
+    return interval_text(float(number), *ends, form)
+
+
+def missing_text(number: float, of: str = "") -> str:
+    """Why a number has no interval: `` (no interval: fewer than 32 images)``; "" if it has."""
+    reason = getattr(number, "missing", "")
+    return f" (no interval{of}: {reason})" if reason and not isfinite(number.low) else ""  # pyrefly: ignore

@@ -11,10 +11,33 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from visprism.passes.predictions import Predictions
-from visprism.results.predictions import Outcomes
+from visprism.table.result import Result, column, result_type, scalar
 
 _CACHED = 262_144  # logits of a block: a megabyte, which stays in the cache of a core
 _TOP = 5
+
+
+@result_type("outcomes")
+class Outcomes(Result):
+    """Class, confidence and losses of the prediction of each image; one row per image."""
+
+    target: np.ndarray = column("Target", "", "class of the image")
+    predicted: np.ndarray = column(
+        "Prediction", "", "class with the highest probability; the first of equal ones"
+    )
+    correct: np.ndarray = column("Correct", "", "whether the prediction is the target")
+    top5: np.ndarray = column(
+        "Correct in top 5", "", "whether the target is among the five most probable classes"
+    )
+    confidence: np.ndarray = column("Confidence", "", "probability of the predicted class")
+    nll: np.ndarray = column("NLL", "nats", "-log probability of the target")
+    brier: np.ndarray = column(
+        "Brier score", "", "sum over classes of (probability - one-hot target)^2"
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    passes: int = scalar(
+        "Passes", "", "number of passes or models whose probabilities are averaged", default=1
+    )
 
 
 def outcomes_of(predictions: Predictions | Outcomes) -> Outcomes:

@@ -22,7 +22,7 @@ from visprism.measure.inference import (
     regrouped,
     select_inference,
 )
-from visprism.measure.outputs.dropout import dropout_modules, stochastic
+from visprism.passes.dropout import dropout_modules, stochastic
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled
 from visprism.passes.predictions import Predictions
 

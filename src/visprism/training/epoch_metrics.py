@@ -15,7 +15,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.measure.outputs.calibration import calibration
+from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.predict import predict
 from visprism.results.training import History
 from visprism.training.engine import Engine

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from visprism import Predictions
-from visprism.results.predictions import Outcomes
+from visprism.passes.outcomes import Outcomes
 
 
 @pytest.fixture

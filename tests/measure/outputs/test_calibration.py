@@ -12,7 +12,7 @@ from torchmetrics.functional.classification import (
 )
 
 from visprism import InputError, Predictions, Result, calibration, outcomes
-from visprism.measure.outputs.calibration import check_bins
+from visprism.analyses.predictions.calibration import check_bins
 
 # What it measures: closed forms.
 

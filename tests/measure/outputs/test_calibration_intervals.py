@@ -6,8 +6,8 @@ from scipy import stats
 
 from visprism import Predictions, calibration
 from visprism.measure.outputs.confidence_order import SortedByConfidence
-from visprism.measure.outputs.metrics import aurc_contributions
-from visprism.results.predictions import Outcomes
+from visprism.analyses.predictions.confidence_metrics import aurc_contributions
+from visprism.passes.outcomes import Outcomes
 
 # Intervals.
 

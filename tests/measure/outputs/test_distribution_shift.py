@@ -8,7 +8,7 @@ from torch import nn
 from visprism import ANALYSES, InputError, Predictions, Preprocessing, Provenance
 from visprism.core.statistics import difference_interval, wilson
 from visprism.data.stored import stored_conditions
-from visprism.measure.outputs.distribution_shift import ShiftedImages, distribution_shift
+from visprism.analyses.predictions.distribution_shift import ShiftedImages, distribution_shift
 from visprism.results.distribution_shift import DistributionShift
 from visprism.results.robustness import ALEXNET
 

@@ -14,7 +14,7 @@ from visprism import (
     temperature,
 )
 from visprism.core.statistics import mean_interval
-from visprism.measure.outputs.temperature import temperature_if_finite
+from visprism.analyses.predictions.temperature import temperature_if_finite
 
 # Closed forms.
 

@@ -14,8 +14,8 @@ from visprism import (
     shape_bias,
 )
 from visprism.core.statistics import wilson
-from visprism.measure.outputs.categories import SIXTEEN
-from visprism.measure.outputs.shape_bias import shape_bias_by_image
+from visprism.analyses.predictions.shape_bias import SIXTEEN
+from visprism.analyses.predictions.shape_bias import shape_bias_by_image
 
 
 def predicted(decisions, shapes, classes=3):

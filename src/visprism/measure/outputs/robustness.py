@@ -18,13 +18,13 @@ from torch import nn
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval, paired_proportions_interval, wilson
-from visprism.measure.outputs.calibration import calibration
+from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.batches import Batch
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.results.per_image import PerImage
-from visprism.results.predictions import Outcomes
+from visprism.passes.outcomes import Outcomes
 from visprism.results.robustness import (
     CLEAN,
     MEAN_ACCURACY,

@@ -36,6 +36,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
 from visprism.core.statistics import NORMAL_95
+from visprism.estimates.estimated import Number
 
 FEWEST_IMAGES = 100  # for an interval
 _HALVINGS = 32  # of the range of h: to 2e-10 of it
@@ -175,6 +176,13 @@ class CalibrationError:
     low: float  # 95% interval of the model's ECE; NaN where there is none
     high: float
     calibrated: float  # expected ECE of a calibrated model in as many images
+    by_image: Float[np.ndarray, " n"]  # the debiased ECE plus the influence of each image
+
+    @property
+    def number(self) -> Number:
+        """The debiased ECE with its interval."""
+        missing = "" if np.isfinite(self.low) else f"fewer than {FEWEST_IMAGES} images"
+        return Number(self.debiased, self.low, self.high, self.by_image, missing)
 
 
 def calibration_error(
@@ -200,17 +208,23 @@ def calibration_error(
     debiased, low, high = (ends.item() for ends in binned.intervals())
     if len(correct) < FEWEST_IMAGES:
         low = high = float("nan")
+    contributions = _contributions(
+        binned, _bin_numbers(confidence, bins), correct - confidence.astype(np.float64)
+    )
     return CalibrationError(
         value=float(binned.ece[0]),
         debiased=debiased,
         low=low,
         high=high,
         calibrated=float(binned.expected(binned.ends[1])[0][0]),
+        by_image=debiased + contributions - contributions.mean(),
     )
 
 
-def calibration_contributions(
-    confidence: Float32[np.ndarray, " n"], correct: Bool[np.ndarray, " n"], *, bins: int = 10
+def _contributions(
+    binned: Bins,
+    number: Int[np.ndarray, " n"],
+    difference: Float[np.ndarray, " n"],
 ) -> Float[np.ndarray, " n"]:
     """Contribution of each image to the debiased ECE, up to its mean.
 
@@ -218,10 +232,9 @@ def calibration_contributions(
     in a bin that counts as calibrated. Their correlation between two models is that of the two
     debiased ECEs.
     """
-    binned = Bins.of(confidence, correct, bins)
     gap = binned.accuracies(binned.threshold(0.0)) * binned.images - binned.confidence
     sign = np.where(np.abs(gap[0]) > _ROUNDING, np.sign(gap[0]), 0.0)
-    return sign[_bin_numbers(confidence, bins)] * (correct - confidence.astype(np.float64))
+    return sign[number] * difference
 
 
 def _bin_numbers(confidence: Float32[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:

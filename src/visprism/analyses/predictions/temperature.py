@@ -9,25 +9,106 @@ from math import nan
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.optimize import brentq
 from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.rng import stream
-from visprism.core.statistics import mean_interval, t_quantile
+from visprism.core.statistics import t_quantile
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer, few_outcomes
+from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.estimated import Number, mean, skewed
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, text_of
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predictions import Predictions
-from visprism.results.calibration import Temperature
-from visprism.results.calibration_error import calibration_error
-from visprism.results.differences import enough_outcomes
+from visprism.table.result import Result, estimate, result_type, scalar
 
 _ROWS = 4096  # images of a block
 _WIDEST = np.log(1e4)  # bound of |log T|
 _STEP = 1e-4  # of log T, for the second derivative
 
 
+@result_type("temperature")
+class TemperatureScaling(Result):
+    """A temperature, and its effect on images that it was not fitted on."""
+
+    temperature: float = estimate(
+        "temperature",
+        "",
+        "divisor of the logits; above 1 for an overconfident model",
+        question=questions.TEMPERATURE,
+        claim="C12",
+        comparison="none",
+    )
+    folds: int = scalar("Folds", "", "of the cross-fitted effect", default=0)
+    nll_before: float = scalar("NLL before", "nats", "of these images", default=nan)
+    nll_after: float = scalar("NLL after", "nats", "of these images", default=nan)
+    nll_change: float = estimate("Change of NLL", "nats", "after minus before", default=nan)
+    ece_before: float = scalar("ECE before", "", "of these images", default=nan)
+    ece_after: float = scalar("ECE after", "", "of these images", default=nan)
+    debiased_before: float = estimate("Debiased ECE before", "%", "of the model", default=nan)
+    debiased_after: float = estimate(
+        "debiased ECE after temperature scaling",
+        "%",
+        question=questions.CALIBRATION,
+        comparison="none",
+        default=nan,
+    )
+    reason: str = scalar("Reason", "", "why there is no temperature", default="")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The temperature with its effect on NLL and ECE."""
+        if self.reason:
+            return (Finding(f"no temperature: {self.reason.rstrip('.')}"),)
+        images = images_text(self.provenance.images, self.provenance.split)
+        change = self.nll_change
+        significant = change.low > 0 or change.high < 0 or np.isnan(change.low)
+        return (
+            Finding(
+                f"temperature {text_of(self.temperature)}{self._direction()}, cross-fitted on "
+                f"{images}"
+            ),
+            Finding(
+                f"temperature scaling changes NLL from {self.nll_before:.3g} to "
+                f"{self.nll_after:.3g} ({text_of(change)}{'' if significant else ', not significant'}"
+                f"{missing_text(change)}) and ECE from {self.ece_before:.1%} to "
+                f"{self.ece_after:.1%}"
+            ),
+            Finding(self._remainder()),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The temperature, and the debiased ECE of the scaled logits."""
+        return () if self.reason else super().answers()
+
+    def _direction(self) -> str:
+        """Whether the logits are too large or too small, where the interval excludes 1."""
+        if self.temperature.low > 1:
+            return ": the logits are too large (overconfident)"
+        if self.temperature.high < 1:
+            return ": the logits are too small (underconfident)"
+        if np.isnan(self.temperature.low):
+            return missing_text(self.temperature)
+        return ": not significantly different from 1"
+
+    def _remainder(self) -> str:
+        """What of the calibration error is not one of the scale of the logits."""
+        before, after = self.debiased_before, self.debiased_after
+        text = f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
+        if after.low > 0:
+            return f"{text}: a significant calibration error is not one of the logits' scale"
+        if before.low > 0:
+            return f"{text}: no significant calibration error remains"
+        if np.isnan(before.low):
+            return f"{text}{missing_text(before)}"
+        return f"{text}: neither is significant"
+
+
 def temperature(
     predictions: Predictions, *, folds: int = 2, seed: int = 0
-) -> tuple[Temperature, Predictions]:
+) -> tuple[TemperatureScaling, Predictions]:
     """The temperature T that minimizes the NLL of softmax(logits / T), and its effect.
 
     T is fitted on all images. Its effect is cross-fitted: the images are divided into random
@@ -68,47 +149,35 @@ def temperature(
     )
     before, after = outcomes(predictions), outcomes(scaled)
     errors = [calibration_error(o.confidence, o.correct.astype(bool)) for o in (before, after)]
-    enough = enough_outcomes(before.correct.astype(bool))
-    half = t_quantile(images) * error if enough else nan
-    low, high = mean_interval(after.nll - before.nll) if enough else (nan, nan)
-    result = Temperature(
-        temperature=best,
-        temperature_low=float(best * np.exp(-half)),
-        temperature_high=float(best * np.exp(half)),
+    few = few_outcomes(before.correct.astype(bool))
+    half = nan if few else t_quantile(images) * error
+    change = mean(after.nll - before.nll, skewed)
+    result = TemperatureScaling(
+        temperature=Number(best, best * np.exp(-half), best * np.exp(half), missing=few),
         folds=folds,
-        fitted_images=images,
-        images=images,
         nll_before=float(before.nll.mean()),
         nll_after=float(after.nll.mean()),
-        nll_change=float((after.nll - before.nll).mean()),
-        nll_change_low=low,
-        nll_change_high=high,
+        nll_change=Number(float(change), missing=few) if few else change,
         ece_before=errors[0].value,
         ece_after=errors[1].value,
-        debiased_before=errors[0].debiased,
-        debiased_before_low=errors[0].low,
-        debiased_before_high=errors[0].high,
-        debiased_after=errors[1].debiased,
-        debiased_after_low=errors[1].low,
-        debiased_after_high=errors[1].high,
+        debiased_before=errors[0].number,
+        debiased_after=errors[1].number,
         provenance=replace(predictions.provenance, images=images, seed=seed),
     )
     return result, scaled
 
 
-def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> Temperature:
+def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> TemperatureScaling:
     """The temperature, or the reason why there is none, such as too few wrong predictions."""
     try:
         result, _scaled = temperature(predictions, seed=seed)
     except InputError as error:
         provenance = replace(predictions.provenance, images=len(predictions), seed=seed)
-        return Temperature(temperature=nan, reason=str(error), provenance=provenance)
+        return TemperatureScaling(temperature=nan, reason=str(error), provenance=provenance)
     return result
 
 
 def _best(predictions: Predictions) -> float:
-    from scipy.optimize import brentq  # SciPy takes a while to import
-
     def slope(log_inverse: float) -> float:
         return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
 
