@@ -95,7 +95,7 @@ class BandAccuracy(Result):
     low_drop: float = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
     low_accuracy: float = _mean_of("accuracy", _BELOW, "%", questions.LOW_NOISE)
     contrast: float = estimate(
-        "High minus low", POINTS, "mean drop of high bands minus that of low", default=nan
+        "High minus low", POINTS, "mean drop of high minus low bands", default=nan, keep=True
     )
     clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without noise", default=nan)
     clean_nll: float = scalar("Clean NLL", "nats", "NLL without noise", default=nan)
