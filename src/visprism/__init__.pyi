@@ -173,9 +173,9 @@ from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
 from visprism.analyses.predictions.calibration import reliability as reliability
 from visprism.analyses.predictions.calibration import risk_coverage as risk_coverage
-from visprism.measure.outputs.robustness import robustness as robustness
+from visprism.analyses.predictions.corruptions import robustness as robustness
 from visprism.analyses.predictions.shape_bias import shape_bias as shape_bias
-from visprism.measure.outputs.stability import stability as stability
+from visprism.analyses.predictions.stability import stability as stability
 from visprism.analyses.predictions.temperature import temperature as temperature
 
 # Results: the base, and what a new type is made of; `vp.results` has every type.

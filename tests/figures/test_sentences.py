@@ -29,7 +29,7 @@ from visprism.results.patch_pca import PatchComponents
 from visprism.results.predictions import error_consistency
 from visprism.results.quantization import QuantizationSensitivity
 from visprism.results.readout import Readouts
-from visprism.results.stability import RelativeFlipRates
+from visprism.analyses.predictions.stability import RelativeFlipRates
 from visprism.results.token_norms import (
     AttentionSinks,
     MassiveActivations,

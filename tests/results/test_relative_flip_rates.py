@@ -7,7 +7,7 @@ import pytest
 from results_by_hand.outputs import stability
 
 from visprism import InputError
-from visprism.results.stability import relative_flip_rates
+from visprism.analyses.predictions.stability import relative_flip_rates
 
 
 def test_the_mean_is_that_of_the_ratios_not_the_ratio_of_the_means():

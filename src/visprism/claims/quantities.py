@@ -25,7 +25,7 @@ from visprism.results.kind_summary import (
     KindSummary,
 )
 from visprism.results.landscape import Landscape, Rings
-from visprism.results.robustness import Robustness
+from visprism.analyses.predictions.corruptions import Robustness
 from visprism.results.similarity import BlockStructure
 from visprism.table.result import Result
 

@@ -10,9 +10,9 @@ from visprism.results.differing_pictures import DifferingPictures
 from visprism.results.distribution_shift import DistributionShift
 from visprism.results.harmonize import ReplacementSearch
 from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
-from visprism.results.robustness import CorruptionErrors, Robustness
+from visprism.analyses.predictions.corruptions import CorruptionErrors, Robustness
 from visprism.results.shape_bias import ShapeBias
-from visprism.results.stability import Stability
+from visprism.analyses.predictions.stability import Stability
 
 
 def differing_pictures():
