@@ -160,10 +160,10 @@ from visprism.measure.loss.landscape import rings as rings
 from visprism.measure.loss.landscape import trajectory as trajectory
 
 # Measurements of outputs.
-from visprism.measure.outputs.perturbation_ball import Attack as Attack
+from visprism.analyses.predictions.attacks import Attack as Attack
 from visprism.passes.predictions import Predictions as Predictions
-from visprism.measure.outputs.block_ablation import ablation as ablation
-from visprism.measure.outputs.adversarial import adversarial as adversarial
+from visprism.analyses.predictions.ablation import ablation as ablation
+from visprism.analyses.predictions.adversarial import adversarial as adversarial
 from visprism.analyses.predictions.shape_bias import by_category as by_category
 from visprism.analyses.predictions.calibration import calibration as calibration
 from visprism.analyses.predictions.shape_bias import classes_of as classes_of

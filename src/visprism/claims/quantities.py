@@ -13,7 +13,7 @@ import numpy as np
 from visprism.claims.runs import END, WARMUP
 from visprism.claims.scales import Scale
 from visprism.core.errors import InputError
-from visprism.results.ablation import KindAblations
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
 from visprism.results.calibration import Calibration
 from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER, FrequencyContrasts
 from visprism.results.hessian_summary import HessianSummary

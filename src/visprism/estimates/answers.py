@@ -141,11 +141,11 @@ class EstimateInfo:
             numbers = tuple(exp(number) - 1 for number in numbers)
         return Answer(
             question=self.question.text if self.question else "",
-            quantity=", ".join([self.label, *rows]),
             value=numbers[0],
             low=numbers[1],
             high=numbers[2],
             **{
+                "quantity": ", ".join([self.label, *rows]),
                 "unit": self.unit,
                 "over": self.over,
                 "claim": self.claim,

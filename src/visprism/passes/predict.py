@@ -22,8 +22,8 @@ from visprism.measure.inference import (
     regrouped,
     select_inference,
 )
-from visprism.passes.dropout import dropout_modules, stochastic
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled
+from visprism.passes.dropout import dropout_modules, stochastic
 from visprism.passes.predictions import Predictions
 
 _BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)

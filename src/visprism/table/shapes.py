@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from visprism.core.statistics import t_quantile
+from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, selection_text
 from visprism.table.result import ColumnInfo, Result, column, scalar
@@ -81,8 +82,11 @@ class Valued(Result):
     def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
         """Ends of the 95% intervals of the main column; NaN where there is none.
 
-        They are the values ± the margins, unless overridden, as by a proportion.
+        They are those of the estimate, or else the values ± the margins.
         """
+        given = getattr(self, self.value_name)
+        if isinstance(given, Estimated):
+            return given.low, given.high
         return self.values - self.margins, self.values + self.margins
 
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +103,9 @@ class Valued(Result):
     def over(self) -> str:
         """What the intervals, or else the values, are taken over: the end of a sentence."""
         if not np.isfinite(self.intervals).any():
-            one = "" if hasattr(self, f"{self.value_name}_error") else ": one number of all"
+            estimated = isinstance(getattr(self, self.value_name), Estimated)
+            has_error = estimated or hasattr(self, f"{self.value_name}_error")
+            one = "" if has_error else ": one number of all"
             return f"; over {self.units_text} (no interval{one})" if self.units > 1 else ""
         return f"; intervals over {self.units_text}"
 

@@ -27,7 +27,7 @@ from visprism.analyses.predictions.bands import (
     paper_band,
     with_rms,
 )
-from visprism.analyses.predictions.perturbed import PerturbedAccuracy, Pixels, drops
+from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
@@ -42,8 +42,7 @@ from visprism.estimates.chance import at_chance, chance_findings
 from visprism.estimates.estimated import Number, mean, paired_proportion, proportion, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, missing_text, points_text
-from visprism.passes.paired import Paired
-from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 Protocol = Literal["default", "paper"]
@@ -315,7 +314,7 @@ class FrequencyNoise(PerturbedAccuracy):
         strength, centers = outcomes.rms[rows], np.array(self.frequencies, dtype=float)
         filled = rows[strength > 0]
         frequency = centers[strength > 0]
-        fall, correct = drops(outcomes)[:, filled], outcomes.correct[:, 1:][:, filled]
+        fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
         every, high, low = frequency >= 0, frequency > SPLIT, frequency < SPLIT
 
         def over(values: Float[np.ndarray, "n bands"], bands: np.ndarray) -> float:
@@ -333,7 +332,7 @@ class FrequencyNoise(PerturbedAccuracy):
             accuracy=mean(correct, proportion),
             drop=mean(fall, paired_proportion),
             nll=outcomes.losses[:, 1:][:, filled].mean(0),
-            nll_rise=mean(outcomes.losses[:, 1:][:, filled] - outcomes.losses[:, :1]),
+            nll_rise=mean(outcomes.rises[:, filled]),
             mean_drop=over(fall, every),
             high_drop=over(fall, high),
             high_accuracy=over(correct, high),

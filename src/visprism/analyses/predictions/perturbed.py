@@ -1,22 +1,17 @@
-"""Accuracy with changed pixels: the base of analyses that evaluate the same images repeatedly."""
+"""Accuracy with changed pixels: the base of analyses that evaluate the same images again."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
 from visprism.analyses.base import Analysis, Cost, Needs
 from visprism.analyses.subject import Subject
 from visprism.core.run import Run
-from visprism.passes.paired import Paired
-from visprism.passes.perturbed_evaluation import evaluate_perturbed
-from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace, evaluate_perturbed
 from visprism.table.result import Result
-
-Pixels = Float[Tensor, "b c h w"]
 
 
 class PerturbedAccuracy(Analysis):
@@ -103,8 +98,3 @@ class PerturbedAccuracy(Analysis):
         """One forward pass for each condition, and one without any change."""
         _, height, width = subject.anatomy.image_shape
         return Cost(per_image=1 + self.passes * len(self.conditions((height, width))))
-
-
-def drops(outcomes: Paired) -> Float[np.ndarray, "n conditions"]:
-    """Fall of correctness of each image under each condition: 1 lost, -1 gained, 0 equal."""
-    return outcomes.correct[:, :1] - outcomes.correct[:, 1:]
