@@ -53,7 +53,7 @@ from visprism.measure.features.separability_errors import error_of_class_means, 
 from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.predictions import Predictions
 from visprism.analyses.predictions.shape_bias import shape_bias_by_image
-from visprism.measure.outputs.stability import _interval as flip_interval
+from visprism.results.differences import _interval as flip_interval
 from visprism.analyses.predictions.temperature import temperature
 from visprism.analyses.predictions.calibration import Calibration
 from visprism.estimates.calibration_error import calibration_error

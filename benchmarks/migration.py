@@ -267,7 +267,7 @@ def robust_accuracy() -> Iterator[Row]:
         vp.Attack("apgd", epsilon, steps=50),
         vp.Attack("apgd-t", epsilon, steps=50, loss="dlr"),
     ]
-    result, _ = vp.adversarial(
+    result = vp.adversarial(
         loaded.model,
         [((pixels - mean) / std, targets)],
         attacks,

@@ -174,17 +174,15 @@ from visprism.loss.landscape import rings as rings
 from visprism.loss.planes import trajectory as trajectory
 
 # Measurements of outputs.
-from visprism.measure.outputs.perturbation_ball import Attack as Attack
+from visprism.analyses.predictions.attacks import Attack as Attack
 from visprism.passes.predictions import Predictions as Predictions
-from visprism.measure.outputs.block_ablation import ablation as ablation
-from visprism.measure.outputs.adversarial import adversarial as adversarial
+from visprism.analyses.predictions.ablation import ablation as ablation
+from visprism.analyses.predictions.adversarial import adversarial as adversarial
 from visprism.analyses.predictions.shape_bias import by_category as by_category
 from visprism.analyses.predictions.calibration import calibration as calibration
 from visprism.analyses.predictions.shape_bias import classes_of as classes_of
-from visprism.analyses.predictions.fourier_sensitivity import (
-    fourier_sensitivity as fourier_sensitivity,
-)
-from visprism.measure.outputs.frequency_noise import frequency_noise as frequency_noise
+from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
+from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
 from visprism.analyses.predictions.calibration import reliability as reliability

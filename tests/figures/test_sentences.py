@@ -11,16 +11,26 @@ import torch
 
 import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
+from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
 from visprism.analyses.features.band_energy import BandEnergies
 from visprism.analyses.features.branch_transfer import HighFrequencyGain
-from visprism.analyses.features.fourier_plane import FrequencyPlanes
-from visprism.analyses.features.token_norms import (
-    AttentionSinks,
-    MassiveActivations,
-    OutlierPlaces,
-    OutlierTokens,
-    TokenNormQuantiles,
-)
+from visprism.claims.effects import ClaimRuns
+from visprism.analyses.features.class_separability import ClassSeparability, FeatureRanks
+from visprism.analyses.features.feature_similarity import FeatureSimilarity
+from visprism.analyses.features.fourier_plane import FourierPlane
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.results.hessian_by_block import HessianByBlock
+from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
+from visprism.results.landscape import OriginCurvature
+from visprism.results.loss import Trace
+from visprism.results.mode_connectivity import LinearPaths, Soup
+from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
+from visprism.analyses.features.patch_pca import PatchComponents
+from visprism.analyses.predictions.error_consistency import error_consistency
+from visprism.analyses.predictions.quantization import QuantizationSensitivity
+from visprism.analyses.features.readout import Readouts
+from visprism.analyses.predictions.stability import RelativeFlipRates
+from visprism.analyses.features.token_norms import AttentionSinks, MassiveActivations, OutlierPlaces, OutlierTokens, TokenNormQuantiles
 from visprism.analyses.features.token_similarity import TokenCosines
 from visprism.estimates.estimated import Estimated, Number
 from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
@@ -36,7 +46,7 @@ from visprism.results.mode_connectivity import LinearPaths, Soup
 from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
 from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.analyses.predictions.error_consistency import error_consistency
-from visprism.results.quantization import QuantizationSensitivity
+from visprism.analyses.predictions.quantization import QuantizationSensitivity
 from visprism.analyses.features.readout import Readouts
 from visprism.analyses.predictions.stability import RelativeFlipRates
 

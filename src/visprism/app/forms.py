@@ -13,7 +13,7 @@ from visprism.core.files import slug
 from visprism.core.options import EFFORTS, Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions import CORRUPTIONS
-from visprism.measure.outputs.bands import BAND_CENTERS
+from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.models.spec import ModelSpec
 from visprism.models.stored_names import stored_model_name
 

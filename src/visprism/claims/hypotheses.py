@@ -14,7 +14,7 @@ from visprism.claims.claim_networks import NETWORKS, Scale
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.paper_claims import PAPER_CLAIMS
-from visprism.results.frequency_contrasts import EQUAL_ENERGY
+from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Change
 
 Direction = Literal["lower", "higher"]

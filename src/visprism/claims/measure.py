@@ -38,8 +38,8 @@ from visprism.loss.objective import Objective
 from visprism.loss.spectrum import hessian_spectrum, top_eigenvalues
 from visprism.models import LoadedModel, load_model
 from visprism.passes.predict import predict
-from visprism.results.ablation import KindAblations
-from visprism.results.frequency_contrasts import EQUAL_ENERGY
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
+from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY
 from visprism.study import examine
 from visprism.table.kinds import CHANGES, KindSummary
 from visprism.table.result import Result

@@ -154,7 +154,25 @@ class EstimateInfo:
         }
         question = self.question.text if self.question else ""
         return Answer(
-            question, ", ".join([self.label, *rows]), *numbers, **(declared | further)
+            question=self.question.text if self.question else "",
+            value=numbers[0],
+            low=numbers[1],
+            high=numbers[2],
+            **{
+                "quantity": ", ".join([self.label, *rows]),
+                "unit": self.unit,
+                "over": self.over,
+                "claim": self.claim,
+                "average": self.average,
+                "missing": missing,
+                "in_pixels": self.in_pixels,
+                "symbol": self.symbol,
+                "measure": self.label if rows else "",
+                "id": id,
+                "comparison": self.comparison,
+                "by_unit": by_unit,
+                **further,
+            },
         )
 
 

@@ -128,6 +128,15 @@ def skewed(values: Float[np.ndarray, "n rows"]) -> Ends:
     return _by_column(mean_interval, values)
 
 
+def within_one(values: Float[np.ndarray, "n rows"]) -> Ends:
+    """That of `skewed`, within 0 and 1; of a mean of fractions of each unit that are all 0 it
+    is 0 to 1 - 0.025^(1/n), Clopper and Pearson's.
+    """
+    low, high = (np.clip(end, 0.0, 1.0) for end in skewed(values))
+    none = ~values.any(0)
+    return np.where(none, 0.0, low), np.where(none, 1 - 0.025 ** (1 / len(values)), high)
+
+
 def proportion(values: Float[np.ndarray, "n rows"]) -> Ends:
     """Wilson's interval of the share of units whose value is 1."""
     n = np.isfinite(values).sum(0)

@@ -111,3 +111,13 @@ def missing_text(number: float, of: str = "") -> str:
     """Why a number has no interval: `` (no interval: fewer than 32 images)``; "" if it has."""
     reason = getattr(number, "missing", "")
     return f" (no interval{of}: {reason})" if reason and not isfinite(number.low) else ""  # pyrefly: ignore
+
+
+def number_of(number: int, noun: str) -> str:
+    """A number of things: ``1 corruption``, ``15 corruptions``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def readable(name: str) -> str:
+    """The name of a corruption or an option as text: ``JPEG compression``."""
+    return str(name).replace("_", " ").replace("jpeg", "JPEG")

@@ -3,14 +3,16 @@
 import numpy as np
 
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
-from visprism.results.ablation import Ablations, JointAblations, KindAblations
+from visprism.analyses.predictions.ablation import Ablations, JointAblations
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
 from visprism.analyses.predictions.calibration import Reliability, RiskCoverage
 from visprism.claims.effects import ClaimEffects
 from visprism.analyses.predictions.error_consistency import DifferingPictures
 from visprism.analyses.predictions.distribution_shift import DistributionShift
 from visprism.harmonize.replacement_search import ReplacementSearch
-from visprism.results.perturbations import Adversarial, FrequencyRobustness
+from visprism.analyses.predictions.adversarial import Adversarial
 from visprism.analyses.predictions.fourier_sensitivity import FourierSensitivity
+from visprism.results.perturbations import FrequencyRobustness
 from visprism.analyses.predictions.corruptions import CorruptionErrors, Robustness
 from visprism.analyses.predictions.shape_bias import ShapeBias
 from visprism.analyses.predictions.stability import Stability

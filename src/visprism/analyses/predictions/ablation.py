@@ -1,24 +1,273 @@
-"""Ablation of blocks, convolutions, heads, channels and tokens."""
+"""Ablation: accuracy and NLL of a trained model without one of its parts.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+    drop = mean(c_i - c_i without the part),   rise = mean(NLL_i without the part - NLL_i),
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+with c_i = 1 where image i is classified correctly. Nothing is trained again.
+
+Source: Park and Kim (2022), How do vision transformers work?, fig. 10 and app. D.4 (there a
+lesion study); Veit et al. (2016), Residual networks behave like ensembles of relatively shallow
+networks, sec. 4.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from visprism import anatomy as parts_of
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, function_of
+from visprism.analyses.predictions.ablation_by_kind import (
+    PARTS,
+    RANKED,
+    KindAblations,
+    chance_of,
+    experiment_text,
+    kind_ablations,
+)
 from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Block, ReplacedPart
+from visprism.core.errors import InputError
 from visprism.core.options import option
+from visprism.core.run import stream
 from visprism.core.run import Run
-from visprism.measure.outputs.ablation_plan import AblationSpec, ablation_passes
-from visprism.measure.outputs.block_ablation import ablation
+from visprism.drawing.depth import kinds_key, points, stages
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, INK, color_of, tip
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS
+from visprism.estimates.estimated import mean, paired_proportion
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, points_text
+from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.tokens import token_roles
-from visprism.results.ablation import Ablations, JointAblations, KindAblations
-from visprism.table.result import Result
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+Planned = parts_of.Ablation | ReplacedPart
+Plan = tuple[Sequence[Planned], Sequence[str]]  # and why other parts cannot be ablated
+_SILENT = {  # by zero
+    "blocks": parts_of.block_ablations,
+    "convolutions": parts_of.convolution_ablations,
+    "heads": parts_of.head_ablations,
+}
+
+
+@result_type("ablations")
+class Ablations(Result):
+    """Accuracy and NLL without one part; one row for each ablation.
+
+    Drops are paired by image. Their 95% interval is that of Bonett and Price for paired
+    proportions.
+    """
+
+    row_names: ClassVar[tuple[str, ...]] = ("ablated",)
+
+    block: np.ndarray = column(
+        "Block", "", "name of the block; of several all names, joined by '+'"
+    )
+    kind: np.ndarray = column("Kind", "", "kind of the block, or 'several'")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
+    )
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block; NaN for several blocks"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
+    )
+    ablated: np.ndarray = column(
+        "Ablated part",
+        "",
+        "'block', 'convolution', 'head 3', 'channel 7', 'registers', ..., or 'several' blocks",
+    )
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
+    accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
+    drop: np.ndarray = estimate(
+        "Accuracy drop",
+        POINTS,
+        "accuracy of the model minus that of the ablated model",
+        question=questions.IMPORTANCE,
+        comparison="none",  # selected maxima of different blocks
+    )
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
+    nll_rise: np.ndarray = estimate(
+        "NLL rise", "nats", "NLL of the ablated model minus that of the model"
+    )
+    partial: np.ndarray = column(
+        "Partial pass", "", "whether only what follows the ablated part was computed"
+    )
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
+    )
+    baseline_nll: float = scalar(
+        "Baseline NLL", "nats", "NLL of the model without ablation", default=nan
+    )
+    not_ablated: str = scalar(
+        "Not ablated", "", "parts that could not be ablated, and why", default=""
+    )
+    replacement: str = scalar(
+        "Replacement",
+        "",
+        "of what a part adds or of its output: 'zero', 'mean' over images or 'shuffle'",
+        default="zero",
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    blocks: int = scalar("Blocks", "", "number of blocks between stem and head", default=0)
+
+    def experiment(self, name: str) -> "Ablations":
+        """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
+        return self.select(self._rows(name))
+
+    def _rows(self, name: str) -> np.ndarray:
+        numbered = name in ("head", "channel")
+        return np.flatnonzero(
+            np.char.startswith(self.ablated, f"{name} ") if numbered else self.ablated == name
+        )
+
+    def has_figure(self, **options: Any) -> bool:
+        """Whether the experiment of the figure was made; blocks always have a figure."""
+        ablated = options.get("ablated", "block")
+        return ablated == "block" or len(self._rows(ablated)) > 0
+
+    def joint(self) -> "JointAblations":
+        """Joint ablations beside the sum of the drops of their blocks one by one.
+
+        Source: Veit et al. (2016), Residual networks behave like ensembles of relatively
+        shallow networks, fig. 5.
+        """
+        several = self.experiment("several")
+        if not len(several):
+            raise InputError(
+                "ablations must include some of several blocks, got none. Pass joint=(2, 4) to "
+                "ablation."
+            )
+        single = self.experiment("block")
+        single = single if len(single) else self.experiment("convolution")
+        drops = dict(zip(single.block.tolist(), single.drop.tolist(), strict=True))
+        sums = np.array([sum(drops[b] for b in name.split("+")) for name in several.block])
+        numbers = np.unique(several.num_blocks)
+        rows = [several.num_blocks == n for n in numbers]
+        drop = np.asarray(several.drop)
+        return JointAblations(
+            num_blocks=numbers,
+            draws=np.array([r.sum() for r in rows]),
+            accuracy=np.array([several.accuracy[r].mean() for r in rows]),
+            drop=np.array([drop[r].mean() for r in rows]),
+            drop_min=np.array([drop[r].min() for r in rows]),
+            drop_max=np.array([drop[r].max() for r in rows]),
+            sum_of_drops=np.array([sums[r].mean() for r in rows]),
+            nll_rise=np.array([np.asarray(several.nll_rise)[r].mean() for r in rows]),
+            baseline_accuracy=self.baseline_accuracy,
+            provenance=self.provenance,
+        )
+
+    def by_kind(self) -> KindAblations:
+        """Mean drops by kind of block, and their differences, from the drops of each image."""
+        return kind_ablations(self)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Per experiment: significant drops, and the largest, named as a maximum."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        texts = []
+        for name in PARTS:
+            rows = self._rows(name)
+            if not len(rows):
+                continue
+            significant = int((self.drop.low[rows] > 0).sum())
+            tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
+            texts.append(
+                f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
+                f"{self.baseline_accuracy:.1%} in "
+                f"{_share(significant, len(rows))} ablations ({images}{tests})"
+            )
+            if significant or len(rows) == 1:
+                worst = int(rows[self.drop[rows].argmax()])
+                drop = self.drop[worst]
+                texts[-1] += (
+                    f"; largest drop of {len(rows)}: {self._name(worst)} ({self.kind[worst]}), "
+                    f"{points_text(drop, drop.low, drop.high)}"
+                )
+        if not self.partial.all():
+            texts.append(
+                f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
+                "a forward pass cannot start at their cut"
+            )
+        if self.not_ablated:
+            texts.append(f"not ablated: {self.not_ablated.rstrip('.')}")
+        return (*map(Finding, texts), *chance_of(self))
+
+    def answered(self, name: str) -> np.ndarray:
+        """The largest drop over blocks and over convolutions, selected maxima."""
+        experiments = [rows for part in RANKED if len(rows := self._rows(part))]
+        return np.array([rows[self.drop[rows].argmax()] for rows in experiments], dtype=int)
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """The selection, and the part that has the largest drop."""
+        part = str(self.ablated[row])
+        number = len(self._rows(part))
+        return {
+            "quantity": f"largest accuracy drop, {experiment_text(part, self.replacement)}",
+            "measure": "",
+            "selected": number,
+            "left_out": max(self.blocks - number, 0) if part == "block" else 0,
+            "subject": self._name(row),
+        }
+
+    def _name(self, row: int) -> str:
+        """Name of the ablated block, with the part of it where that is not all."""
+        part = str(self.ablated[row])
+        return f"{self.block[row]}{'' if part == 'block' else f', {part}'}"
+
+
+@result_type("joint-ablations")
+class JointAblations(Result):
+    """Several blocks ablated together, drawn at random; one row for each number of blocks."""
+
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
+    draws: np.ndarray = column("Draws", "", "number of random sets of blocks")
+    accuracy: np.ndarray = column("Accuracy", "", "mean over the draws")
+    drop: np.ndarray = column("Accuracy drop", "", "mean over the draws")
+    drop_min: np.ndarray = column("Smallest accuracy drop", "", "of all draws")
+    drop_max: np.ndarray = column("Largest accuracy drop", "", "of all draws")
+    sum_of_drops: np.ndarray = column(
+        "Sum of single drops", "", "sum of the drops of the blocks one by one, mean over draws"
+    )
+    nll_rise: np.ndarray = column("NLL rise", "nats", "mean over the draws")
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each number of blocks: joint drop, range over draws, and sum of single drops."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        return tuple(
+            Finding(
+                f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
+                f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
+                f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
+                f"drops {100 * self.sum_of_drops[i]:.1f} ({images})"
+            )
+            for i in range(len(self))
+        )
+
+
+def _share(number: int, total: int) -> str:
+    return f"{number} of {total}" if number < total or total == 1 else f"each of {total}"
 
 
 @ANALYSES.register
 @dataclass(frozen=True)
 class Ablation(Analysis):
-    """Accuracy drop without each block, convolution, attention head, channel or token."""
+    """Accuracy drop without each block, convolution, attention head, channel or token.
+
+    Removing a whole block and removing one convolution inside it are two experiments, which are
+    never ranked together: the rest of the block still depends on the convolution. Park and Kim
+    remove whole attention and MLP blocks, and one 3x3 convolution of a ResNet block.
+    """
 
     name = "ablation"
     group = "robustness"
@@ -70,27 +319,125 @@ class Ablation(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
-        """Ablate each part in turn."""
-        with_tokens = "tokens" in self.parts
-        rows, kinds, per_image = ablation(
-            subject.anatomy,
-            subject.batches(self._batch_size(subject)),
-            parts=self.parts,
-            replacement=self.replacement,
-            num_channels=self.channels,
-            roles=token_roles(subject.anatomy) if with_tokens else None,
-            joint=self.joint,
-            draws=self.draws,
-            run=run,
+        """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""
+        run, anatomy = subject.for_outputs(run), subject.anatomy
+        batches = subject.batches(self._batch_size(subject))
+        roles = token_roles(anatomy) if "tokens" in self.parts else {}
+        planned, reasons = self._planned(anatomy, roles, run.seed)
+        waiting = [item for item in planned if isinstance(item, ReplacedPart)]
+        values = iter(
+            replacements(anatomy, waiting, batches, replacement=self.replacement, run=run)
         )
-        joint = (rows.joint(),) if self.joint else ()
-        return (rows, kinds, *joint, per_image)
+        single = [
+            parts_of.replaced_ablation(item, next(values))
+            if isinstance(item, ReplacedPart)
+            else item
+            for item in planned
+        ]
+        ablations = [*single, *self._joint(single, run.seed)]
+        if not ablations:
+            because = f": {reasons[0]}" if reasons else ""
+            raise InputError(
+                f"{type(anatomy.model).__name__} must have a part that can be ablated ("
+                f"{', '.join(self.parts)}), got none{because}"
+            )
+        outcomes, partial, origin = ablated_outcomes(
+            anatomy, batches, ablations, label="ablation", run=run
+        )
+        several = np.array([a.ablated == "several" for a in ablations])
+        first = [a.blocks[0] for a in ablations]
+        rows = Ablations(
+            block=np.array(["+".join(b.name for b in a.blocks) for a in ablations]),
+            kind=np.where(several, "several", np.array([b.kind for b in first])),
+            stage=np.array([b.stage for b in first]),
+            depth=np.where(several, nan, np.array([b.depth for b in first])),
+            subsampling=np.array([b.subsampling for b in first]),
+            ablated=np.array([a.ablated for a in ablations]),
+            num_blocks=np.array([len(a.blocks) for a in ablations]),
+            accuracy=outcomes.correct[:, 1:].mean(0),
+            drop=mean(outcomes.drops, paired_proportion),
+            nll=outcomes.losses[:, 1:].mean(0),
+            nll_rise=mean(outcomes.rises),
+            partial=np.array([a.cut in partial for a in ablations]),
+            baseline_accuracy=outcomes.accuracy,
+            baseline_nll=outcomes.nll,
+            not_ablated="; ".join(reasons),
+            replacement=self.replacement,
+            classes=outcomes.classes,
+            blocks=len(parts_of.inner_blocks(anatomy)),
+            provenance=origin,
+        )
+        return (rows, rows.by_kind(), *([rows.joint()] if self.joint else []))
+
+    def _planned(
+        self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]], seed: int
+    ) -> tuple[list[Planned], tuple[str, ...]]:
+        """Ablations of single parts, and why other parts cannot be ablated.
+
+        A part that is not replaced by a constant waits for its replacement.
+        """
+        inner, zero = parts_of.inner_blocks(anatomy), self.replacement == "zero"
+        made: list[Plan] = []
+        for part in dict.fromkeys(self.parts):
+            if part == "tokens":
+                found, reasons = parts_of.token_parts(
+                    {block: roles.get(block.name, ()) for block in inner}, anatomy
+                )
+                none = [f"{type(anatomy.model).__name__} has no class tokens or registers"]
+                made.append((found, reasons if found else none))
+            elif part == "channels":
+                made.append(parts_of.channel_parts(self._channels(inner, seed), anatomy))
+            elif zero:
+                made.append(_SILENT[part](anatomy))
+            elif part == "heads":
+                made.append(parts_of.head_parts(anatomy.blocks, anatomy))
+            elif part == "blocks":
+                made.append(parts_of.block_parts(inner, anatomy))
+            else:
+                blocks = parts_of.convolutional_blocks(anatomy)
+                made.append(parts_of.convolution_parts(blocks, anatomy))
+        reasons = dict.fromkeys(reason for _, reasons in made for reason in reasons)
+        return [item for plan, _ in made for item in plan], tuple(reasons)
+
+    def _channels(self, blocks: Sequence[Block], seed: int) -> dict[Block, list[int]]:
+        chosen = {}
+        for block in blocks:
+            if block.layout is not None:
+                generator = stream(seed, "ablated channels", block.name)
+                order = torch.randperm(block.shape[0], generator=generator)
+                chosen[block] = sorted(order[: self.channels].tolist())
+        return chosen
+
+    def _joint(
+        self, single: Sequence[parts_of.Ablation], seed: int
+    ) -> Iterator[parts_of.Ablation]:
+        """Random sets of blocks ablated together, all by one experiment.
+
+        Whole blocks where some are ablated one by one, otherwise convolutions, so that a joint
+        drop can be compared with the sum of the single drops.
+        """
+        blocks = [a for a in single if a.ablated == "block"]
+        blocks = blocks or [a for a in single if a.ablated == "convolution"]
+        for number in self.joint:
+            if number > len(blocks):
+                raise InputError(
+                    f"joint must be between 1 and {len(blocks)}, the number of blocks that can "
+                    f"be ablated, got {number}"
+                )
+            for draw in range(self.draws):
+                generator = stream(seed, "joint ablations", number, draw)
+                order = torch.randperm(len(blocks), generator=generator)[:number]
+                yield parts_of.combine_ablations([blocks[i] for i in order.tolist()])
 
     def cost(self, subject: Subject) -> Cost:
-        """Half a forward pass per ablation on average, as only what follows is computed."""
-        spec = AblationSpec(self.parts, self.replacement, self.channels)
-        passes = ablation_passes(subject.anatomy, spec, self.joint, self.draws)
-        return Cost(per_image=passes)
+        """Half a forward pass per ablation on average, as only what follows is computed.
+
+        Means take one pass more.
+        """
+        single, _ = self._planned(subject.anatomy, {}, 0)
+        means = 1.2 if self.replacement == "mean" else 0.0
+        number = len(single) + self.draws * len(self.joint)
+        return Cost(per_image=1.5 + means + 0.55 * number)
 
     def _batch_size(self, subject: Subject) -> int:
         """The largest batch size up to the usual one that leaves no image alone, to shuffle."""
@@ -98,3 +445,110 @@ class Ablation(Analysis):
             return subject.batch_size
         sizes = range(subject.batch_size, 1, -1)
         return next((n for n in sizes if subject.num_images % n != 1), subject.batch_size)
+
+
+ablation = function_of(Ablation)
+
+
+@figure(width=3.0, height=2.4, key=kinds_key, key_height=0.3)
+def _(
+    result: Ablations,
+    ax: Axes,
+    *,
+    quantity: Literal["drop", "nll_rise"] = "drop",
+    ablated: Literal["block", "convolution"] = "block",
+    attention: Any = None,
+    beside: Literal["nmi", "distance"] = "nmi",
+) -> Axes:
+    """Accuracy drop of one experiment against the depth of the block, with its interval.
+
+    Stages are marked; heads, channels and tokens are small rings. Convolutions are drawn where
+    no whole block was ablated. With `attention`, the statistics of `Attention`, the mean of one
+    of them is drawn on a second axis, against the same depth.
+    """
+    rows = result.experiment(ablated)
+    if ablated == "block" and not len(rows):
+        rows = result.experiment("convolution")
+    part = str(rows.ablated[0]) if len(rows) else ablated
+    inside = ~np.isin(result.ablated, [*RANKED, "several"])
+    inner = result.select(inside & (ablated == "block"))
+    ax.axhline(0, color=FAINT, linewidth=0.6)
+    if len(rows):
+        points(ax, rows, quantity)
+        stages(ax, rows)
+    elif ablated == "convolution":
+        text = "no convolution inside a block\ncan be ablated"
+        ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", color=FAINT)
+    for i in range(len(inner)):
+        value = getattr(inner, quantity)[i]
+        ax.plot(
+            inner.depth[i],
+            value,
+            marker="o",
+            markersize=2.2,
+            markerfacecolor="none",
+            markeredgecolor=color_of(str(inner.kind[i])),
+            markeredgewidth=0.5,
+            gid=tip(f"{inner.block[i]} · {inner.ablated[i]} · {value:.3g}"),
+        )
+    if quantity == "drop":
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    infos = result.infos()
+    ax.set(
+        xlim=(-0.02, 1.02),
+        xlabel=infos["depth"].heading,
+        ylabel=f"{infos[quantity].heading}, one {part} ablated",
+    )
+    if attention is not None:
+        _beside(ax, attention, beside)
+    return ax
+
+
+def _beside(ax: Axes, attention: Any, quantity: str) -> None:
+    """The mean over heads of a statistic of each attention, on a second axis."""
+    values = np.asarray(getattr(attention, quantity))
+    rows = [attention.block == name for name in dict.fromkeys(attention.block.tolist())]
+    other = ax.twinx()
+    other.plot(
+        [attention.depth[r][0] for r in rows],
+        [values[r].mean() for r in rows],
+        color=INK,
+        linewidth=0.9,
+        linestyle=(0, (1, 1.2)),
+        label="_attention",
+    )
+    other.spines["right"].set_visible(True)
+    other.set_ylabel(f"{attention.infos()[quantity].heading} (dotted)")
+    other.set_ylim(bottom=0)
+
+
+@figure(width=2.7, height=2.2)
+def _(result: JointAblations, ax: Axes) -> Axes:
+    """Mean and range over draws of the joint drop; dashed, the sum of the single drops."""
+    ax.axhline(0, color=FAINT, linewidth=0.6)
+    ax.axhline(result.baseline_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (1, 1.5)))
+    infos = result.infos()
+    ax.plot(
+        result.num_blocks,
+        result.sum_of_drops,
+        color=FAINT,
+        linewidth=1.0,
+        linestyle=(0, (4, 2)),
+        label=infos["sum_of_drops"].label,
+    )
+    ax.vlines(result.num_blocks, result.drop_min, result.drop_max, color=INK, linewidth=0.9)
+    ax.plot(result.num_blocks, result.drop, color=INK, linewidth=1.0, label="Joint ablation")
+    for number, draws, drop in zip(result.num_blocks, result.draws, result.drop, strict=True):
+        ax.plot(
+            number,
+            drop,
+            marker="o",
+            markersize=3.6,
+            color=INK,
+            gid=tip(f"{number} blocks · {draws} draws · {drop:.1%}"),
+        )
+    ax.set_xticks(result.num_blocks)
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set(xlabel="Blocks ablated (dotted: baseline accuracy)", ylabel=infos["drop"].heading)
+    ax.legend(fontsize=6, handlelength=1.8)
+    return ax

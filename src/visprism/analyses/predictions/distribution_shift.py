@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.predictions.corruptions import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -36,7 +37,6 @@ from visprism.images.stored import condition_of, stored_conditions
 from visprism.passes.batches import Batch
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
-from visprism.results.robustness import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
 from visprism.table.result import Result, column, estimate, result_type
 
 _LISTED = 6  # sets of which each has a sentence

@@ -16,8 +16,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, fft
 
-from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
-from visprism.analyses.predictions.perturbed import PerturbedAccuracy, Pixels, drops
+from visprism.analyses.base import ANALYSES, Section, function_of
+from visprism.analyses.predictions.perturbed import PerturbedAccuracy
+from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import stream
@@ -29,7 +30,7 @@ from visprism.estimates.chance import chance_findings
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, points_text, selection_text
-from visprism.passes.paired import Paired
+from visprism.passes.perturbed import Paired, Pixels
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 Frequency = tuple[int, int]  # cycles over the height and over the width
@@ -132,12 +133,14 @@ class FourierSensitivity(PerturbedAccuracy):
         )
         return pixels + (2 * signs - 1).to(pixels) * wave * self.rms * (height * width) ** 0.5
 
-    def results(self, outcomes: Paired, conditions: Sequence[Frequency]) -> Sequence[Result]:
+    def results(
+        self, outcomes: Paired, conditions: Sequence[Frequency], subject: Subject
+    ) -> Sequence[Result]:
         """One row per frequency: both ends of each basis image; frequency 0 has one."""
         ends = [(n, s) for n, k in enumerate(conditions) for s in ((1, -1) if any(k) else (1,))]
         row = np.array([number for number, _ in ends])
         place = np.array([[s * conditions[n][0], s * conditions[n][1]] for n, s in ends])
-        rises = drops(outcomes)[:, row]
+        rises = outcomes.drops[:, row]
         return (
             FrequencyErrors(
                 vertical=place[:, 0],

@@ -1,22 +1,17 @@
-"""Accuracy with changed pixels: the base of analyses that evaluate the same images repeatedly."""
+"""Accuracy with changed pixels: the base of analyses that evaluate the same images again."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Int64
 from torch import Tensor
 
 from visprism.analyses.base import Analysis, Cost, Needs, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.run import Run
-from visprism.passes.paired import Paired
-from visprism.passes.perturbed_evaluation import evaluate_perturbed
-from visprism.passes.pixel_space import PixelSpace
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace, evaluate_perturbed
 from visprism.table.result import Result
-
-Pixels = Float[Tensor, "b c h w"]
 
 
 class PerturbedAccuracy(Analysis):
@@ -30,6 +25,9 @@ class PerturbedAccuracy(Analysis):
     group: ClassVar[str] = "robustness"
     images: ClassVar[Sizes] = Sizes(fewest=16, quick=64, standard=512)
     needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    min_images: ClassVar[int] = 16
+    max_images: ClassVar[int | None] = 512
+    passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change
 
     @abstractmethod
     def conditions(self, size: tuple[int, int]) -> Sequence[Any]:
@@ -44,6 +42,7 @@ class PerturbedAccuracy(Analysis):
         targets: Int64[Tensor, " b"],
         indices: range,
         seed: int,
+        space: PixelSpace,
     ) -> Pixels:
         """Changed pixels in 0 ... 1, not clipped.
 
@@ -53,10 +52,13 @@ class PerturbedAccuracy(Analysis):
             targets: class indices, on the device of the pixels.
             indices: of the images in the data, for random draws by image.
             seed: of the run.
+            space: how pixels are normalized.
         """
 
     @abstractmethod
-    def results(self, outcomes: Paired, conditions: Sequence[Any]) -> Sequence[Result]:
+    def results(
+        self, outcomes: Paired, conditions: Sequence[Any], subject: Subject
+    ) -> Sequence[Result]:
         """The results, the main one first."""
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
@@ -65,30 +67,34 @@ class PerturbedAccuracy(Analysis):
         _, height, width = subject.anatomy.image_shape
         conditions = self.conditions((height, width))
 
+        space = PixelSpace(way.mean, way.std)
+
         def perturb(
             number: int, pixels: Tensor, targets: Int64[Tensor, " b"], indices: range
         ) -> Tensor:
             return self.change(
-                pixels, conditions[number], targets=targets, indices=indices, seed=run.seed
+                pixels,
+                conditions[number],
+                targets=targets,
+                indices=indices,
+                seed=run.seed,
+                space=space,
             )
 
         outcomes, origin = evaluate_perturbed(
             subject.model,
             subject.output_batches(run),
-            PixelSpace(way.mean, way.std),
+            space,
             len(conditions),
             perturb,
             clean=subject.predictions(run),
             run=run,
         )
-        return [result.measured(origin) for result in self.results(outcomes, conditions)]
+        return [
+            result.measured(origin) for result in self.results(outcomes, conditions, subject)
+        ]
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each condition, and one without any change."""
         _, height, width = subject.anatomy.image_shape
-        return Cost(per_image=1 + 1.2 * len(self.conditions((height, width))))
-
-
-def drops(outcomes: Paired) -> Float[np.ndarray, "n conditions"]:
-    """Fall of correctness of each image under each condition: 1 lost, -1 gained, 0 equal."""
-    return outcomes.correct[:, :1] - outcomes.correct[:, 1:]
+        return Cost(per_image=1 + self.passes * len(self.conditions((height, width))))

@@ -21,8 +21,8 @@ from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
-from visprism.measure.outputs.bands import band, filtered, with_rms
-from visprism.measure.outputs.frequency_noise import white_noise
+from visprism.analyses.predictions.bands import band, filtered, with_rms
+from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.passes.features import observations
 
 Values = Mapping[str, Any]

@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from visprism import ANALYSES, Attack, InputError, Preprocessing, adversarial
-from visprism.measure.outputs.attack_losses import AttackLoss, other_classes
-from visprism.measure.outputs.attacks import attack_images
-from visprism.measure.outputs.auto_pgd import auto_pgd, checkpoints
-from visprism.measure.outputs.perturbation_ball import PerturbationBall, attack_grid
-from visprism.passes.pixel_space import PixelSpace
+from visprism.analyses.predictions.attacks import AttackLoss, other_classes
+from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.predictions.auto_pgd import auto_pgd, checkpoints
+from visprism.analyses.predictions.attacks import PerturbationBall
+from visprism.measure.outputs.perturbation_ball import attack_grid
+from visprism.passes.perturbed import PixelSpace
 
 SPACE = PixelSpace((0.0,) * 3, (1.0,) * 3)
 SHAPE, CLASSES = (3, 6, 6), 5

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from visprism import InputError
-from visprism.passes.paired import Paired
+from visprism.passes.perturbed import Paired
 
 
 def measured(sizes: list[int], starts: list[int | None]) -> tuple[Paired, torch.Tensor]:

@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
 from visprism.core.errors import InputError
-from visprism.results.perturbations import BAND_WIDTH
 
 BAND_SHAPES = ("square", "round")
+BAND_WIDTH = 0.1  # π rad/pixel
 BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
 _EXACT = 1e-9
 

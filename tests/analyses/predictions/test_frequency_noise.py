@@ -5,9 +5,17 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Result, frequency_noise
+from visprism import InputError, Result, fourier_sensitivity, frequency_noise
+from visprism.analyses.predictions.bands import (
+    BAND_CENTERS,
+    band,
+    filtered,
+    paper_band,
+    radius,
+    with_rms,
+)
 from visprism.analyses.predictions.fourier_sensitivity import basis_image
-from visprism.measure.outputs.bands import BAND_CENTERS, band, filtered, paper_band, radius, with_rms
+from visprism.measure.outputs.fourier_sensitivity import half_plane
 from visprism.results.perturbations import HIGH_DROP, LOW_DROP
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]

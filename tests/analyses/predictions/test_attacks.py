@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn import functional
 
 from visprism import Attack, InputError, adversarial
-from visprism.measure.outputs.attack_losses import AttackLoss
-from visprism.measure.outputs.attacks import attack_images
-from visprism.measure.outputs.bands import band
+from visprism.analyses.predictions.attacks import AttackLoss
+from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.predictions.bands import band
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from scipy import stats
 from torch import nn
 
 from visprism import InputError, Provenance, Result, calibration, predict, robustness, stability
-from visprism.results.robustness import ALEXNET
-from visprism.analyses.predictions.corruptions import CLEAN, Robustness
+from visprism.analyses.predictions.corruptions import ALEXNET, CLEAN, Robustness
 
 
 class Brightest(nn.Module):

@@ -6,8 +6,8 @@ from torch import nn
 
 from visprism import InputError, PerImage, Result, dissect, frequency_noise
 from visprism.analyses.predictions.frequency_noise import noise_contrasts
-from visprism.analyses.predictions.frequency_noise import CONTRAST
-from visprism.results.frequency_contrasts import contrast_name, frequency_contrasts
+from visprism.images.shapes import CONTRAST
+from visprism.analyses.predictions.frequency_noise import contrast_name, frequency_contrasts
 
 GRAY = {"mean": (0.5,), "std": (0.25,)}
 

@@ -10,7 +10,7 @@ from visprism.core.statistics import difference_interval, wilson
 from visprism.images.stored import stored_conditions
 from visprism.analyses.predictions.distribution_shift import ShiftedImages, distribution_shift
 from visprism.analyses.predictions.distribution_shift import DistributionShift
-from visprism.results.robustness import ALEXNET
+from visprism.analyses.predictions.corruptions import ALEXNET
 
 
 class Pixels(nn.Module):

@@ -1,1 +1,0 @@
-"""Measurements of predictions: calibration, robustness, ablation, and perturbed images."""
