@@ -181,7 +181,9 @@ from visprism.analyses.predictions.adversarial import adversarial as adversarial
 from visprism.analyses.predictions.shape_bias import by_category as by_category
 from visprism.analyses.predictions.calibration import calibration as calibration
 from visprism.analyses.predictions.shape_bias import classes_of as classes_of
-from visprism.analyses.predictions.fourier_sensitivity import fourier_sensitivity as fourier_sensitivity
+from visprism.analyses.predictions.fourier_sensitivity import (
+    fourier_sensitivity as fourier_sensitivity,
+)
 from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Literal
 
-from visprism.analyses.predictions.frequency_noise import PAPER
+from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER
 from visprism.claims.claim_networks import NETWORKS, Scale
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.paper_claims import PAPER_CLAIMS
-from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Change
 
 Direction = Literal["lower", "higher"]

@@ -14,9 +14,14 @@ import numpy as np
 import torch
 
 from visprism.analyses.features.block_structure import BlockStructure
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
 from visprism.analyses.predictions.calibration import calibration
 from visprism.analyses.predictions.corruptions import Robustness
-from visprism.analyses.predictions.frequency_noise import PAPER, FrequencyContrasts
+from visprism.analyses.predictions.frequency_noise import (
+    EQUAL_ENERGY,
+    PAPER,
+    FrequencyContrasts,
+)
 from visprism.claims.claim_networks import TrainingRun
 from visprism.claims.hypotheses import (
     CLEAN,
@@ -38,8 +43,6 @@ from visprism.loss.objective import Objective
 from visprism.loss.spectrum import hessian_spectrum, top_eigenvalues
 from visprism.models import LoadedModel, load_model
 from visprism.passes.predict import predict
-from visprism.analyses.predictions.ablation_by_kind import KindAblations
-from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY
 from visprism.study import examine
 from visprism.table.kinds import CHANGES, KindSummary
 from visprism.table.result import Result

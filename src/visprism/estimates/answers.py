@@ -153,27 +153,8 @@ class EstimateInfo:
             "by_unit": by_unit,
         }
         question = self.question.text if self.question else ""
-        return Answer(
-            question=self.question.text if self.question else "",
-            value=numbers[0],
-            low=numbers[1],
-            high=numbers[2],
-            **{
-                "quantity": ", ".join([self.label, *rows]),
-                "unit": self.unit,
-                "over": self.over,
-                "claim": self.claim,
-                "average": self.average,
-                "missing": missing,
-                "in_pixels": self.in_pixels,
-                "symbol": self.symbol,
-                "measure": self.label if rows else "",
-                "id": id,
-                "comparison": self.comparison,
-                "by_unit": by_unit,
-                **further,
-            },
-        )
+        fields = {"quantity": ", ".join([self.label, *rows])} | declared | further
+        return Answer(question, value=numbers[0], low=numbers[1], high=numbers[2], **fields)
 
 
 def reason_without(by_unit: np.ndarray, over: str) -> str:

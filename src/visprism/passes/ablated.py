@@ -7,7 +7,6 @@ that of the tensors of one batch at all cuts.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -28,11 +27,9 @@ from visprism.anatomy import (
     pixels,
 )
 from visprism.core.errors import InputError
-from visprism.core.inference import Inference
 from visprism.core.processes import gather, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.measure.inference import prepared
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.passes.perturbed import Paired
 from visprism.passes.predictions import Predictions
@@ -56,19 +53,15 @@ def ablated_outcomes(
         The outcomes, the cuts at which partial passes started, and the provenance.
     """
     check_evaluation_mode(anatomy.model)
+    run = run.on(anatomy.model)
     paired = Paired(len(ablations))
     partial: set[int] | None = None  # cuts at which a forward pass can start
     shape, largest = (), 0
     shared = share(batches)
-    # Operations are found by their numbers, and folding would take the norms among them away.
-    settings = replace(run.inference or Inference(), folds=())
-    run = replace(run, inference=settings)
     ticks = run.ticks(shared, 1 + len(ablations), label)
-    how = prepared(anatomy.model, settings, run.compute)
-    with torch.no_grad(), how as prepare, ticks as tick:
+    with torch.no_grad(), run.compute.borrow(anatomy.model), ticks as tick:
         for start, batch in positioned(shared):
             images, targets = labeled(batch, run.compute)
-            images = prepare(images)
             shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
             with run.compute.autocast():
                 if partial is None:

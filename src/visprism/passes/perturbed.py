@@ -16,8 +16,8 @@ from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.forward_passes import inference
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.passes.forward_passes import inference
 from visprism.passes.predictions import Predictions
 
 Pixels = Float[Tensor, "b c h w"]
@@ -195,14 +195,15 @@ def evaluate_perturbed(
         perturb: the change of each condition.
         clean: the model's predictions of the same images in the same order, which then are not
             computed.
-        run: device, precision, inference settings and progress.
+        run: device, precision and progress.
     """
     check_evaluation_mode(model)
+    run = run.on(model)
     paired = Paired(conditions)
     shape, largest = (), 0
     power = torch.zeros(conditions, 2, dtype=torch.float64)  # sum of squares, and number
     with ExitStack() as stack:
-        predict = stack.enter_context(inference(model, run.inference, run.compute))
+        predict = stack.enter_context(inference(model, run.compute))
         shared = share(batches)
         tick = stack.enter_context(run.ticks(shared, 1 + conditions, "perturbed images"))
         for start, batch in positioned(shared):

@@ -12,10 +12,9 @@ from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.forward_passes import Forward, inference
-from visprism.measure.inference import grouped, peek, regrouped, select_inference
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled
 from visprism.passes.dropout import dropout_modules, stochastic
+from visprism.passes.forward_passes import Forward, inference
 from visprism.passes.predictions import Predictions
 
 _BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)

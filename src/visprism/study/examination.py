@@ -15,13 +15,13 @@ from visprism.core.processes import gather
 from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.passes.features import observations
-from visprism.table.result import Result
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
 from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
+from visprism.table.result import Result
 
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
 Place = tuple[tuple[str, ...], str]  # models and analysis

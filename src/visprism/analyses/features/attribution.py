@@ -16,7 +16,7 @@ input sampling for explanation of black-box models, sec. 4.3, for deletion and i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, ClassVar
 
@@ -34,9 +34,8 @@ from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather
-from visprism.core.run import stream
-from visprism.core.run import Run
-from visprism.estimates.estimated import mean, skewed
+from visprism.core.run import Run, stream
+from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
 from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
@@ -69,20 +68,20 @@ class AttributionScores(SeriesPerBlock):
     method: np.ndarray = column(
         "Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'"
     )
-    insertion: np.ndarray = estimate(
+    insertion: Estimated = estimate(
         "Insertion score",
         "",
         "mean probability of the predicted class as pixels are inserted, highest first",
     )
-    insertion_gain: np.ndarray = estimate(
+    insertion_gain: Estimated = estimate(
         "Insertion gain", "", "insertion score minus that of a random map; higher is better"
     )
-    deletion: np.ndarray = estimate(
+    deletion: Estimated = estimate(
         "Deletion score",
         "",
         "mean probability of the predicted class as pixels are deleted, highest first",
     )
-    deletion_gain: np.ndarray = estimate(
+    deletion_gain: Estimated = estimate(
         "Deletion gain", "", "deletion score minus that of a random map; lower is better"
     )
     scored: np.ndarray = column(

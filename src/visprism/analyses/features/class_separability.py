@@ -30,10 +30,9 @@ from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.provenance import Provenance
-from visprism.core.run import stream
-from visprism.core.run import Run
+from visprism.core.run import Run, stream
 from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, jackknife
+from visprism.estimates.estimated import Estimated, Number, jackknife
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, some_of, text_of
 from visprism.passes.batches import image_shape
@@ -62,7 +61,7 @@ class NeuralCollapse(ScalarPerBlock):
 
     value_name: ClassVar[str] = "nc1"
 
-    nc1: np.ndarray = estimate(
+    nc1: Estimated = estimate(
         "NC1: variation within classes",
         "",
         "tr(W B^+) / k: covariance within classes over that of the class means; NaN where "
@@ -76,13 +75,13 @@ class NeuralCollapse(ScalarPerBlock):
         "mean over 19 permutations of the labels: NC1 of classes that do not differ, which "
         "grows with the number of images",
     )
-    equinorm: np.ndarray = estimate(
+    equinorm: Estimated = estimate(
         "NC2: equal norms", "", "coefficient of variation of the norms of centered class means"
     )
-    equiangularity: np.ndarray = estimate(
+    equiangularity: Estimated = estimate(
         "NC2: equal angles", "", "standard deviation of the cosines of centered class means"
     )
-    maximal_angle: np.ndarray = estimate(
+    maximal_angle: Estimated = estimate(
         "NC2: maximal angles", "", "mean of |cosine + 1 / (k - 1)| over pairs of classes"
     )
     disagreement: np.ndarray = column(
@@ -94,7 +93,7 @@ class NeuralCollapse(ScalarPerBlock):
     accuracy: np.ndarray = column(
         "Accuracy of the nearest class mean", "", "on the images that the means are taken over"
     )
-    self_duality: float = estimate(
+    self_duality: Number = estimate(
         "NC3: self-duality",
         "",
         "|W / |W| - M / |M||^2 of the head and the means of its input; NaN without a head",
@@ -147,13 +146,13 @@ class FeatureRanks(ScalarPerBlock):
 
     value_name: ClassVar[str] = "rankme"
 
-    rankme: np.ndarray = estimate(
+    rankme: Estimated = estimate(
         "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
     )
-    rankme_centered: np.ndarray = estimate(
+    rankme_centered: Estimated = estimate(
         "RankMe, centered", "", "the same after the mean over images was subtracted"
     )
-    alpha: np.ndarray = estimate(
+    alpha: Estimated = estimate(
         "alpha-ReQ",
         "",
         "exponent of the decay of the covariance's eigenvalues with their rank, 1 to 50",

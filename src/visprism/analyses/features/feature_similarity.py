@@ -31,8 +31,7 @@ from visprism.analyses.subject import Measured, Subject
 from visprism.anatomy import Block
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import stream
-from visprism.core.run import Run
+from visprism.core.run import Run, stream
 from visprism.estimates.estimated import Estimated, mean, no_interval, student
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import image_shape
@@ -64,7 +63,7 @@ class BlockSimilarities(BlockMatrix):
     procrustes_null: np.ndarray = column(
         "Procrustes similarity of shuffled images", "", "mean over permutations"
     )
-    rsa: np.ndarray = estimate(
+    rsa: Estimated = estimate(
         "RSA",
         "",
         "Spearman correlation of the dissimilarities of all pairs of images; an interval from "

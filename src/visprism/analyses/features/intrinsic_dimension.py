@@ -46,7 +46,7 @@ class IntrinsicDimensions(ScalarPerBlock):
 
     value_name: ClassVar[str] = "dimension"
 
-    dimension: np.ndarray = estimate(
+    dimension: Estimated = estimate(
         "Intrinsic dimension", "", "TwoNN estimate from distances to the two nearest neighbors"
     )
     width: np.ndarray = column("Width", "", "number of channels of the pooled features")
@@ -62,10 +62,8 @@ class IntrinsicDimension(Analysis):
     """Intrinsic dimension of the features of each block (TwoNN), and export of the features."""
 
     name = "intrinsic-dimension"
+    images = Sizes(fewest=FEWEST, full=5000, work=0.5)
     needs = Needs.FEATURES
-    min_images = _FEWEST
-    max_images = 5000
-    share = 0.3
     default = False
     source = "Facco et al. (2017); Ansuini et al. (2019)"
     sections = (

@@ -67,7 +67,7 @@ class Readouts(SeriesPerBlock):
     readout: np.ndarray = column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
     )
-    accuracy: np.ndarray = estimate(
+    accuracy: Estimated = estimate(
         "Accuracy",
         "%",
         "fraction of test images; Wilson's interval",

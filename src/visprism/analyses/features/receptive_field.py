@@ -442,7 +442,6 @@ def maps_of(total: Mapping[Block, Float[np.ndarray, "h w"]], most: int) -> Recep
     chosen = [blocks[i] for i in places.astype(int)]
     cells = [_in_cells(total[block]) for block in chosen]
     row, column = np.indices(cells[0].shape).reshape(2, -1)
-    share = np.stack([c.ravel() / (c.sum() or np.nan) for c in cells])
     return ReceptiveMaps(
         block=np.repeat([b.name for b in chosen], len(row)),
         depth=np.repeat([b.depth for b in chosen], len(row)),

@@ -10,7 +10,7 @@ networks, sec. 4.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from visprism import anatomy as parts_of
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, function_of
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
     RANKED,
@@ -33,14 +33,13 @@ from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Block, ReplacedPart
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import stream
-from visprism.core.run import Run
+from visprism.core.run import Run, stream
 from visprism.drawing.depth import kinds_key, points, stages
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, color_of, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import mean, paired_proportion
+from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, points_text
 from visprism.passes.ablated import ablated_outcomes, replacements
@@ -86,7 +85,7 @@ class Ablations(Result):
     )
     num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
     accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
-    drop: np.ndarray = estimate(
+    drop: Estimated = estimate(
         "Accuracy drop",
         POINTS,
         "accuracy of the model minus that of the ablated model",
@@ -94,7 +93,7 @@ class Ablations(Result):
         comparison="none",  # selected maxima of different blocks
     )
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
-    nll_rise: np.ndarray = estimate(
+    nll_rise: Estimated = estimate(
         "NLL rise", "nats", "NLL of the ablated model minus that of the model"
     )
     partial: np.ndarray = column(
@@ -320,7 +319,7 @@ class Ablation(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""
-        run, anatomy = subject.for_outputs(run), subject.anatomy
+        run, anatomy = run, subject.anatomy
         batches = subject.batches(self._batch_size(subject))
         roles = token_roles(anatomy) if "tokens" in self.parts else {}
         planned, reasons = self._planned(anatomy, roles, run.seed)

@@ -18,7 +18,7 @@ from visprism.drawing.style import FAINT, INK, color_of, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.chance import at_chance, chance_findings
-from visprism.estimates.estimated import mean, skewed
+from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, missing_interval, points_text
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -73,7 +73,7 @@ class KindAblations(Result):
         "Comparison", "", "kind of block, or the difference between two groups of blocks"
     )
     num_blocks: np.ndarray = column("Blocks", "", "number of blocks that are averaged")
-    drop: np.ndarray = estimate(
+    drop: Estimated = estimate(
         "Mean accuracy drop, or difference of two",
         POINTS,
         "mean over blocks and images; with 'minus', the difference of two such means",

@@ -9,7 +9,7 @@ Reliable evaluation of adversarial robustness with diverse parameter-free attack
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import nan
 from typing import Any, ClassVar, Literal
@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.predictions.attacks import Attack
 from visprism.analyses.predictions.auto_pgd import attack_images
 from visprism.analyses.subject import Subject
@@ -33,6 +33,7 @@ from visprism.drawing.style import FAINT, tip
 from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.chance import chance_findings
+from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, text_of
 from visprism.passes.batches import Batch
@@ -66,17 +67,17 @@ class RobustAccuracy(Result):
     )
     steps: np.ndarray = column("Steps", "", "gradient steps of each start")
     restarts: np.ndarray = column("Restarts", "", "number of random starts")
-    accuracy: np.ndarray = estimate(
+    accuracy: Estimated = estimate(
         "Robust accuracy",
         "%",
         "fraction of images correct without and under the attack",
         question=questions.ADVERSARIAL,
     )
-    drop: np.ndarray = estimate(
+    drop: Estimated = estimate(
         "Accuracy drop", POINTS, "clean accuracy minus robust accuracy, paired"
     )
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood under the attack")
-    nll_rise: np.ndarray = estimate("NLL rise", "nats", "NLL under the attack minus without")
+    nll_rise: Estimated = estimate("NLL rise", "nats", "NLL under the attack minus without")
     zero_gradient: np.ndarray = column(
         "Zero gradient",
         "",
@@ -221,7 +222,7 @@ class Adversarial(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Attack the images."""
-        run, way = subject.for_outputs(run), subject.known_preprocessing
+        run, way = run, subject.known_preprocessing
         return (
             adversarial(
                 subject.model,
@@ -238,13 +239,6 @@ class Adversarial(Analysis):
         """A forward and backward pass per gradient, two forward passes per attack."""
         attacks = self.grid()
         return Cost(per_image=1 + 3 * sum(a.gradients for a in attacks) + 3 * len(attacks))
-
-    def coarser(self) -> "Adversarial | None":
-        """One size of perturbation and half of the steps."""
-        cheaper = replace(
-            self, epsilons=self.epsilons[:1], restarts=1, steps=max(5, self.steps // 2)
-        )
-        return cheaper if cheaper != self else None
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Where the model has too few classes for the DLR loss."""

@@ -15,13 +15,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.predictions.calibration import calibration
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images.corruptions.corrupt import COMMON, change_of
 from visprism.drawing.color_bars import UNIT, error_rate_bar
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
@@ -39,6 +38,7 @@ from visprism.estimates.estimated import (
 )
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, number_of, points_text, readable, text_of
+from visprism.images.corruptions.corrupt import COMMON, change_of
 from visprism.passes.batches import Batch
 from visprism.passes.outcomes import Outcomes, outcomes
 from visprism.passes.predict import predict
@@ -96,14 +96,14 @@ class CorruptedMetrics(Result):
     cutoff: np.ndarray = column(
         "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
     )
-    value: np.ndarray = estimate("Value", "", "value of the metric")
-    change: np.ndarray = estimate(
+    value: Estimated = estimate("Value", "", "value of the metric")
+    change: Estimated = estimate(
         "Change", "", "of accuracy and NLL from clean images, paired by image; otherwise NaN"
     )
-    mean_accuracy: float = estimate(
+    mean_accuracy: Number = estimate(
         "mean accuracy on corrupted images", "%", "over corruptions and severities", **_ASKED
     )
-    mean_drop: float = estimate(
+    mean_drop: Number = estimate(
         "mean accuracy drop from clean images",
         POINTS,
         "over corruptions and severities",
@@ -238,7 +238,7 @@ class CorruptionErrors(Result):
     )
     clean_error: float = scalar("Clean error rate", "", "of clean images", default=nan)
     mean_error: float = scalar("Mean error rate", "", "mean over corruptions", default=nan)
-    mce: float = estimate(
+    mce: Number = estimate(
         "mCE",
         "%",
         "mean CE; NaN unless all corruptions of the reference were measured",
@@ -347,15 +347,6 @@ class Corruptions(Analysis):
             per_image=1.0 + conditions,
             seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL,
         )
-
-    def coarser(self) -> "Corruptions | None":
-        """Severities 1, 3 and 5 instead of all, then 3 alone."""
-        fewer: dict[tuple[int, ...], tuple[int, ...]] = {
-            (1, 2, 3, 4, 5): (1, 3, 5),
-            (1, 3, 5): (3,),
-        }
-        severities = fewer.get(self.severities)
-        return None if severities is None else replace(self, severities=severities)
 
 
 Condition = tuple[str, int]  # a corruption and its severity

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.predictions.corruptions import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, fft
 
-from visprism.analyses.base import ANALYSES, Section, function_of
+from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError

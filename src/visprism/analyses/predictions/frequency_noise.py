@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Section, function_of
+from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     BAND_WIDTH,
@@ -39,7 +39,14 @@ from visprism.drawing.style import KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.chance import at_chance, chance_findings
-from visprism.estimates.estimated import Number, mean, paired_proportion, proportion, skewed
+from visprism.estimates.estimated import (
+    Estimated,
+    Number,
+    mean,
+    paired_proportion,
+    proportion,
+    skewed,
+)
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace
@@ -82,18 +89,18 @@ class BandAccuracy(Result):
     rms: np.ndarray = column(
         "RMS of the noise", "", "root mean square over all images, in pixels of 0 ... 1"
     )
-    accuracy: np.ndarray = estimate("Accuracy", "%", "accuracy on noisy images")
-    drop: np.ndarray = estimate("Accuracy drop", POINTS, "without noise minus with noise")
+    accuracy: Estimated = estimate("Accuracy", "%", "accuracy on noisy images")
+    drop: Estimated = estimate("Accuracy drop", POINTS, "without noise minus with noise")
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
-    nll_rise: np.ndarray = estimate("NLL rise", "nats", "NLL with noise minus without noise")
-    mean_drop: float = _mean_of(
+    nll_rise: Estimated = estimate("NLL rise", "nats", "NLL with noise minus without noise")
+    mean_drop: Number = _mean_of(
         "accuracy drop", "frequency bands", POINTS, questions.NOISE, claim=""
     )
-    high_drop: float = _mean_of("accuracy drop", _ABOVE, POINTS, questions.HIGH_NOISE)
-    high_accuracy: float = _mean_of("accuracy", _ABOVE, "%", questions.HIGH_NOISE)
-    low_drop: float = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
-    low_accuracy: float = _mean_of("accuracy", _BELOW, "%", questions.LOW_NOISE)
-    contrast: float = estimate(
+    high_drop: Number = _mean_of("accuracy drop", _ABOVE, POINTS, questions.HIGH_NOISE)
+    high_accuracy: Number = _mean_of("accuracy", _ABOVE, "%", questions.HIGH_NOISE)
+    low_drop: Number = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
+    low_accuracy: Number = _mean_of("accuracy", _BELOW, "%", questions.LOW_NOISE)
+    contrast: Number = estimate(
         "High minus low", POINTS, "mean drop of high minus low bands", default=nan, keep=True
     )
     clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without noise", default=nan)
@@ -155,7 +162,7 @@ class FrequencyContrasts(Result):
     row_names: ClassVar[tuple[str, ...]] = ("noise",)
 
     noise: np.ndarray = column("Noise", "", "'equal energy' in each band, or 'paper'")
-    contrast: np.ndarray = estimate(
+    contrast: Estimated = estimate(
         f"accuracy drop, {_ABOVE} minus bands below",
         POINTS,
         question=questions.NOISE_FREQUENCY,
@@ -201,6 +208,7 @@ class FrequencyNoise(PerturbedAccuracy):
     """Accuracy drop under noise of each frequency band."""
 
     name = "frequency-noise"
+    images = Sizes(fewest=16, quick=128, standard=512)
     source = "Park & Kim (2022), fig. 2b; equal energy as in Yin et al. (2019)"
     claims = ("C7",)
     passes = 1.5

@@ -24,16 +24,16 @@ from scipy.stats import rankdata
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Block
-from visprism.core.statistics import auroc_interval
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run
-from visprism.images.open_data import load_data
-from visprism.images.images import ordered
+from visprism.core.statistics import auroc_interval
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
+from visprism.images.images import ordered
+from visprism.images.open_data import load_data
 from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, halves, pooled_features
@@ -66,7 +66,7 @@ class Detection(SeriesPerBlock):
         "of logits: 'maximum softmax', 'energy', 'max-logit'; of features: 'k-NN distance', "
         "'Mahalanobis distance'",
     )
-    auroc: np.ndarray = estimate(
+    auroc: Estimated = estimate(
         "AUROC",
         "",
         "probability that an image of the data scores above another one; 0.5 is chance",

@@ -25,8 +25,6 @@ class PerturbedAccuracy(Analysis):
     group: ClassVar[str] = "robustness"
     images: ClassVar[Sizes] = Sizes(fewest=16, quick=64, standard=512)
     needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
-    min_images: ClassVar[int] = 16
-    max_images: ClassVar[int | None] = 512
     passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change
 
     @abstractmethod

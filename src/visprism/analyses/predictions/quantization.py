@@ -10,11 +10,9 @@ weights have no correlation. HAWQ-V2 ranks layers by it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar
-
-import numpy as np
 
 import numpy as np
 
@@ -54,11 +52,11 @@ class QuantizationSensitivity(SeriesPerBlock):
     row_names: ClassVar[tuple[str, ...]] = ("bits",)
 
     bits: np.ndarray = column("Bits", "", "of the weights of the block: '8 bits', ...")
-    nll_rise: np.ndarray = estimate(
+    nll_rise: Estimated = estimate(
         "NLL rise", "nats", "NLL with the quantized block minus that of the model"
     )
     accuracy: np.ndarray = column("Accuracy", "", "with the quantized block")
-    drop: np.ndarray = estimate(
+    drop: Estimated = estimate(
         "Accuracy drop",
         POINTS,
         "accuracy of the model minus that with the quantized block",
@@ -68,13 +66,13 @@ class QuantizationSensitivity(SeriesPerBlock):
     weight_error: np.ndarray = column(
         "Relative weight error", "", "squared norm of the rounding over that of the weights"
     )
-    trace: np.ndarray = estimate(
+    trace: Estimated = estimate(
         "Hessian trace",
         "",
         "of the training loss with respect to the weights of the block",
         over=_VECTORS,
     )
-    predicted_rise: np.ndarray = estimate(
+    predicted_rise: Estimated = estimate(
         "NLL rise predicted by the Hessian trace",
         "nats",
         "trace / (2 x number of weights) times the squared norm of the rounding",
@@ -170,7 +168,7 @@ class Quantization(Analysis):
     )
 
     bits: tuple[int, ...] = option(
-        (8, 6, 4), "numbers of bits of a weight", minimum=2, maximum=16
+        (8, 6, 4), "numbers of bits of a weight", minimum=2, maximum=16, quick=(min(BITS),)
     )
     trace_probes: int = option(
         5, "number of random vectors of each Hessian trace (0: no traces)", minimum=0, quick=3
@@ -251,12 +249,6 @@ class Quantization(Analysis):
             per_image=1.5 + 0.55 * len(self.bits) * blocks,
             fixed=6.0 * self.trace_probes * self._trace_images(subject) * blocks,
         )
-
-    def coarser(self) -> "Quantization | None":
-        """The smallest number of bits; then three random vectors for each trace."""
-        if len(self.bits) > 1:
-            return replace(self, bits=(min(self.bits),))
-        return replace(self, trace_probes=3) if self.trace_probes > 3 else None
 
 
 def _trace(traces: Mapping[str, TraceEstimates], block: Block) -> tuple[float, float]:

@@ -17,12 +17,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import INK, KIND_COLORS, tip
@@ -30,6 +29,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, within_one
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, number_of, readable, text_of
+from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -48,13 +48,13 @@ class FlipRates(Result):
 
     perturbation: np.ndarray = column("Perturbation", "", "name of the perturbation")
     frames: np.ndarray = column("Frames", "", "frames of a sequence")
-    flip_rate: np.ndarray = estimate(
+    flip_rate: Estimated = estimate(
         "Flip rate", "%", "fraction of frames with another class than their reference frame"
     )
     consistency: np.ndarray = column(
         "Consistency", "", "fraction of frames with the class of the frame before"
     )
-    mean_flip_rate: float = estimate(
+    mean_flip_rate: Number = estimate(
         "mean flip rate", "%", "over perturbations", question=questions.STABILITY
     )
 
@@ -186,7 +186,7 @@ class Stability(Analysis):
             )
             for name in self.perturbations
         }
-        return (stability(subject.model, sequences, run=subject.for_outputs(run)),)
+        return (stability(subject.model, sequences, run=run),)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Flip rates of the second model over those of the first."""

@@ -14,6 +14,8 @@ from torch import Tensor
 from visprism.analyses.attention.attention_maps import Query, attention_maps, rollouts
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.analyses.features.receptive_field import receptive_map
+from visprism.analyses.predictions.bands import band, filtered, with_rms
+from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
@@ -21,8 +23,6 @@ from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
-from visprism.analyses.predictions.bands import band, filtered, with_rms
-from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.passes.features import observations
 
 Values = Mapping[str, Any]
