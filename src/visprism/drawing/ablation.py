@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
+from visprism.analyses.attention.attention import AttentionStatistics
 from visprism.drawing.depth import kinds_key, points, stages
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, color_of, tip
 from visprism.results.ablation import Ablations, JointAblations, KindAblations
-from visprism.analyses.attention.attention import AttentionStatistics
 
 
 @figure(width=3.0, height=2.4, key=kinds_key, key_height=0.3)

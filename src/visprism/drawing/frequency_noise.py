@@ -2,12 +2,11 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
-from visprism.drawing.color_bars import UNIT, error_rate_bar
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
-from visprism.drawing.style import KIND_COLORS, SIMILARITY, tip
+from visprism.drawing.style import KIND_COLORS, tip
 from visprism.results.perturbations import FrequencyRobustness
 
 
