@@ -77,8 +77,8 @@ plt.show()
 # ------------------------------------
 #
 # An analysis of features sees the output of every block. ``observations`` feeds all of them in
-# one pass over the images. The weights are random, so the curves describe the architecture and its
-# initialization, not something learned.
+# one pass over the images. The weights are random, so the curves describe the architecture and
+# its initialization, not something learned.
 
 # %%
 (spectrum, highest, kinds), (variances, _) = observations(
