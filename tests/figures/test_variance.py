@@ -1,5 +1,7 @@
 """The figure of the variance shows the numbers of the result, absolute or scale-free."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,6 @@ def test_a_map_of_one_position_has_no_variance_and_leaves_a_gap(made, ax):
 @pytest.mark.parametrize("nothing", [0.0, np.nan])
 def test_feature_maps_without_variance_can_be_drawn(made, nothing):
     variances = made["variances"]
-    columns = dict.fromkeys(("variance", "variance_error"), np.full(len(variances), nothing))
-    figure = panel([type(variances)(**{**vars(variances), **columns})])
+    figure = panel([replace(variances, variance=np.full(len(variances), nothing))])
     figure.draw_without_rendering()
     assert figure.axes[0].get_yscale() == "linear"

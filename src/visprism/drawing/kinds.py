@@ -7,6 +7,9 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, marker_of, tip
 from visprism.table.kinds import (
     ABSOLUTE,
+    CHANGES,
+    GAIN_TO_LOWEST,
+    GAIN_TO_MEAN,
     SCALE_FREE,
     TO_LOWEST,
     TO_MEAN,
@@ -20,6 +23,8 @@ from visprism.table.result import Result
 SHORT = {
     TO_MEAN.id: "to the mean",
     TO_LOWEST.id: "to the lowest",
+    GAIN_TO_MEAN.id: "to the mean",
+    GAIN_TO_LOWEST.id: "to the lowest",
     VARIANCE.id: "variance",
     SCALE_FREE.id: "/ mean square",
 }
@@ -78,7 +83,10 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
             label=kind if not place else f"_{kind}",
         )
         bar.lines[0].set_gid(
-            tip(f"{kind} · {quantity} · {mean:+.3g} [{low:+.3g}, {high:+.3g}] · {counts[i]}")
+            tip(
+                f"{kind} · {CHANGES[quantity].label} · {mean:+.3g} [{low:+.3g}, {high:+.3g}] · "
+                f"{counts[i]}"
+            )
         )
     if not rows:
         ax.text(0.5, 0.5, "no block counted", transform=ax.transAxes, ha="center", color=FAINT)
