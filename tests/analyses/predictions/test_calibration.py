@@ -1,4 +1,4 @@
-"""Tests of calibration (src/visprism/measure/outputs/calibration.py and outcomes.py)."""
+"""Metrics of calibration, their intervals and what is said of them."""
 
 import sys
 from itertools import pairwise
@@ -6,13 +6,22 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
     multiclass_calibration_error,
 )
 
-from visprism import InputError, Predictions, Result, calibration, outcomes
-from visprism.analyses.predictions.calibration import check_bins
+from visprism import (
+    InputError,
+    Predictions,
+    Result,
+    calibration,
+    outcomes,
+    reliability,
+    risk_coverage,
+)
+from visprism.passes.outcomes import Outcomes
 
 # What it measures: closed forms.
 
@@ -237,6 +246,193 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
     assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
 
 
+# Intervals.
+
+
+def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
+    n, p = 4000, 0.7
+    metrics = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n))
+    accuracy = metrics.of("accuracy")
+    half = 1.96 * np.sqrt(p * (1 - p) / n)
+    assert accuracy.low == pytest.approx(p - half, abs=0.15 * half)
+    assert accuracy.high == pytest.approx(p + half, abs=0.15 * half)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
+    # The NLL of a large sample stands for the truth.
+    truth = calibration(random_predictions(200_000, 3)).of("nll")
+    inside = 0
+    for seed in range(60):
+        nll = calibration(random_predictions(150, 3, seed=seed + 1)).of("nll")
+        inside += nll.low <= truth <= nll.high
+    assert 51 <= inside <= 60  # 57 expected, deviation 1.7
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "signed_ece", "debiased_ece"])
+def test_no_interval_leaves_out_its_value(random_predictions, metric):
+    for seed in range(20):
+        value = calibration(random_predictions(100, seed=seed)).of(metric)
+        assert value.low <= value <= value.high
+
+
+def covered_aurc(draw, truth: float, samples: int) -> float:
+    """How often intervals of the AURC of samples contain its value in many images."""
+    values = [calibration(draw()).of("aurc") for _ in range(samples)]
+    return np.mean([value.low <= truth <= value.high for value in values])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [128, 400])
+def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confidence(
+    by_hand, images
+):
+    # Then the error rate is 0.2 at every coverage, and so is their mean.
+    generator = np.random.default_rng(1)
+
+    def draw():
+        return by_hand(generator.random(images), generator.random(images) < 0.8)
+
+    assert 0.92 <= covered_aurc(draw, 0.2, 1000) <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_hand):
+    # With error rate u at the fraction u of images from the top, the risk at c is c / 2.
+    generator = np.random.default_rng(2)
+
+    def draw():
+        below = generator.random(200)
+        return by_hand(1 - below, generator.random(200) >= below)
+
+    assert 0.92 <= covered_aurc(draw, 0.25, 1000) <= 0.97
+
+
+def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_predictions):
+    metrics = calibration(random_predictions())
+    closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
+    closed |= {"nll", "brier", "signed_ece", "aurc"}
+    assert set(metrics.metric[np.isfinite(metrics.value.low)]) == closed  # others are biased
+
+
+@pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True), (95, True), (96, False)])
+def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(
+    by_hand, wrong, given
+):
+    confidence = np.linspace(0.6, 0.99, 100)
+    metrics = calibration(by_hand(confidence, np.arange(100) >= wrong))
+    for metric in ("signed_ece", "aurc"):
+        assert np.isfinite(metrics.of(metric).low) == given
+
+
+def test_intervals_of_fractions_are_wilson_intervals(by_hand):
+    confidence = [0.95] * 30 + [0.6] * 20
+    correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
+    metrics = calibration(by_hand(confidence, correct))
+    for metric, cutoff, successes, trials in (
+        ("accuracy", None, 39, 50),
+        ("acc", 0.9, 27, 30),
+        ("freq", 0.9, 30, 50),
+        ("unc", 0.9, 8, 11),
+        ("top5", None, 50, 50),
+    ):
+        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+        value = metrics.of(metric, cutoff)
+        assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
+    generator = np.random.default_rng(0)
+    inside = 0
+    for _ in range(120):
+        logits = 2 + 1.5 * generator.normal(size=200)
+        chance = 1 / (1 + np.exp(-np.abs(logits)))
+        correct = generator.random(200) < chance - 0.07
+        drawn = Outcomes(
+            target=np.zeros(200, int), predicted=np.where(correct, 0, 1), correct=correct,
+            top5=np.ones(200, bool), confidence=chance.astype(np.float32), nll=np.zeros(200),
+            brier=np.zeros(200), classes=2,
+        )  # fmt: skip
+        signed = calibration(drawn).of("signed_ece")
+        inside += signed.low <= 0.07 <= signed.high
+    assert 105 <= inside <= 120  # 114 expected, deviation 2.4
+
+
+# Findings and answers.
+
+
+def test_a_calibrated_model_is_called_neither_over_nor_underconfident(random_predictions):
+    calls = [calibration(random_predictions(300, seed=s)).findings()[1].text for s in range(20)]
+    assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
+
+
+@pytest.mark.parametrize(("factor", "word"), [(3.0, "overconfident"), (0.3, "underconfident")])
+def test_a_direction_is_named_where_the_interval_excludes_0(random_predictions, factor, word):
+    predictions = random_predictions(600)
+    metrics = calibration(Predictions(factor * predictions.logits, predictions.targets))
+    assert f", {word} (confidence - accuracy " in metrics.findings()[1].text
+    assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
+
+
+def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predictions):
+    codes = [f.code for f in calibration(random_predictions(60)).findings()]
+    assert codes == ["", "", "VP102"]
+    predictions = random_predictions(4000)
+    scaled = Predictions(3 * predictions.logits, predictions.targets)
+    assert [f.code for f in calibration(scaled).findings()] == ["", ""]
+
+
+# Diagrams.
+
+
+def test_a_reliability_diagram_by_hand(by_hand):
+    diagram = reliability(by_hand([0.2, 0.25, 0.5, 1.0, 1.0], [1, 0, 1, 1, 0]), bins=4)
+    np.testing.assert_array_equal(diagram.lower, [0, 0.25, 0.5, 0.75])
+    np.testing.assert_array_equal(diagram.upper, [0.25, 0.5, 0.75, 1])
+    np.testing.assert_array_equal(diagram.count, [2, 1, 0, 2])
+    np.testing.assert_array_equal(diagram.frequency, [0.4, 0.2, 0, 0.4])
+    np.testing.assert_allclose(diagram.accuracy, [0.5, 1, np.nan, 0.5])
+    np.testing.assert_allclose(diagram.confidence, [0.225, 0.5, np.nan, 1], rtol=1e-6)
+
+
+def test_a_confidence_of_0_stands_in_the_first_bin(by_hand):
+    assert reliability(by_hand([0.0, 1.0], [0, 1])).count.tolist() == [1, *[0] * 8, 1]
+
+
+def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_hand):
+    curve = risk_coverage(by_hand([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 0]))
+    np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])
+    np.testing.assert_allclose(curve.confidence, [0.9, 0.8, 0.7, 0.6], rtol=1e-6)
+    assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
+
+
+def test_where_all_are_equally_sure_the_risk_is_the_error_rate(by_hand):
+    curve = risk_coverage(by_hand([0.8] * 9, [1, 0, 0] * 3))
+    np.testing.assert_allclose(curve.risk, 2 / 3)
+
+
+@pytest.mark.parametrize(("points", "rows"), [(1, 1), (7, 7), (1000, 400)])
+def test_a_curve_has_as_many_points_as_asked_for_and_ends_with_all_images(
+    random_predictions, points, rows
+):
+    curve = risk_coverage(random_predictions(400), points=points)
+    assert len(curve) == rows
+    assert curve.coverage[-1] == 1
+
+
+def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
+    predictions = random_predictions(500)
+    metrics = calibration(predictions)
+    assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
+    assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
+
+
 # Contracts and errors.
 
 
@@ -248,44 +444,11 @@ def test_a_result_is_saved_and_read(random_predictions, tmp_path):
     assert again == metrics
 
 
-def test_results_of_version_0_1_are_read_without_the_intervals_of_biased_metrics(tmp_path):
-    with (tmp_path / "old.npz").open("wb") as file:
-        np.savez(
-            file, __type__="Uncertainty", __provenance__="{}",
-            metric=np.array(["accuracy", "ece", "signed_ece", "nll"]),
-            cutoff=np.full(4, np.nan),
-            value=np.array([0.9, 0.1, 0.05, 1.0]), low=np.full(4, 0.0), high=np.ones(4),
-            bins=10, passes=1,
-        )  # fmt: skip
-    result = Result.load(tmp_path / "old.npz")
-    assert type(result).__name__ == "Calibration"
-    assert np.isnan(result.interval("ece")).all()
-    assert result.interval("accuracy") == (0.0, 1.0)
-    assert "ECE 10.0%" in result.findings()[1].text
-
-
-@pytest.mark.parametrize("cutoff", [-0.1, 1.0, 90.0])
-def test_a_cutoff_that_is_no_confidence_is_refused(random_predictions, cutoff):
+def test_what_makes_no_sense_is_refused(random_predictions):
+    predictions = random_predictions()
     with pytest.raises(InputError, match="cutoff must be at least 0 and below 1"):
-        calibration(random_predictions(), cutoff=cutoff)
-
-
-@pytest.mark.parametrize("second", [0.9, 0.90001])
-def test_cutoffs_that_read_the_same_are_refused(random_predictions, second):
+        calibration(predictions, cutoff=90.0)
     with pytest.raises(InputError, match="values that differ within four digits"):
-        calibration(random_predictions(), cutoff=[0.9, second])
-    assert len(calibration(random_predictions(), cutoff=[0.9, 0.901])) == 11 + 2 * 4
-
-
-def test_bins_that_make_no_sense_are_refused(random_predictions):
-    with pytest.raises(InputError, match="bins must be an integer from 1 to 10000, got 0"):
-        calibration(random_predictions(), bins=0)
-    with pytest.raises(InputError, match=r"bins must be an integer from 1 to 10000, got 2\.5"):
-        check_bins(2.5)
-
-
-def test_an_unknown_metric_is_refused_with_the_names_of_all(random_predictions):
-    with pytest.raises(
-        InputError, match=r"metric must be one of accuracy, .*, got 'unc' at cut-off 0.5"
-    ):
-        calibration(random_predictions()).of("unc", 0.5)
+        calibration(predictions, cutoff=[0.9, 0.90001])
+    with pytest.raises(InputError, match=r"metric must be one of accuracy, .* at cut-off 0.5"):
+        calibration(predictions).of("unc", 0.5)

@@ -1,16 +1,20 @@
-"""Laws of accuracy on shifted images (src/visprism/measure/outputs/distribution_shift.py)."""
+"""Laws of accuracy on shifted images."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from visprism import ANALYSES, InputError, Predictions, Preprocessing, Provenance
-from visprism.core.statistics import difference_interval, wilson
-from visprism.images.stored import stored_conditions
-from visprism.analyses.predictions.distribution_shift import ShiftedImages, distribution_shift
-from visprism.analyses.predictions.distribution_shift import DistributionShift
+from visprism import DistributionShift, InputError, Predictions, Preprocessing, Provenance
 from visprism.analyses.predictions.corruptions import ALEXNET
+from visprism.analyses.predictions.distribution_shift import (
+    ShiftedAccuracy,
+    ShiftedImages,
+    distribution_shift,
+)
+from visprism.core.statistics import difference_interval, wilson
+from visprism.data.stored import stored_conditions
+from visprism.estimates.estimated import Estimated
 
 
 class Pixels(nn.Module):
@@ -46,7 +50,7 @@ def test_predictions_are_restricted_to_the_classes_of_the_set():
     np.testing.assert_allclose(result.reference, [1.0, 0.5])
     np.testing.assert_allclose(result.drop, [1 / 3, 0.5])
     low, high = wilson(np.array([2]), np.array([3]))
-    assert (result.accuracy_low[0], result.accuracy_high[0]) == (low[0], high[0])
+    assert (result.accuracy.low[0], result.accuracy.high[0]) == (low[0], high[0])
 
 
 def test_the_interval_of_a_drop_is_that_of_newcombe():
@@ -68,16 +72,16 @@ def corruption_results(errors, *, size=224, missing=()):
         if (corruption, severity) not in missing
     }
     accuracy = np.array(list(accuracies.values()))
-    intervals = ("accuracy_low", "accuracy_high", "drop", "drop_low", "drop_high", "reference")
-    return DistributionShift(
+    return ShiftedAccuracy(
         shift=np.array([f"imagenet_c:DIR?corruption={c}&severity={s}" for c, s in accuracies]),
         corruption=np.array([c for c, _ in accuracies]),
         severity=np.array([s for _, s in accuracies]),
         classes=np.full(len(accuracy), 1000),
         images=np.full(len(accuracy), 50),
         reference_images=np.full(len(accuracy), 50),
-        accuracy=accuracy,
-        **dict.fromkeys(intervals, accuracy),
+        accuracy=Estimated(accuracy),
+        drop=Estimated(accuracy),
+        reference=accuracy,
         provenance=Provenance(image_shape=(3, size, size)),
     )
 
@@ -122,7 +126,7 @@ def test_the_analysis_reads_stored_sets(tmp_path):
     model = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 10)).eval()
     way = Preprocessing((32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
     data = [(torch.randn(20, 3, 32, 32), torch.arange(20) % 10)]
-    analysis = ANALYSES["distribution-shift"](sets=(f"cifar10_c:{tmp_path}",))
+    analysis = DistributionShift(sets=(f"cifar10_c:{tmp_path}",))
     result = analysis(model, data, preprocessing=way)
     assert len(result) == 10
     conditions = set(zip(result.corruption.tolist(), result.severity.tolist(), strict=True))
@@ -134,19 +138,15 @@ def test_the_analysis_reads_stored_sets(tmp_path):
 # Contracts and errors.
 
 
-def test_images_of_no_class_of_a_set_are_refused():
-    shifted = batch([[1, 0, 2, 9]], [1])
-    with pytest.raises(InputError, match="targets of r must be among its classes"):
-        distribution_shift(Pixels().eval(), {"r": ShiftedImages(shifted, (0, 2))}, REFERENCE)
-
-
-def test_data_without_the_classes_of_a_set_are_refused():
-    reference = Predictions(3 * torch.eye(4), torch.zeros(4, dtype=torch.long))
-    shifted = batch([[1, 0, 2, 9]], [2])
-    with pytest.raises(InputError, match="must have images of the classes of r"):
-        distribution_shift(Pixels().eval(), {"r": ShiftedImages(shifted, (2, 3))}, reference)
-
-
-def test_no_set_is_refused():
-    with pytest.raises(InputError, match="at least one set of shifted images"):
-        distribution_shift(Pixels().eval(), {}, REFERENCE)
+@pytest.mark.parametrize(
+    ("targets", "classes", "sentence"),
+    [
+        ([1], (0, 2), "targets of r must be among its classes"),
+        ([2], (2, 3), "must have images of the classes of r"),
+    ],
+)
+def test_sets_of_other_classes_are_refused(targets, classes, sentence):
+    reference = Predictions(3 * torch.eye(4), torch.zeros(4).long())
+    shifted = ShiftedImages(batch([[1, 0, 2, 9]], targets), classes)
+    with pytest.raises(InputError, match=sentence):
+        distribution_shift(Pixels().eval(), {"r": shifted}, reference)

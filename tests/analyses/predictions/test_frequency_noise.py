@@ -1,11 +1,11 @@
-"""Laws of noise in bands and of Fourier sensitivity (src/visprism/measure/outputs)."""
+"""Laws of noise in frequency bands, and of the contrast of high and low frequencies."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Result, fourier_sensitivity, frequency_noise
+from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
 from visprism.analyses.predictions.bands import (
     BAND_CENTERS,
     band,
@@ -15,11 +15,23 @@ from visprism.analyses.predictions.bands import (
     with_rms,
 )
 from visprism.analyses.predictions.fourier_sensitivity import basis_image
-from visprism.measure.outputs.fourier_sensitivity import half_plane
-from visprism.results.perturbations import HIGH_DROP, LOW_DROP
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.analyses.subject import subject_of
+from visprism.passes.perturbed import PixelSpace
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
-GRAY = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+
+
+def noisy(model, batches, *, mean=(0.5,), std=(0.25,), **options):
+    """The main result for images of gray 0.5, standardized by mean and std."""
+    images = batches[0][0]
+    channels = images.shape[1]
+    way = Preprocessing(
+        tuple(images.shape[-2:]),
+        mean=mean * (channels if len(mean) == 1 else 1),
+        std=std * (channels if len(std) == 1 else 1),
+    )
+    return frequency_noise(model.eval(), batches, preprocessing=way, **options)
 
 
 class Waves(nn.Module):
@@ -121,29 +133,24 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
 def test_only_noise_of_the_models_own_frequency_costs_anything():
     wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
-    result, images = frequency_noise(model, flat(20, (20, 20)), **GRAY, rms=0.2)
+    result = noisy(model, flat(20, (20, 20)), rms=0.2)
     assert result.frequency[result.drop > 0].tolist() == [0.3]
-    assert (result.drop_low[result.drop == 0] < 0).all()
+    assert (result.drop.low[result.drop == 0] < 0).all()
     assert result.clean_accuracy == 1
     assert result.drop == pytest.approx(1 - result.accuracy)
-    assert "largest drop of 9 at 0.3 π rad/pixel" in result.findings()[0].text
     # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
     every, high, high_accuracy, low, low_accuracy = (a.value for a in result.answers())
     lost = float(result.drop.max())
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
     assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
-    values = {q: images.value[images.quantity == q] for q in (HIGH_DROP, LOW_DROP)}
-    assert [v.mean() for v in values.values()] == pytest.approx([high, low])
 
 
 def test_a_single_band_has_the_same_interval_alone_and_as_a_mean():
     model = Waves(basis_image((20, 20), (3, 0))).eval()
-    result, _ = frequency_noise(
-        model, flat(40, (20, 20)), **GRAY, rms=0.1, frequencies=[0.3, 0.7, 0.8]
-    )
+    result = noisy(model, flat(40, (20, 20)), rms=0.1, frequencies=(0.3, 0.7, 0.8))
     *_, low, _ = result.answers()
-    assert (low.low, low.high) == (result.drop_low[0], result.drop_high[0])
+    assert (low.low, low.high) == (result.drop.low[0], result.drop.high[0])
     assert np.isfinite(low.low)
 
 
@@ -155,88 +162,120 @@ def test_the_noise_that_is_added_has_the_strength_that_is_said():
             seen.append(x)
             return x.mean((2, 3))
 
-    result, _ = frequency_noise(
-        Looking().eval(), flat(4, (33, 33)), mean=(0.5,) * 3, std=(0.2, 0.25, 0.4), rms=0.05
+    result = noisy(
+        Looking(), flat(4, (33, 33)), mean=(0.5,) * 3, std=(0.2, 0.25, 0.4), rms=0.05
     )
     assert result.rms == pytest.approx(0.05, rel=1e-3)
     std = torch.tensor([0.2, 0.25, 0.4])[:, None, None]
-    clean, *noisy = seen[:10]
-    for x in noisy:
-        assert float(((x - clean) * std).square().mean().sqrt()) == pytest.approx(
-            0.05, rel=1e-3
-        )
+    clean, *changed = seen[-10:]  # before them the images are dissected
+    for x in changed:
+        rms = float(((x - clean) * std).square().mean().sqrt())
+        assert rms == pytest.approx(0.05, rel=1e-3)
 
 
 @pytest.mark.parametrize("protocol", ["default", "paper"])
 def test_an_images_noise_depends_on_its_number_alone(protocol):
-    model = Waves(basis_image((16, 16), (4, 1))).eval()
-    images, targets = flat(20)[0][0].repeat(2, 1, 1, 1), torch.zeros(20, dtype=torch.long)
-    results = [
-        frequency_noise(
-            model,
-            list(zip(images.split(size), targets.split(size), strict=True)),
-            **GRAY,
-            protocol=protocol,
-            paper_amplitude=0.3,
-        )[0]
-        for size in (20, 7, [3, 12, 5])  # the last grows before it shrinks
-    ]
-    for name in ("accuracy", "nll_rise", "nll_rise_error", "rms"):
-        one, *cuts = (getattr(r, name) for r in results)
-        for cut in cuts:
-            assert one == pytest.approx(cut, abs=1e-6)
-    assert results[0].provenance.protocol == protocol
+    analysis = FrequencyNoise(protocol=protocol)
+    pixels = torch.full((12, 3, 16, 16), 0.5)
+    space = PixelSpace((0.5,) * 3, (0.25,) * 3)
+    options = {"targets": torch.zeros(12).long(), "seed": 0, "space": space}
+    together = analysis.change(pixels, (protocol, 0.3), indices=range(12), **options)
+    part = analysis.change(pixels[5:8], (protocol, 0.3), indices=range(5, 8), **options)
+    torch.testing.assert_close(part, together[5:8])
 
 
 def test_bands_without_a_frequency_are_left_out_and_named():
     model = Waves(basis_image((7, 7), (1, 0))).eval()
-    result, _ = frequency_noise(model, flat(4, (7, 7)), **GRAY)
+    result = noisy(model, flat(4, (7, 7)))
     assert result.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
     assert result.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
     with pytest.raises(
-        InputError, match="frequencies must include a band that holds frequencies of 7x7 images"
+        InputError,
+        match=r"frequencies must include a band that holds frequencies of 7x7 images",
     ):
-        frequency_noise(model, flat(4, (7, 7)), **GRAY, frequencies=[0.1])
+        noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
 
 
-# Contracts and errors.
+# High against low frequencies.
 
 
-def test_results_are_saved_and_read(tmp_path):
-    model = Waves(basis_image((16, 16), (2, 3))).eval()
-    result, _ = frequency_noise(model, flat(), **GRAY, frequencies=[0.3])
-    result.save(tmp_path / "a.npz")
-    assert Result.load(tmp_path / "a.npz").band_shape == "square"
+class HighPass(nn.Sequential):
+    """Classifies an image as 1 where neighboring pixels differ more than a little."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 4, 3, padding=1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Conv2d(4, 4, 3, padding=1, bias=False),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, 2),
+        )
+        laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
+        with torch.no_grad():
+            for conv in (self[0], self[3]):
+                conv.weight.zero_()
+            self[0].weight[0, 0], self[0].weight[1, 0] = laplace, -laplace
+            self[3].weight[:2, :2, 1, 1] = torch.eye(2)
+            self[7].weight.zero_()
+            self[7].weight[1, :2] = 1.0
+            self[7].bias.copy_(torch.tensor([0.0, -0.72]))
+
+
+def images(number: int = 48):
+    """Smooth images of different contrast, all of class 0."""
+    generator = torch.Generator().manual_seed(0)
+    ramp = torch.linspace(-1, 1, 16).expand(1, 1, 16, 16)
+    x = ramp * torch.rand(number, 1, 1, 1, generator=generator)
+    return [(part, torch.zeros(len(part), dtype=torch.long)) for part in x.split(16)]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
+    subject = subject_of(HighPass().eval(), images(), preprocessing=way)
+    analysis = FrequencyNoise(rms=0.05, paper_amplitude=0.6, protocol="both")
+    return analysis.measure(subject, Run())
+
+
+def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
+    rows, result = measured
+    assert rows.mixing == "conv"
+    assert (result.contrast > 0.2).all()
+    assert [a.reading for a in result.answers()] == ["high frequencies cost more accuracy"] * 2
+    assert not any(a.claim for a in result.answers())  # claim C7 is about two models
+
+
+def test_both_kinds_of_noise_stand_side_by_side(measured):
+    rows, result = measured
+    assert isinstance(result, FrequencyContrasts)
+    assert result.noise.tolist() == ["equal energy", "paper"]
+    assert result.rms_ratio[0] == pytest.approx(1, rel=0.05)
+    assert result.rms_ratio[1] > 2  # rings of high frequencies hold more of them
+    for protocol, contrast in zip(("default", "paper"), result.contrast.tolist(), strict=True):
+        alone = noisy(HighPass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
+        assert alone.contrast == pytest.approx(contrast)
+    assert rows.provenance.protocol == "default"
+
+
+def test_bands_of_one_side_have_no_contrast():
+    assert np.isnan(noisy(HighPass(), images(), frequencies=(0.3, 0.4)).contrast)
+
+
+# Errors.
 
 
 def test_what_a_user_can_get_wrong():
-    model, good = Waves(basis_image((16, 16), (4, 1))).eval(), flat()
-    with pytest.raises(
-        InputError, match=r"pixels must be between 0 and 1 .* got -0\.25 to -0\.25"
-    ):
-        frequency_noise(model, flat(level=-0.25), **GRAY)
-    with pytest.raises(
-        InputError, match="must have one value for each of 3 channels, got 1 and 1"
-    ):
-        frequency_noise(model, good, mean=(0.5,), std=(0.5,))
-    with pytest.raises(InputError, match=r"frequency must be between 0 and 1 .* got 3.0"):
-        frequency_noise(model, good, **GRAY, frequencies=[3.0])
+    model, good = Waves(basis_image((16, 16), (4, 1))), flat()
+    with pytest.raises(InputError, match=r"pixels must be between 0 and 1 .* got -0\.25 to"):
+        noisy(model, flat(level=-0.25))
+    with pytest.raises(InputError, match=r"frequencies must be numbers from 0 to 1\.41, got 3"):
+        noisy(model, good, frequencies=(3.0,))
     with pytest.raises(InputError, match=r"width must be positive and at most 2 .* got 0.0"):
         band((8, 8), 0.5, width=0.0)
-    with pytest.raises(InputError, match="band_shape must be one of square, round, got 'oval'"):
-        frequency_noise(model, good, **GRAY, band_shape="oval")
-    with pytest.raises(InputError, match="protocol must be 'default' or 'paper', got 'papers'"):
-        frequency_noise(model, good, **GRAY, protocol="papers")
-    with pytest.raises(InputError, match=r"rms must be finite and positive, got 0\.0"):
-        frequency_noise(model, good, **GRAY, rms=0.0)
-    with pytest.raises(InputError, match="this measurement needs targets"):
-        frequency_noise(model, [good[0][0]], **GRAY)
-    with pytest.raises(InputError, match="targets must be labels"):
-        frequency_noise(model, [(good[0][0], good[0][1] - 1)], **GRAY)
-    with pytest.raises(InputError, match=r"images must be one tensor .* got dict"):
-        frequency_noise(model, [({"x": good[0][0]}, good[0][1])], **GRAY)
-    for rms, message in ((0.0, "positive"), (float("nan"), "number"), (float("inf"), "number")):
-        with pytest.raises(InputError, match=f"rms must be .*{message}"):
-            frequency_noise(model, good, **GRAY, rms=rms)
-    with pytest.raises(InputError, match=r"evaluation mode. Call model.eval\(\) first"):
-        frequency_noise(model.train(), good, **GRAY)
+    with pytest.raises(InputError, match=r"rms must be a number above 0, got 0\.0"):
+        noisy(model, good, rms=0.0)
+    with pytest.raises(InputError, match="band_shape must be 'square' for the paper's"):
+        noisy(model, good, protocol="paper", band_shape="round")

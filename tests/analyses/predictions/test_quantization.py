@@ -1,4 +1,4 @@
-"""Laws of quantization sensitivity (measure/outputs/quantization.py)."""
+"""Laws of quantization sensitivity."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from visprism import InputError, Quantization, dissect
 from visprism.anatomy import quantized, weights_of
-from visprism.loss.by_block import traces_by_part
-from visprism.measure.outputs.quantization import quantization_sensitivity
+from visprism.measure.loss.curvature import traces_by_part
 
 SMALL = {
     "resnet18": {"channels": (16, 24, 32, 48)},
@@ -26,6 +25,10 @@ def network(request):
         images = torch.randn(12, 3, 32, 32)
     targets = torch.arange(12) % 5
     return dissect(model, images), list(zip(images.split(5), targets.split(5), strict=True))
+
+
+def sensitivity(anatomy, batches, *bits):
+    return Quantization(bits=bits, trace_probes=0)(anatomy, batches)
 
 
 # Closed forms.
@@ -78,7 +81,7 @@ def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
     anatomy, batches = network
     model = anatomy.model
     before = {n: (p.data_ptr(), p.detach().clone()) for n, p in model.named_parameters()}
-    result = quantization_sensitivity(anatomy, batches, bits=(4,))
+    result = sensitivity(anatomy, batches, 4)
     assert np.abs(result.nll_rise).max() > 1e-3
     for name, parameter in model.named_parameters():
         assert parameter.data_ptr() == before[name][0]
@@ -86,19 +89,15 @@ def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
     for parameter in model.parameters():
         if parameter.ndim > 1:
             parameter.data = quantized(parameter.data, 4)
-    again = quantization_sensitivity(dissect(model, batches[0][0]), batches, bits=(4,))
+    again = sensitivity(dissect(model, batches[0][0]), batches, 4)
     assert np.abs(again.nll_rise).max() < 1e-5
     assert np.abs(again.weight_error).max() < 1e-12
 
 
-def test_more_bits_change_less_and_batches_change_nothing(network):
-    anatomy, batches = network
-    result = quantization_sensitivity(anatomy, batches, bits=(8, 3))
-    fine, coarse = (np.abs(result.nll_rise[rows]) for rows in result.series().values())
+def test_more_bits_change_less(network):
+    result = sensitivity(*network, 8, 3)
+    fine, coarse = (np.abs(result.values[rows]) for rows in result.series().values())
     assert fine.mean() < coarse.mean() / 4
-    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    single = quantization_sensitivity(anatomy, [(images, targets)], bits=(8, 3))
-    np.testing.assert_allclose(single.nll_rise, result.nll_rise, atol=1e-5)
 
 
 # Against another implementation.
@@ -113,7 +112,7 @@ def test_a_block_is_that_of_modules_rounded_by_hand(network):
         if vit
         else ("layer3.1", [model.layer3[1].conv1, model.layer3[1].conv2])
     )
-    result = quantization_sensitivity(anatomy, batches, bits=(3,))
+    result = sensitivity(anatomy, batches, 3)
     images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
     for module in modules:
         weight = module.weight.detach()
@@ -132,6 +131,7 @@ def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_roundin
     batches = [(images.double(), targets) for images, targets in batches]
     head, (weight,) = list((b.name, weights_of(anatomy, b)) for b in anatomy)[-1]
     traces = traces_by_part(model, batches, {head: [weight]}, probes=200)
+    result = Quantization(bits=(3,), trace_probes=20)(anatomy, batches)
     parameter = dict(model.named_parameters())[weight].detach()
     images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
 
@@ -143,15 +143,13 @@ def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_roundin
     exact = float(
         torch.autograd.functional.hessian(loss, parameter).reshape(size, size).trace()
     )
-    mean, error = traces[head].mean(), traces[head].std(ddof=1) / 200**0.5
-    assert mean == pytest.approx(exact, abs=4 * error)
-    result = quantization_sensitivity(anatomy, batches, bits=(3,), traces=traces)
-    row = result.block == head
+    assert traces[head].mean == pytest.approx(exact, abs=4 * traces[head].error)
+    row = int(np.flatnonzero(result.block == head)[0])
+    trace, rise = result.trace[row], result.predicted_rise[row]
+    assert trace.low < exact < trace.high
     rounding = float((quantized(parameter, 3) - parameter).square().sum())
-    assert result.predicted_rise[row] == pytest.approx(mean * rounding / (2 * size), rel=1e-6)
-    assert np.isnan(result.trace[~row]).all()
-    low, high = result.intervals_of("trace")
-    assert (high - low)[row] == pytest.approx(2 * 1.972 * error, rel=1e-3)
+    for predicted, of in ((rise, trace), (rise.low, trace.low), (rise.high, trace.high)):
+        assert predicted == pytest.approx(of * rounding / (2 * size), rel=1e-5)
 
 
 # Sentences and errors.
@@ -177,23 +175,16 @@ def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
     assert len(silent.findings()) == 1
 
 
-def test_the_sentence_names_bits_and_a_maximum(network):
-    anatomy, batches = network
-    result = quantization_sensitivity(anatomy, batches, bits=(4,))
-    assert result.findings()[0].text.startswith(
-        "weights of one block at 4 bits: NLL rises significantly in "
-    )
-
-
 def test_too_few_bits_and_models_without_weights_are_refused(network):
-    anatomy, batches = network
-    with pytest.raises(InputError, match="bits must be integers of at least 2, got 1"):
-        quantization_sensitivity(anatomy, batches, bits=(8, 1))
+    _, batches = network
+    with pytest.raises(InputError, match="bits must be integers from 2 to 16, got 1"):
+        Quantization(bits=(8, 1))
 
     class Mean(nn.Module):
         def forward(self, x):
             return x.mean((2, 3))
 
-    images = batches[0][0]
     with pytest.raises(InputError, match="Mean must have a block with weights, and has none"):
-        quantization_sensitivity(dissect(Mean().eval(), images), batches)
+        sensitivity(
+            dissect(Mean().eval(), batches[0][0]), [(batches[0][0], batches[0][1] % 3)], 4
+        )
