@@ -41,8 +41,8 @@ from torch.nn.functional import cross_entropy
 from visprism.anatomy import costs, dissect
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images.pixels import in_memory
 from visprism.images.open_data import load_data
+from visprism.images.pixels import in_memory
 from visprism.images.training_batches import memory_feed
 from visprism.loss.objective import Objective
 from visprism.loss.spectrum import top_eigenvalues

@@ -41,10 +41,9 @@ from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.data import default_preprocessing
+from visprism.images import statistics
+from visprism.images.batches import batches, fixed_augmentation
 from visprism.images.open_data import load_data
-from visprism.images.batches import batches
-from visprism.images.batches import fixed_augmentation
 from visprism.loss.landscape import landscape
 from visprism.loss.planes import Plane, random_planes
 from visprism.models import load_model

@@ -294,8 +294,6 @@ def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
         Found.load(path)
 
 
-
-
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_a_table_is_a_formula(tmp_path, start):
     @dataclass(frozen=True)

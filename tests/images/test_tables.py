@@ -142,21 +142,6 @@ def test_labels_that_are_no_class_are_counted(write, labels, sentence):
         load_data(f"parquet:{write(labels=labels)}")
 
 
-def test_row_groups_are_read_once_in_any_order(write, monkeypatch):
-    groups = []
-    read = parquet.ParquetFile.read_row_group
-
-    def counted(file, group, **options):
-        groups.append(group)
-        return read(file, group, **options)
-
-    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", counted)
-    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
-    for order in (range(20), range(19, -1, -1), [0, 19] * 5):
-        images.read(order)
-    assert sorted(groups) == list(range(10))
-
-
 def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
     # pyarrow's reader crashes the process then, as when two models go through one image set.
     at_once = []
@@ -193,21 +178,6 @@ NOTHING = [
 @pytest.mark.parametrize("notes", NOTHING)
 def test_notes_that_say_nothing_are_passed_over(write, notes):
     assert len(load_data(f"parquet:{write(notes=notes)}")) == 5
-
-
-@pytest.mark.parametrize(
-    ("feature", "labels", "reason"),
-    [
-        ({"_type": "ClassLabel", "names": 3}, (0, 1), "must be a list of text, got 3"),
-        ({"_type": "ClassLabel", "names": [1, 2]}, (0, 1), "must be a list of text"),
-        ({"_type": "ClassLabel", "names": ["a"]}, ("x", "y"), "classes in .* cannot be read"),
-        ({}, (0, 10**15), "must be less than 1000000, got 1000000000000000"),
-    ],
-)
-def test_classes_are_checked(write, feature, labels, reason):
-    notes = json.dumps({"info": {"features": {"label": feature}}})
-    with pytest.raises(InputError, match=reason):
-        load_data(f"parquet:{write(labels=labels, notes=notes)}")
 
 
 def test_a_file_damaged_anywhere_ends_in_a_sentence(write, tmp_path):

@@ -8,8 +8,7 @@ import torch
 from scipy import optimize, stats
 from timm.models import VisionTransformer
 
-from visprism import Answer, Entry, PerImage, Provenance, Result, Study, examine
-from visprism.cli.output import print_study
+from visprism import Answer, PerImage, Provenance, Result, examine
 from visprism.results.perturbations import (
     HIGH_ACCURACY,
     HIGH_DROP,
@@ -175,38 +174,6 @@ def test_nan_is_no_answer_and_no_row():
     assert [(row.quantity, list(row.cells)) for row in rows] == [("0", ["a"])]
 
 
-def test_many_differences_are_summarized_by_their_ends():
-    differences = {
-        ("a", name): Difference(value, value - 0.1, value + 0.1)
-        for name, value in zip("bcdef", (0.3, -0.4, 0.05, 0.2, 0.0), strict=True)
-    }
-    row = Row("How bright?", "brightness", "", {}, differences)
-    assert row.difference_text() == (
-        "c - a: -0.4 [-0.5, -0.3] to b - a: 0.3 [0.2, 0.4]; 3 of 5 significant, not adjusted "
-        "for 5 comparisons"
-    )
-
-
-def test_a_summary_counts_only_differences_with_an_interval():
-    def text(*lows):
-        differences = {("a", str(i)): Difference(1.0, low, 2.0) for i, low in enumerate(lows)}
-        return Row("How bright?", "brightness", "", {}, differences).difference_text()
-
-    assert text(0.5, math.nan, -1.0, 0.2).endswith("; 2 of 3 with an interval significant, "
-        "not adjusted for 3 comparisons")  # fmt: skip
-    assert text(*[math.nan] * 4).endswith("; none of 4 has an interval")
-
-
-def test_a_ratio_that_excludes_1_does_so_in_its_text():
-    assert "[1.0003, 1.0" in Difference(1.001, 1.0003, 1.0017, "ratio").text("")
-
-
-def test_a_difference_of_fractions_is_in_percentage_points():
-    difference = Difference(0.0123, -0.01, 0.034)
-    assert difference.text("%") == "1.23 percentage points [-1, 3.4]"
-    assert difference.text("pixels") == "0.0123 pixels [-0.01, 0.034]"
-
-
 @pytest.fixture(scope="module")
 def images():
     return torch.rand(IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(5))
@@ -314,13 +281,6 @@ def test_it_has_the_paired_difference_of_every_answer_over_images(study, by_imag
     assert all(row.difference is not None for row in rows.values())
 
 
-def test_a_ratio_is_labeled_and_a_difference_has_the_unit_of_the_answers(study):
-    for row in study.table():
-        text = row.difference_text()
-        assert text.startswith("ratio of 1 + change ") == (row.unit == "%")
-        assert ("pixels" in text) == (row.unit == "pixels")
-
-
 def test_values_of_single_images_are_the_last_result(study):
     for entry in study.entries:
         assert [r.identifier == "per-image" for r in entry.results][-2:] == [False, True]
@@ -385,32 +345,3 @@ def test_a_number_of_two_models_has_a_row_after_those_of_the_models():
     others = {pair: [result] for pair in (("a", "b"), ("a", "c"), ("b", "c"))}
     _, of_three = comparison_rows({name: [] for name in "abc"}, others)
     assert of_three.difference_text().startswith("a and b: 0.167 [")
-
-
-def test_a_kappa_that_is_0_by_arithmetic_has_the_reason_in_the_table():
-    result = consistency([1] * 50, [1] * 40 + [0] * 10)
-    _, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
-    reason = "no interval: cnn is correct on all images, so that kappa is 0 in any case"
-    assert row.difference.remark == reason
-    assert row.lines(["cnn", "vit"])[1] == f"  0 of both models ({reason})"
-
-
-def test_an_undefined_number_of_two_models_has_the_reason():
-    result = consistency([1] * 50, [1] * 50)
-    _, row = comparison_rows({"cnn": [], "vit": []}, {("cnn", "vit"): [result]})
-    assert row.difference_text() == "undefined (both models are correct on all images)"
-
-
-def test_the_console_has_the_findings_of_two_models(capsys):
-    result = consistency([1] * 50, [1] * 40 + [0] * 10)
-    print_study(Study(("cnn", "vit"), (Entry(("cnn", "vit"), "calibration", (result,)),)))
-    table, findings = capsys.readouterr().out.split("\ncnn and vit\n")
-    assert "Cohen's kappa" in table
-    assert "error consistency of cnn and vit: kappa 0 over 50 images" in findings
-
-
-def test_a_selected_maximum_is_named_in_the_table():
-    answer = Answer("?", "drop", 0.4, 0.3, 0.5, "percentage points", selected=9)
-    assert str(answer) == "40 percentage points [30, 50] (largest of 9, interval not adjusted)"
-    assert str(Answer("?", "drop", 0.4, selected=9)) == "0.4 (largest of 9)"
-    assert str(Answer("?", "drop", 0.4, 0.3, 0.5)) == "0.4 [0.3, 0.5]"

@@ -151,11 +151,15 @@ class Subject:
         way = self.preprocessing
         if way is None:
             return f"{self.name}: {self.num_images} images as they are"
+        start = f"{self.name}: {self.num_images} images, {way}"
+        if not any(way.mean) and set(way.std) == {1.0}:
+            return (
+                f"{start}, pixels in [0, 1]; for another normalization pass "
+                "preprocessing=Preprocessing(size, mean=..., std=...), or set it as "
+                "model.preprocessing"
+            )
         mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
-        return (
-            f"{self.name}: {self.num_images} images, {way}, mean ({mean}), "
-            f"standard deviation ({std})"
-        )
+        return f"{start}, mean ({mean}), standard deviation ({std})"
 
     def release(self) -> None:
         """Return free memory to the system."""

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -117,9 +118,11 @@ def _place(model: nn.Module) -> torch.device:
 def _arithmetic(precision: str, device: str) -> Iterator[None]:
     """Inside, products have the precision, and a caller's autocast is off."""
     backends = torch.backends
-    of_gpu = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
-    of_cpu = (backends.mkldnn.matmul, backends.mkldnn.conv, backends.mkldnn.rnn)
-    operations = (*of_gpu, *of_cpu)
+    # Torch's stubs do not know these settings.
+    cudnn: Any = backends.cudnn
+    mkldnn: Any = backends.mkldnn
+    of_gpu: list[Any] = [backends.cuda.matmul, cudnn.conv, cudnn.rnn]
+    operations = [*of_gpu, mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
     before = [operation.fp32_precision for operation in operations]
     off = nullcontext()
     if torch.amp.is_autocast_available(device):

@@ -120,8 +120,8 @@ class _EpochViews(Dataset):
         use = self._number, step
         return self._feed.augmenter.plan(self._order[step], *use, part=self._part)
 
-    def __getitem__(self, step: int) -> UInt8[Tensor, "m c h w"] | str:
-        plan, source = self.plan(step), self._feed.source
+    def __getitem__(self, index: int) -> UInt8[Tensor, "m c h w"] | str:
+        plan, source = self.plan(index), self._feed.source
         if isinstance(source, Tensor):
             return self._feed.augmenter.views(source[plan.numbers], plan)
         numbers = plan.numbers.tolist()

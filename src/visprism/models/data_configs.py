@@ -68,24 +68,36 @@ def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> 
 def from_attributes(
     model: nn.Module, arguments: Arguments, *, default: tuple[int, int] = (224, 224)
 ) -> Preprocessing:
-    """The preprocessing that a model itself states.
+    """The preprocessing that a model itself states, or its size.
 
-    Its attribute ``preprocessing``, or ``img_size``, or ``config.image_size`` as in Hugging
+    See `stated_by`; else its attribute ``img_size``, or ``config.image_size`` as in Hugging
     Face; otherwise `default`. Mean and standard deviation are those of ImageNet by default.
     """
-    stated = getattr(model, "preprocessing", None)
-    if isinstance(stated, Preprocessing):
+    stated = stated_by(model)
+    if stated is not None:
         return _resized(stated, arguments)
     config = getattr(model, "config", None)
     size = getattr(model, "img_size", None) or getattr(config, "image_size", None)
     return _resized(Preprocessing(size=_pair(size or default)), arguments)
 
 
+def stated_by(model: nn.Module) -> Preprocessing | None:
+    """What a module itself states: its attribute ``preprocessing``, or timm's configuration."""
+    stated = getattr(model, "preprocessing", None)
+    if isinstance(stated, Preprocessing):
+        return stated
+    configs = (getattr(model, name, None) for name in ("pretrained_cfg", "default_cfg"))
+    if not any(isinstance(c, Mapping) and c.get("mean") and c.get("std") for c in configs):
+        return None
+    size = getattr(getattr(model, "patch_embed", None), "img_size", None)
+    return from_timm(model, {"img_size": size})
+
+
 def states_preprocessing(model: nn.Module, arguments: Arguments) -> bool:
     """Whether the model or its arguments state the image size."""
     config = getattr(model, "config", None)
     return (
-        isinstance(getattr(model, "preprocessing", None), Preprocessing)
+        stated_by(model) is not None
         or bool(getattr(model, "img_size", None) or getattr(config, "image_size", None))
         or bool({"img_size", "image_size"} & set(arguments))
     )

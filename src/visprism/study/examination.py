@@ -225,10 +225,10 @@ class Examination:
                 continue
             pair = tuple(s.limited(images) for s in pair)
             known = ((s, singles[s.name]) for s in pair)
-            measured = [Measured(s, entry.results) for s, entry in known if entry is not None]
+            first, second = (Measured(s, entry.results) for s, entry in known if entry)
             begin = time.monotonic()
             try:
-                compared = analysis.compare(*measured, pair[0].named(self.run))
+                compared = analysis.compare(first, second, pair[0].named(self.run))
                 if compared:
                     self._keep(analysis, pair, compared, time.monotonic() - begin)
             except Exception as error:
@@ -269,7 +269,7 @@ class Examination:
 
     def _stored(self) -> dict[Place, list[str]]:
         """Keys of the stored results of these models with these weights, the latest last."""
-        known = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
+        known: dict[str, Any] = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
         stored: dict[Place, list[str]] = {}
         for key, entry in self.store.entries.items():
             models, name = tuple(entry["models"]), entry["analysis"]

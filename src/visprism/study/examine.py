@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def examine(
     train_data: Any = None,
     preprocessing: Preprocessing | None = None,
     images: DataOptions | None = None,
+    device: str | None = None,
     pretrained: bool = False,
     out: Path | str | None = None,
     fresh: bool = False,
@@ -65,6 +67,8 @@ def examine(
         preprocessing: resize, crop and normalization; by default what each model states, or a
             torchvision pipeline ends in. Analyses that change pixels need it.
         images: split, number, size and batch size; see `DataOptions`.
+        device: as torch names it, such as "cuda:1"; by default that of `run`, or where each
+            model lies. Models that are given by name lie on the accelerator if there is one.
         pretrained: load published weights of models that are given by name.
         out: folder for results; None keeps them in memory.
         fresh: forget what an earlier run left in `out`.
@@ -81,6 +85,8 @@ def examine(
         raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
+    if device is not None:
+        run = replace(run, compute=replace(run.compute, device=device))
     with reused_memory(), reported(run, listener) as (run, notify):
         begin = time.monotonic()
         chosen = ANALYSES.chosen(analyses, options, effort)

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -192,9 +192,16 @@ class Store:
 
     def entry(self, key: str) -> Entry:
         """The stored entry under a key, with its results."""
-        stored: dict[str, Any] = {k: v for k, v in self.entries[key].items() if k != "files"}
-        models = tuple(stored.pop("models"))
-        return Entry(models=models, results=self.get(key), key=key, **stored)
+        stored = self.entries[key]
+        return Entry(
+            models=tuple(stored["models"]),
+            analysis=stored["analysis"],
+            results=self.get(key),
+            options=stored["options"],
+            images=stored["images"],
+            seconds=stored["seconds"],
+            key=key,
+        )
 
     def put(self, entry: Entry) -> None:
         """Keep results, and write them if there is a folder: files first, then the index."""
@@ -268,7 +275,7 @@ def save_study(study: Study, folder: Path) -> None:
         OutputError: if the disk is full.
     """
     entries = [
-        entry if entry.key else Entry(**{**vars(entry), "key": _digest(str(number).encode())})
+        entry if entry.key else replace(entry, key=_digest(str(number).encode()))
         for number, entry in enumerate(study.entries)
     ]
     header = {
@@ -293,7 +300,8 @@ def load_study(folder: Path) -> Study:
     if not is_file(folder / INDEX):
         raise InputError(f"{folder} must hold a study, and has no {INDEX}")
     index = read_index(folder / INDEX)
-    header, stored = index["header"], index["entries"]
+    header: Mapping[str, Any] = index["header"]
+    stored = index["entries"]
     latest = {(*e["models"], e["analysis"]): key for key, e in stored.items()}
     keys = header.get("keys", list(latest.values()))
     if not set(keys) <= set(stored):

@@ -255,11 +255,12 @@ def _resized(
 
 def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
     if isinstance(model, Anatomy):
-        return Candidate(model.model, type(model.model).__name__, anatomy=model)
+        way = _stated_by(model.model)
+        return Candidate(model.model, type(model.model).__name__, "", way, anatomy=model)
     if isinstance(model, nn.Module):
         model = without_replicas(model)
         written = getattr(model, "_orig_mod", model)  # what torch.compile was given
-        return Candidate(model, type(written).__name__)
+        return Candidate(model, type(written).__name__, preprocessing=_stated_by(written))
     from visprism.models import LoadedModel, load_model  # imports timm: seconds
 
     if isinstance(model, str):
@@ -272,6 +273,15 @@ def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"
     )
+
+
+def _stated_by(model: nn.Module) -> Preprocessing | None:
+    """The preprocessing that a module of the user states."""
+    if not {"preprocessing", "pretrained_cfg", "default_cfg"} & set(dir(model)):
+        return None
+    from visprism.models.data_configs import stated_by  # imports timm: seconds
+
+    return stated_by(model)
 
 
 def _stated(

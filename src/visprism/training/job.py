@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +57,7 @@ class Job:
     pretrained: bool = False
     size: tuple[int, int] | None = None  # (height, width); None: that of the model
     skip_bad: bool = False
-    workers: int = 4  # processes that decode images with sides over 64 pixels
+    workers: int = 4  # processes that decode images with sides over 64 pixels, or RandAugment
     sharded: bool = False
     resume: bool = False
     checkpoint_minutes: float = 10.0  # between training checkpoints
@@ -90,8 +91,9 @@ def train(
     own mean and standard deviation, otherwise by those of the model.
 
     `loggers` receive the loss and the history, as the loggers of the job do. Precision and seed
-    of `run` are the recipe's.
+    of `run` are the recipe's; its device is the accelerator unless one is named.
     """
+    run = replace(run, compute=replace(run.compute, device=str(run.compute.torch_device)))
     if job.folder.exists() and not job.folder.is_dir():
         raise InputError(f"folder must be a directory, got the file {job.folder}")
     with processes(run.compute):
@@ -155,7 +157,7 @@ def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
         batch_size=recipe.batch_size,
         preprocessing=str(preprocessing),
         precision=recipe.precision,
-        device=run.compute.device,
+        device=str(run.compute.torch_device),
         seed=recipe.seed,
         created=datetime.now(UTC).date().isoformat(),
     )
@@ -254,15 +256,17 @@ def training_feed(
     job: Job, images: ImageSet, preprocessing: Preprocessing, recipe: Recipe, run: Run
 ) -> Feed:
     """A feed from memory for small images, and from files for large ones."""
-    options = {
+    options: dict[str, Any] = {
         "augmentation": recipe.augmentation,
         "seed": recipe.seed,
         "compute": replace(run.compute, precision=recipe.precision),
     }
-    if max(preprocessing.size) <= _SMALL:
-        return memory_feed(images, preprocessing, recipe.batch_size, **options)
-    workers = job.workers
-    return loader_feed(images, preprocessing, recipe.batch_size, workers=workers, **options)
+    if max(preprocessing.size) > _SMALL:
+        options["workers"] = job.workers
+        return loader_feed(images, preprocessing, recipe.batch_size, **options)
+    if recipe.augmentation.rand_augment:  # of what is done in memory, this alone takes long
+        options["workers"] = job.workers
+    return memory_feed(images, preprocessing, recipe.batch_size, **options)
 
 
 def _teacher(job: Job) -> nn.Module | None:

@@ -93,7 +93,8 @@ def fit(
             f"{type(model).__name__} has none"
         )
     _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
-    run = _run_of_recipe(run, recipe).on(model)
+    run = _run_of_recipe(run, recipe)
+    run = run if sharded else run.on(model)  # shards go to the accelerators
     check_optimizer(recipe, run.compute)
     with processes(run.compute), reused_memory(), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
@@ -310,7 +311,7 @@ def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:
         images=run.provenance.images or train.images,
         batch_size=recipe.batch_size,
         precision=recipe.precision,
-        device=run.compute.device,
+        device=str(run.compute.torch_device),
         processes=world_size(),
         seed=recipe.seed,
     )

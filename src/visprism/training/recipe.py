@@ -226,6 +226,6 @@ def _converted(declared: Option, value: Any) -> Any:
         value = str(value) or ()
     if isinstance(value, str):
         return declared.parse(value)
-    value = tuple(value) if isinstance(value, list) else value
-    declared.check(value)
-    return float(value) if declared.type is float else value
+    given: Any = tuple(value) if isinstance(value, list) else value
+    declared.check(given)
+    return float(given) if declared.type is float else given

@@ -98,15 +98,18 @@ _SHAPES = {
 
 
 def _shape(
-    width: int, depths: Sequence[int], heads: Sequence[int], patch_size: int, stride: int
+    width: int, depths: tuple[int, ...], heads: tuple[int, ...], patch_size: int, stride: int
 ) -> dict[str, Any]:
     shape = {"head_channels": width, "depths": depths, "heads": heads}
     return {**shape, "patch_size": patch_size, "stride": stride}
 
 
 _SMALL = {
-    f"pit_{size}_patch2": (f"PiT-{letters} with patches of 2x2 pixels", _shape(*shape, 2, 1))
-    for size, (letters, *shape) in _SHAPES.items()
+    f"pit_{size}_patch2": (
+        f"PiT-{letters} with patches of 2x2 pixels",
+        _shape(width, depths, heads, 2, 1),
+    )
+    for size, (letters, width, depths, heads) in _SHAPES.items()
 }
 _SMALL["pit_pico_patch4"] = (
     "PiT-Pico (0.6 million parameters) with overlapping patches of 4x4 pixels",
@@ -115,9 +118,9 @@ _SMALL["pit_pico_patch4"] = (
 _LARGE = {
     f"pit_{size}": (
         f"PiT-{letters}",
-        _shape(*shape, *((14, 7) if size == "base" else (16, 8))),
+        _shape(width, depths, heads, *((14, 7) if size == "base" else (16, 8))),
     )
-    for size, (letters, *shape) in _SHAPES.items()
+    for size, (letters, width, depths, heads) in _SHAPES.items()
 }
 MODELS.register_family(pit, _SMALL, (32,))
 MODELS.register_family(pit, _LARGE, (224,))
