@@ -226,8 +226,8 @@ def function_of(analysis: type[Analysis]) -> Callable[..., Any]:
     names = ", ".join(options_of(analysis))
     measure.__name__ = measure.__qualname__ = analysis.name.replace("-", "_")
     measure.__doc__ = (
-        f"{(analysis.__doc__ or '').strip()}\n\nThe main result of `{analysis.__name__}` for one "
-        f"model; see there. Options: {names or 'none'}."
+        f"{(analysis.__doc__ or '').strip()}\n\nThe main result of `{analysis.__name__}` "
+        f"for one model; see there. Options: {names or 'none'}."
     )
     return measure
 

@@ -49,19 +49,19 @@ class ClaimEffects(Result):
 
     def effect_text(self, row: int) -> str:
         """The effect with its interval: ``-12% [-15, -9]`` or ``+0.31 nats [0.2, 0.4]``."""
-        values = (float(v[row]) for v in (self.effect, self.low, self.high))
-        return self.text_of(*values, str(self.unit[row]))
+        effect, low, high = (float(v[row]) for v in (self.effect, self.low, self.high))
+        return self.text_of(effect, low, high, str(self.unit[row]))
 
     @classmethod
     def text_of(cls, effect: float, low: float, high: float, unit: str) -> str:
         """An effect with its interval; empty without an effect."""
         if not isfinite(effect):
             return ""
-        numbers = [cls._in_unit(value, unit) for value in (effect, low, high)]
-        form = resolved(*numbers, "+.3g")
-        text = f"{numbers[0]:{form}}" + {RATIO: "%", "": ""}.get(unit, f" {unit}")
+        effect, low, high = (cls._in_unit(value, unit) for value in (effect, low, high))
+        form = resolved(effect, low, high, "+.3g")
+        text = f"{effect:{form}}" + {RATIO: "%", "": ""}.get(unit, f" {unit}")
         if isfinite(low) and isfinite(high):
-            text += f" [{numbers[1]:{form}}, {numbers[2]:{form}}]"
+            text += f" [{low:{form}}, {high:{form}}]"
         return text.replace("-", "\N{MINUS SIGN}")
 
     def margin_text(self, row: int) -> str:

@@ -16,7 +16,7 @@ import torch
 from visprism.analyses.features.block_structure import BlockStructure
 from visprism.analyses.predictions.ablation_by_kind import KindAblations
 from visprism.analyses.predictions.calibration import calibration
-from visprism.analyses.predictions.corruptions import Robustness
+from visprism.analyses.predictions.corruptions import CorruptedMetrics
 from visprism.analyses.predictions.frequency_noise import (
     EQUAL_ENERGY,
     PAPER,
@@ -176,7 +176,7 @@ def _ablations(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
 
 def _corrupted(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
     results = _examined(training, epoch, run, ("corruptions",))
-    return {"accuracy on corrupted images": _one(results, Robustness).mean_accuracy}
+    return {"accuracy on corrupted images": _one(results, CorruptedMetrics).mean_accuracy}
 
 
 def _measurement(quantity: str) -> Callable[[TrainingRun, int, Run], dict[str, float]]:

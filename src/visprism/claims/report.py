@@ -30,7 +30,7 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
     rows = []
     for row, h in PRIMARY.items():
         decision, note = decided[row], ""
-        equal = None
+        equal, sign = None, 1
         if h.equal_fit:
             effects, sign = raw.tested(h, at_equal_fit=True).weakest()
             equal = decide(
@@ -88,7 +88,7 @@ HEADER = ("row", "hypothesis", "effect [interval]", "seeds", "margin", "verdict"
 
 def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
     """The rows of one comparison as text, in the columns of `HEADER`."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for i in np.flatnonzero(effects.comparison == comparison).tolist():
         verdict = str(effects.verdict[i])
         if needed := int(effects.seeds_needed[i]):

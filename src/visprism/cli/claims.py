@@ -27,16 +27,16 @@ class Claims(Printing):
     )
     codes: tuple[str, ...] = argument(
         (),
-        "claims or rows to run, such as C6 or C6a, in this order (default: all that the scale can "
-        "decide)",
+        "claims or rows to run, such as C6 or C6a, in this order (default: all that the scale "
+        "can decide)",
         "CLAIM",
         positional=True,
     )
     out: Path | None = argument(None, f"folder of the experiment (default: {OUT})", "DIR")
     scale: Literal["small", "medium", "paper", "test"] | None = argument(
         None,
-        "networks, data and training: small or medium (hours or days on a CPU), paper (GPUs) or "
-        "test (to try the machinery in minutes) (default: small)",
+        "networks, data and training: small or medium (hours or days on a CPU), paper (GPUs) "
+        "or test (to try the machinery in minutes) (default: small)",
     )
     data: str = argument(
         "", "training and test images, see below (default: those of the scale)", "DATA"

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -75,7 +76,7 @@ class PlainLogFormatter(LogFormatter):
         return f"{x:g}" if super().__call__(x, pos) else ""
 
 
-def spectra(ax: Axes, result: PerBlock, quantity: str, *, first_kind: bool = False) -> None:
+def spectra(ax: Axes, result: Any, quantity: str, *, first_kind: bool = False) -> None:
     """A column against frequency, a curve with its interval per block, colored by depth."""
     blocks = list(dict.fromkeys(result.block.tolist()))
     for name in blocks:

@@ -23,8 +23,8 @@ DIRECTION_PAIRS = "direction pairs"  # of a loss landscape
 FEWEST = {DIRECTION_PAIRS: 3}  # units for an interval; `FEWEST_VALUES` of others
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
-# Of the difference of two models: of the mean of paired differences; from both intervals and the
-# correlation of the values by unit (Zou and Donner); none.
+# Of the difference of two models: of the mean of paired differences; from both intervals and
+# the correlation of the values by unit (Zou and Donner); none.
 # "bounded": combined, where the lower end of a model may be exactly 0.
 Comparison = Literal["paired", "combined", "bounded", "none"]
 
@@ -153,7 +153,9 @@ class EstimateInfo:
             "by_unit": by_unit,
         }
         question = self.question.text if self.question else ""
-        fields = {"quantity": ", ".join([self.label, *rows])} | declared | further
+        fields: dict[str, Any] = (
+            {"quantity": ", ".join([self.label, *rows])} | declared | further
+        )
         return Answer(question, value=numbers[0], low=numbers[1], high=numbers[2], **fields)
 
 

@@ -35,10 +35,11 @@ def difference(first: Answer, second: Answer) -> Number | None:
     binomial proportions based on paired data; Zou and Donner (2008), Construction of confidence
     limits about effect measures.
     """
-    if first.by_unit is None or second.by_unit is None or first.comparison == "none":
+    a, b = first.by_unit, second.by_unit
+    if a is None or b is None or first.comparison == "none":
         return None
-    n = min(len(first.by_unit), len(second.by_unit))
-    a, b = (answer.by_unit[:n].astype(np.float64) for answer in (first, second))
+    n = min(len(a), len(b))
+    a, b = (values[:n].astype(np.float64) for values in (a, b))
     both = np.isfinite(a) & np.isfinite(b)
     a, b = a[both], b[both]
     if not len(a):

@@ -62,7 +62,9 @@ class Estimated(np.ndarray):
         self.low = self.high = np.full(self.shape, np.nan)
         self.by_unit, self.missing = None, ""
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False):
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
         plain = np.asarray(array)
         return plain[()] if return_scalar else plain
 
@@ -129,8 +131,9 @@ def skewed(values: Float[np.ndarray, "n rows"]) -> Ends:
 
 
 def within_one(values: Float[np.ndarray, "n rows"]) -> Ends:
-    """That of `skewed`, within 0 and 1; of a mean of fractions of each unit that are all 0 it
-    is 0 to 1 - 0.025^(1/n), Clopper and Pearson's.
+    """That of `skewed`, within 0 and 1.
+
+    Where the fractions of all units are 0 it is 0 to 1 - 0.025^(1/n), Clopper and Pearson's.
     """
     low, high = (np.clip(end, 0.0, 1.0) for end in skewed(values))
     none = ~values.any(0)
@@ -155,7 +158,7 @@ def paired_proportion(values: Float[np.ndarray, "n rows"]) -> Ends:
 
 
 def fraction(values: Float[np.ndarray, "n rows"]) -> Ends:
-    """Interval of a mean of fractions of each unit, within 0 and 1; `mean_fraction_interval`."""
+    """Interval of a mean of fractions of each unit, within 0 and 1."""
     n = len(values)
     mean = values.mean(0)
     error = values.std(0, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(mean), np.nan)

@@ -103,8 +103,8 @@ def some_of(names: Sequence[str], number: int = 3) -> str:
 
 def text_of(number: float, form: str = ".3g") -> str:
     """A number with its interval, where it has one."""
-    ends = (getattr(number, end, float("nan")) for end in ("low", "high"))
-    return interval_text(float(number), *ends, form)
+    low, high = (getattr(number, end, float("nan")) for end in ("low", "high"))
+    return interval_text(float(number), low, high, form)
 
 
 def missing_text(number: float, of: str = "") -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.text import images_text
 from visprism.loss.density import hutchinson
 from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Objective

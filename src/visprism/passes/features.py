@@ -103,7 +103,7 @@ class FeatureStatistic(ABC):
         """
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """Values of each image of a batch, by block or any other key; the extracts as they are."""
+        """Values of each image of a batch, by block or another key: the extracts."""
         return {key: x.cpu().numpy() for key, x in extracts.items()}
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
@@ -155,6 +155,7 @@ class Gathered:
     sums: Arrays = field(default_factory=dict)
 
     def add(self, by_image: Arrays, sums: Arrays) -> None:
+        """Append the values of a batch, and add its sums."""
         for key, values in by_image.items():
             self.by_image.setdefault(key, []).append(values)
         for key, value in sums.items():
@@ -207,7 +208,8 @@ def observations(
     for statistic in statistics:
         if not isinstance(statistic, FeatureStatistic):
             raise InputError(
-                f"statistics must be analyses of features, such as [Fourier()], got {statistic!r}"
+                f"statistics must be analyses of features, such as [Fourier()], "
+                f"got {statistic!r}"
             )
     gathered = [Gathered() for _ in statistics]
     sizes: list[int] = []

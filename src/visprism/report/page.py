@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from visprism.drawing.landscape import surface_of
 from visprism.drawing.style import MODEL, TIP
+from visprism.estimates.findings import CODES
 from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing

@@ -280,10 +280,12 @@ def _difference(pair: Sequence[Known]) -> Difference | None:
     number = paired_difference(first, second)
     if number is None:
         return None
-    ends = (float(number), number.low, number.high)
+    value, low, high = float(number), number.low, number.high
+    form = "difference"
     if first.average == "geometric":
-        return Difference(*map(exp, ends), "ratio", first.over, number.missing)
-    return Difference(*ends, over=first.over, missing=number.missing)
+        value, low, high = exp(value), exp(low), exp(high)
+        form = "ratio"
+    return Difference(value, low, high, form, first.over, number.missing)
 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:

@@ -331,9 +331,9 @@ class KindReplication(Result):
             text = interval_text(float(number), number.low, number.high, "+.3g")
             findings.append(
                 Finding(
-                    f"{self.kind[i]} blocks, {CHANGES[str(self.quantity[i])].label}: mean change "
-                    f"{text} over {self.seeds[i]} trained seeds ({self.negative[i]} negative, "
-                    f"{self.positive[i]} positive){remark}"
+                    f"{self.kind[i]} blocks, {CHANGES[str(self.quantity[i])].label}: "
+                    f"mean change {text} over {self.seeds[i]} trained seeds "
+                    f"({self.negative[i]} negative, {self.positive[i]} positive){remark}"
                 )
             )
         return tuple(findings)

@@ -291,7 +291,7 @@ class Result:
         return np.arange(len(self))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """Further fields of the `Answer` of an estimate, such as its verdict; none by default."""
+        """Further fields of the `Answer` of an estimate, such as its verdict."""
         return {}
 
     def _answers_of(self, name: str, info: EstimateInfo) -> Iterator[Answer]:

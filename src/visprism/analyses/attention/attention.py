@@ -42,7 +42,7 @@ _ROUNDING = 1e-6  # an entropy that is 0 but for rounding
 
 @result_type("attention-statistics")
 class AttentionStatistics(Result):
-    """Statistics of each head of each attention; one row per head. Intervals are over images."""
+    """Statistics of each head of each attention, a row per head. Intervals are over images."""
 
     block: np.ndarray = column(
         "Block", "", "name of the attention's block; '#2' for the second in one block"

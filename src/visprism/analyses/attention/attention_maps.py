@@ -1,7 +1,7 @@
 """Attention maps and rollouts of one image: the weights of one query, by attention and head.
 
-A rollout follows attention through all blocks: R = product over blocks of (I + A) / 2, with A the
-weights averaged over heads.
+A rollout follows attention through all blocks: R = product over blocks of (I + A) / 2, with A
+the weights averaged over heads.
 """
 
 from collections.abc import Iterable, Sequence

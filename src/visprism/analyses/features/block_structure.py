@@ -112,7 +112,7 @@ def block_structure(
     cka: Float[np.ndarray, "m m"],
     place: Int[np.ndarray, " m"],
     stage: Int[np.ndarray, " m"],
-    score: float | None = None,
+    score: Number | None = None,
 ) -> BlockStructure:
     """Mean CKA of each pair of stages, and the score.
 
@@ -138,7 +138,7 @@ def block_structure(
         cka=of_pairs,
         expected=at_distance,
         excess=of_pairs - at_distance,
-        score=structure_score(cka, place, stage) if score is None else score,
+        score=Number(structure_score(cka, place, stage)) if score is None else score,
     )
 
 
@@ -171,7 +171,7 @@ def _mean(values: Float[np.ndarray, " q"]) -> float:
     return float(values.mean()) if len(values) else float("nan")
 
 
-def _ends(score: float) -> tuple[float, float]:
+def _ends(score: Number) -> tuple[float, float]:
     """Ends of the interval of a score; NaN where it has none."""
     return (score.low, score.high) if isinstance(score, Number) else (np.nan, np.nan)
 

@@ -321,7 +321,7 @@ class CKA(FeatureAnalysis):
             other_model=other_model,
             mean=mean(values[0][:, defined].mean(1), _ends_of)
             if other_model and defined.any()
-            else np.nan,
+            else Number(np.nan),
         )
 
     def comparison_cost(self, subject: Subject) -> Cost:
@@ -406,7 +406,8 @@ def compare(
     every = [size for _, of_process in parts for size in of_process]
     similarity = cka.similarity(
         {key: value for part, _ in parts for key, value in part.items()},
-        *([b for b in anatomy if b.layout is not None] for anatomy in (anatomy_a, anatomy_b)),
+        [block for block in anatomy_a if block.layout is not None],
+        [block for block in anatomy_b if block.layout is not None],
         other_model,
     )
     origin = run.measured(images=sum(every), batch_size=max(every), image_shape=shapes[0])

@@ -274,17 +274,23 @@ def separability(
             **columns,
             nc1=Estimated(*nc1, missing=f"fewer than {_FEWEST_FOR_NC1:,} images"),
             nc1_shuffled=shuffled.mean(0),
-            **dict(zip(("equinorm", "equiangularity", "maximal_angle"), nc2, strict=True)),
+            equinorm=nc2[0],
+            equiangularity=nc2[1],
+            maximal_angle=nc2[2],
             accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
             disagreement=np.array(
                 [np.nan if decided is None else (n != decided).mean() for n in nearest]
             ),
-            self_duality=_self_duality(pooled, index, classes, classifier, several=several),
+            self_duality=Number(
+                _self_duality(pooled, index, classes, classifier, several=several)
+            ),
             classes=len(classes),
         ),
         FeatureRanks(
             **columns,
-            **dict(zip(("rankme", "rankme_centered", "alpha"), ranks, strict=True)),
+            rankme=ranks[0],
+            rankme_centered=ranks[1],
+            alpha=ranks[2],
             dimension=widths,
         ),
     )

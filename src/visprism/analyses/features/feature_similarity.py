@@ -19,7 +19,7 @@ Kriegeskorte et al. (2008), Representational similarity analysis.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -188,7 +188,7 @@ def similarities(
     neighbors: int,
     permutations: int,
     seed: int,
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """The columns: each block of the first features with each of the second.
 
     Costs n^2 numbers for each block and, for each pair and permutation, singular values of a

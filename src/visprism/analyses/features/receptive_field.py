@@ -23,9 +23,10 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
 from visprism.anatomy.trace.forward import as_written
+from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather, share
+from visprism.core.processes import gather
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.drawing.color_bars import color_bar, framed
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
@@ -225,7 +226,7 @@ def receptive_field(
     totals: dict[Block, np.ndarray] = {}
     moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
     sizes: list[int] = []
-    shared = share(batches)
+    shared = processes.share(batches)
     ticks = run.ticks(shared, len(blocks), "receptive fields")
     with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
         for batch in shared:
@@ -246,7 +247,7 @@ def receptive_field(
         block: np.concatenate([m for part in parts for m in part[block]])[order]
         for block in blocks
     }
-    total = {b: sum(part[0][b] for part in gathered if b in part[0]) for b in blocks}
+    total = {b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks}
     largest = max(size for process in by_process for size in process)
     origin = run.measured(
         images=len(order), batch_size=largest, image_shape=image_shape(anatomy)
@@ -441,6 +442,7 @@ def maps_of(total: Mapping[Block, Float[np.ndarray, "h w"]], most: int) -> Recep
     places = np.unique(np.linspace(0, len(blocks) - 1, min(most, len(blocks))).round())
     chosen = [blocks[i] for i in places.astype(int)]
     cells = [_in_cells(total[block]) for block in chosen]
+    share = np.stack([c.ravel() / (c.sum() or np.nan) for c in cells])
     row, column = np.indices(cells[0].shape).reshape(2, -1)
     return ReceptiveMaps(
         block=np.repeat([b.name for b in chosen], len(row)),

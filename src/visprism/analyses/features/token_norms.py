@@ -494,5 +494,5 @@ def _not_negative(values: Float[np.ndarray, "n rows"]) -> Ends:
     return np.maximum(low, 0.0), high
 
 
-def _percent(share: float) -> str:
+def _percent(share: Number) -> str:
     return interval_text(share, share.low, share.high, ".1%")

@@ -1,1 +1,1 @@
-
+"""Analyses of predictions: clean, corrupted and attacked."""

@@ -43,7 +43,10 @@ from visprism.table.result import Result, column, estimate, result_type, scalar
 
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 # The losses of each attack; those of "pgd" are chosen.
-_LOSSES = {"apgd": ("cross-entropy", "dlr"), "apgd-t": ("dlr",)}
+_LOSSES: dict[str, tuple[Literal["cross-entropy", "dlr"], ...]] = {
+    "apgd": ("cross-entropy", "dlr"),
+    "apgd-t": ("dlr",),
+}
 
 
 @result_type("adversarial")
@@ -322,14 +325,15 @@ def _result(
     outcomes: Paired,
 ) -> RobustAccuracy:
     """The rows with the outcomes of each image, at worst over the members of a row."""
-    columns = [[1 + i for i in row] for row in members]
-    correct = np.stack([outcomes.correct[:, [0, *c]].min(1) for c in columns], axis=1)
+    outcomes_of = [[1 + i for i in row] for row in members]
+    correct = np.stack([outcomes.correct[:, [0, *c]].min(1) for c in outcomes_of], axis=1)
     losses = np.stack(
-        [outcomes.losses[:, c if len(c) == 1 else [0, *c]].max(1) for c in columns], axis=1
+        [outcomes.losses[:, c if len(c) == 1 else [0, *c]].max(1) for c in outcomes_of], axis=1
     )
     first = [attacks[row[0]] for row in members]
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return RobustAccuracy(
-        **{name: np.array([row[name] for row in rows]) for name in rows[0]},
+        **columns,
         norm=np.array([a.norm for a in first]),
         epsilon=np.array([a.epsilon for a in first]),
         frequency=np.array([nan if a.frequency is None else a.frequency for a in first]),

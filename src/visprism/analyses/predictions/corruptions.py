@@ -189,7 +189,7 @@ class CorruptedMetrics(Result):
             relative=relative,
             clean_error=1 - _mean(clean, "accuracy") if len(clean) else nan,
             mean_error=float(error.mean()),
-            mce=float(counted.mean()) if errors_of and len(counted) == len(errors_of) else nan,
+            mce=Number(counted.mean() if errors_of and len(counted) == len(errors_of) else nan),
             severities=", ".join(map(str, sorted({*rows.severity.tolist()} - {0}))),
             comparable=bool(errors_of),
             provenance=self.provenance,
@@ -209,7 +209,8 @@ class CorruptedMetrics(Result):
         return (
             Finding(
                 f"lowest accuracy of {number_of(len(accuracy), 'condition')}: "
-                f"{readable(accuracy.corruption[worst])} at severity {accuracy.severity[worst]}, "
+                f"{readable(accuracy.corruption[worst])} at severity "
+                f"{accuracy.severity[worst]}, "
                 f"{text_of(accuracy.value[worst], '.1%')}{drop}"
             ),
         )
@@ -397,19 +398,18 @@ def robustness(
     provenance = replace(last.provenance, seed=run.seed)
     values = Estimated(
         np.concatenate([part["value"] for part in parts]),
-        *(
-            np.concatenate([getattr(part["value"], end) for part in parts])
-            for end in ("low", "high")
-        ),
+        np.concatenate([part["value"].low for part in parts]),
+        np.concatenate([part["value"].high for part in parts]),
     )
-    changes = Estimated(*np.concatenate([part["change"] for part in parts], axis=1))
+    change, low, high = np.concatenate([part["change"] for part in parts], axis=1)
+    means: dict[str, Any] = _means(by_condition)
     names = ("corruption", "severity", "metric", "cutoff")
     columns: dict[str, Any] = {n: np.concatenate([part[n] for part in parts]) for n in names}
     return CorruptedMetrics(
         **columns,
-        **_means(by_condition),
+        **means,
         value=values,
-        change=changes,
+        change=Estimated(change, low, high),
         classes=last.classes,
         provenance=provenance,
     )
@@ -421,7 +421,7 @@ def _rows(
     clean: Outcomes | None,
     cutoff: float | Sequence[float],
     bins: int,
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """The rows of one condition, as columns."""
     metrics = calibration(result, cutoff=cutoff, bins=bins)
     changes = np.full((3, len(metrics)), nan)

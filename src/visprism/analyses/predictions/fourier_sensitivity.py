@@ -2,8 +2,8 @@
 
 x' = x + r v U, with U the real image of norm 1 that contains only the frequency (i, j) and its
 opposite, v = rms sqrt(h w) in each channel, and r = 1 or -1 at random for each image and
-channel. Pixels are not clipped. (i, j) and (-i, -j) are one basis image, so half of the plane is
-measured.
+channel. Pixels are not clipped. (i, j) and (-i, -j) are one basis image, so half of the plane
+is measured.
 """
 
 from collections.abc import Sequence
@@ -70,8 +70,9 @@ class FrequencyErrors(Result):
             rate = self.error[worst]
             texts.append(
                 f"largest error rate of {len(self)} frequencies: "
-                f"{interval_text(rate, rate.low, rate.high, '.1%')} at ({self.vertical[worst]}, "
-                f"{self.horizontal[worst]}) cycles, over {images}{selection_text(len(self))}"
+                f"{interval_text(rate, rate.low, rate.high, '.1%')} at ("
+                f"{self.vertical[worst]}, {self.horizontal[worst]}) cycles, "
+                f"over {images}{selection_text(len(self))}"
             )
         chance = chance_findings(
             1 - self.clean_error, origin.images, self.classes, origin.split

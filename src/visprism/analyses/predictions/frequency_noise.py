@@ -2,8 +2,8 @@
 
 x' = x + n_f, with n_f the part of Gaussian white noise whose frequency lies in a band about f,
 scaled for each image to one root mean square: equal energy in every band. The paper's protocol
-adds instead the band of the signs of white noise in normalized images, which is stronger at high
-frequencies. Pixels are not clipped.
+adds instead the band of the signs of white noise in normalized images, which is stronger at
+high frequencies. Pixels are not clipped.
 """
 
 from collections.abc import Sequence
@@ -291,7 +291,7 @@ class FrequencyNoise(PerturbedAccuracy):
     def results(
         self, outcomes: Paired, conditions: Sequence[Condition], subject: Subject
     ) -> Sequence[Result]:
-        """The bands of the first protocol, and the contrast under each, where both sides are."""
+        """The bands of the first protocol, and the contrast under each."""
         if not outcomes.rms.any():
             raise InputError(
                 "frequencies must include a band that holds frequencies of these images, got "
@@ -305,7 +305,7 @@ class FrequencyNoise(PerturbedAccuracy):
         if any(np.isnan(result.contrast) for result in by_protocol):
             return by_protocol[:1]
         contrasts = [result.contrast for result in by_protocol]
-        by_image = np.stack([contrast.by_unit for contrast in contrasts], axis=1)
+        by_image = np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1)
         joint = FrequencyContrasts(
             noise=np.array(
                 [
@@ -329,13 +329,13 @@ class FrequencyNoise(PerturbedAccuracy):
         fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
         every, high, low = frequency >= 0, frequency > SPLIT, frequency < SPLIT
 
-        def over(values: Float[np.ndarray, "n bands"], bands: np.ndarray) -> float:
+        def over(values: Float[np.ndarray, "n bands"], bands: np.ndarray) -> Number:
             if not bands.any():
-                return nan
+                return Number(nan)
             single = paired_proportion if values is fall else skewed
             return mean(values[:, bands].mean(1), skewed if bands.sum() > 1 else single)
 
-        contrast = nan
+        contrast = Number(nan)
         if high.any() and low.any():
             contrast = mean(fall[:, high].mean(1) - fall[:, low].mean(1), skewed)
         result = BandAccuracy(
@@ -387,8 +387,8 @@ def white_noise(
 def _(result: BandAccuracy, ax: Axes) -> Axes:
     """Accuracy drop under noise of each frequency band, with its 95% interval."""
     color, drop = KIND_COLORS["conv"], result.drop
-    ends = [np.where(np.isfinite(end), end, drop) for end in (drop.low, drop.high)]
-    ax.fill_between(result.frequency, *ends, color=color, alpha=0.18, linewidth=0)
+    low, high = (np.where(np.isfinite(end), end, drop) for end in (drop.low, drop.high))
+    ax.fill_between(result.frequency, low, high, color=color, alpha=0.18, linewidth=0)
     ax.plot(result.frequency, drop, color=color, linewidth=1.1)
     for frequency, value, rms in zip(result.frequency, drop, result.rms, strict=True):
         ax.plot(

@@ -28,7 +28,6 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import points_text, text_of
-from visprism.linalg import TraceEstimates
 from visprism.loss.by_block import traces_by_part
 from visprism.passes.ablated import ablated_outcomes
 from visprism.passes.blocks import block_columns
@@ -168,7 +167,7 @@ class Quantization(Analysis):
     )
 
     bits: tuple[int, ...] = option(
-        (8, 6, 4), "numbers of bits of a weight", minimum=2, maximum=16, quick=(min(BITS),)
+        (8, 6, 4), "numbers of bits of a weight", minimum=2, maximum=16, quick=(4,)
     )
     trace_probes: int = option(
         5, "number of random vectors of each Hessian trace (0: no traces)", minimum=0, quick=3

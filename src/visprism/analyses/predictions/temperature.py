@@ -72,9 +72,9 @@ class TemperatureScaling(Result):
             ),
             Finding(
                 f"temperature scaling changes NLL from {self.nll_before:.3g} to "
-                f"{self.nll_after:.3g} ({text_of(change)}{'' if significant else ', not significant'}"
-                f"{missing_text(change)}) and ECE from {self.ece_before:.1%} to "
-                f"{self.ece_after:.1%}"
+                f"{self.nll_after:.3g} ({text_of(change)}"
+                f"{'' if significant else ', not significant'}{missing_text(change)}) and "
+                f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
             ),
             Finding(self._remainder()),
         )
@@ -173,7 +173,9 @@ def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> Tempera
         result, _scaled = temperature(predictions, seed=seed)
     except InputError as error:
         provenance = replace(predictions.provenance, images=len(predictions), seed=seed)
-        return TemperatureScaling(temperature=nan, reason=str(error), provenance=provenance)
+        return TemperatureScaling(
+            temperature=Number(nan), reason=str(error), provenance=provenance
+        )
     return result
 
 

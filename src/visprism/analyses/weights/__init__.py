@@ -1,1 +1,1 @@
-
+"""Analyses of weights."""

@@ -232,7 +232,8 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
             ((spectrum, high, *_),) = observations(specimen.anatomy, [images], Fourier())
         finally:
             handle.remove()
-    assert isinstance(spectrum, Spectrum) and isinstance(high, HighFrequency)
+    assert isinstance(spectrum, Spectrum)
+    assert isinstance(high, HighFrequency)
     last = spectrum.block.tolist()[-1]
     profile = spectrum.select(spectrum.block == last)
     return {
