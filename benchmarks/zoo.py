@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.core.provenance import revision
-from visprism.measure.throughput import model_cost
+from visprism.passes.throughput import model_cost
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
 

@@ -17,7 +17,7 @@ import torch
 
 from visprism.cli.catalog import CATALOG, ZooEntry
 from visprism.core.files import write_text
-from visprism.measure.throughput import model_cost
+from visprism.passes.throughput import model_cost
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
 

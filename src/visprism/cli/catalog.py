@@ -129,7 +129,7 @@ class Models(Printing):
         """What one model costs on this machine."""
         import torch
 
-        from visprism.measure.throughput import model_cost
+        from visprism.passes.throughput import model_cost
         from visprism.models import load_model
 
         loaded = load_model(name, pretrained=False)

@@ -327,9 +327,10 @@ class Result:
                     values[f"{f.name}.missing"] = value.missing
         # Through an open file, for NumPy would add a suffix to a bare path.
         with atomic_write(Path(path)) as scratch, scratch.open("wb") as file:
+            arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
             np.savez(
                 file,
-                **{name: np.asarray(value) for name, value in values.items()},
+                **arrays,
                 __type__=np.asarray(self.identifier),
                 __provenance__=np.asarray(json.dumps(asdict(self.provenance))),
             )

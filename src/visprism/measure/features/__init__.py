@@ -1,1 +1,0 @@
-"""Measurements of feature maps, by probes in one pass over the data."""
