@@ -49,7 +49,7 @@ CASES = [
     (f"{SPARSITY} --minutes nan", "--minutes must be a number above 0 or None, got nan"),
     (f"{SPARSITY} --seed -1", "--seed"),
     (f"{SPARSITY} --formats png,gif", "--formats must be values of png, svg, pdf, got 'gif'"),
-    (f"{SPARSITY} --precision fp8", "--precision must be one of fp32, bf16, fp16, got 'fp8'"),
+    (f"{SPARSITY} --precision fp8", "--precision must be one of fp32, tf32, bf16, fp16, got 'fp8'"),
     (f"{SPARSITY} --device warp", "--device must be available on this machine, got 'warp'"),
     (f"{SPARSITY} --threshold 2", "--threshold must be a number from 0 to 1, got 2"),
     (f"{SPARSITY} --lim 4", "unknown argument '--lim'. Did you mean --limit, --split?"),
@@ -89,7 +89,7 @@ CASES = [
     # Training.
     ("train quik --model resnet20 --data shapes --out OUT", "Did you mean quick?"),
     (f"{TRAIN} --set learning=1", "a recipe has no field 'learning'"),
-    (f"{TRAIN} --set lr=fast", "lr must be a number, got 'fast'"),
+    (f"{TRAIN} --set lr=fast", "lr must be a number above 0, got 'fast'"),
     (f"{TRAIN} --set lr", "--set must be FIELD=VALUE, such as lr=1e-3, got 'lr'"),
     (f"{TRAIN} --subset 1.5", "--subset must be a number above 0 and of at most 1, got"),
     (f"{TRAIN} --workers -1", "--workers"),

@@ -34,7 +34,7 @@ class StudyRequest:
     minutes: int | float | None = None
     limit: int | None = 256  # number of images
     seed: int = 0
-    pretrained: bool = False
+    pretrained: bool | None = None
 
     @classmethod
     def of_form(cls, values: Mapping[str, Any], settings: Settings) -> "StudyRequest":
@@ -71,7 +71,7 @@ class StudyRequest:
             minutes=minutes,
             limit=limit,
             seed=seed,
-            pretrained=values.get("pretrained") is True,
+            pretrained=pretrained_of(values),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,6 +128,14 @@ def model_name(model: Any, settings: Settings) -> str:
             f"and words as options, got {name!r}. Choose a checkpoint from the list."
         )
     return f"{name}@{files[checkpoint]}" if checkpoint else name
+
+
+def pretrained_of(values: Mapping[str, Any]) -> bool | None:
+    """Whether a request asks for published weights; None for those of `load_model`."""
+    asked = values.get("pretrained")
+    if not isinstance(asked, bool | None):
+        raise InputError(f"pretrained must be true, false or null, got {asked!r}")
+    return asked
 
 
 def data_name(data: Any, settings: Settings) -> str:

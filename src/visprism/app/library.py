@@ -266,6 +266,7 @@ def _stored_state(folder: Path) -> dict[str, Any]:
         if not (folder / INDEX).exists():
             return {"state": "interrupted", "reason": "no result is complete"}
         content = read_index(folder / INDEX)
+        header: Mapping[str, Any] = content["header"]
         finished = [
             {
                 "models": [printable(str(model)) for model in entry["models"]],
@@ -276,12 +277,12 @@ def _stored_state(folder: Path) -> dict[str, Any]:
         ]
         failures = [
             {name: printable(str(failure[name])) for name in _FAILURE}
-            for failure in content["header"].get("failures", ())
+            for failure in header.get("failures", ())
         ]
     except _UNREADABLE as error:
         reason = f"{INDEX} cannot be read ({printable(str(error) or type(error).__name__)})"
         return {"state": "unreadable", "reason": reason[:_LONGEST]}
-    state = "complete" if "keys" in content["header"] else "interrupted"
+    state = "complete" if "keys" in header else "interrupted"
     return {"state": state, "finished": finished, "failures": failures}
 
 

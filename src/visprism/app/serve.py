@@ -60,12 +60,12 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
         server = uvicorn.Server(config)
         handle = server.handle_exit
 
-        def handle_exit(number: int, frame: FrameType | None) -> None:
-            end = threading.Timer(_PATIENCE, os._exit, [128 + number])
+        def handle_exit(sig: int, frame: FrameType | None) -> None:
+            end = threading.Timer(_PATIENCE, os._exit, [128 + sig])
             end.daemon = True
             end.start()
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # of what is cut off
-            handle(number, frame)
+            handle(sig, frame)
 
         server.handle_exit = handle_exit
         with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed

@@ -7,7 +7,7 @@ options; fields that several commands share stand in a class that they inherit.
 import argparse
 import os
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,13 +29,13 @@ Arguments follow after ?, a checkpoint after @; quote them for the shell:
   'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
 """
 WEIGHTS = """\
-Weights are random unless the model is named as
+Models of timm, torchvision and Hugging Face have their published weights, which are downloaded.
+Other models have random weights, unless they are named as
   NAME@FILE               safetensors, or a file that torch reads with weights_only=True
   NAME.TAG                weights inside the package, such as resnet20.shapes
                           (`visprism models --trained` lists them)
-  NAME --pretrained       published weights of a model of timm, torchvision or Hugging Face,
-                          which are downloaded, or the weights inside the package
-  hf:FOLDER               the weights in the folder
+With --random-weights, models that are given by name alone have random weights. With
+--pretrained, models of the zoo have the weights inside the package.
 Checkpoints of the code of "How Do Vision Transformers Work?" load under the name of the
 network in the zoo, as resnet50_32@FILE.
 """
@@ -53,6 +53,8 @@ Options follow after ?; quote them for the shell: 'shapes?size=64&target=texture
 MEASURED = f"{MODEL}\n{WEIGHTS}\n{DATA}"
 
 REQUIRED: Any = MISSING
+AUTO = "auto"
+DEVICE = "device: auto (accelerator if there is one), cpu, cuda, cuda:1, mps or xla"
 _LARGEST_SIDE = 2**16  # of an image, in pixels
 
 
@@ -63,7 +65,8 @@ def argument(
     *,
     positional: bool = False,
     repeatable: bool = False,
-    **bounds: int | float,
+    opposite: tuple[str, str] | None = None,
+    **bounds: Any,
 ) -> Any:
     """A field of a command that is an argument of the command line.
 
@@ -73,10 +76,12 @@ def argument(
         metavar: the form of a value; as its type has it where empty.
         positional: whether it is no flag.
         repeatable: whether the flag may be given several times, with one value each.
+        opposite: flag that sets False and its help, for a switch that may be left open.
         **bounds: as of `visprism.core.options.option`.
     """
     shape = {"metavar": metavar, "positional": positional, "repeatable": repeatable}
-    return field(default=default, metadata={"option": OptionInfo(help, **bounds), **shape})
+    info = replace(OptionInfo(help), **bounds)
+    return field(default=default, metadata={"option": info, **shape, "opposite": opposite})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,12 +101,11 @@ class Command:
         from visprism.core.provenance import Provenance
         from visprism.core.run import Run
 
-        device, precision = (
-            getattr(self, name, default)
-            for name, default in (("device", "cpu"), ("precision", "fp32"))
-        )
+        device = getattr(self, "device", AUTO)
         return Run(
-            compute=Compute(device, precision),
+            compute=Compute(
+                None if device == AUTO else device, getattr(self, "precision", "fp32")
+            ),
             seed=getattr(self, "seed", 0),
             progress=progress,
             provenance=Provenance(command=self.line),
@@ -129,9 +133,14 @@ class Seeded:
 class Weights(Seeded):
     """A command that loads models."""
 
-    pretrained: bool = argument(
-        False,
-        "load published weights of models that are given by name (default: random weights)",
+    pretrained: bool | None = argument(
+        None,
+        "load the weights inside the package of models of the zoo, and published weights of "
+        "others (default: random weights of the zoo, published weights of others)",
+        opposite=(
+            "random-weights",
+            "load random weights of models that are given by name (default: see --pretrained)",
+        ),
     )
 
 
@@ -150,7 +159,7 @@ class Sized:
 class OnDevice:
     """A command that computes on a device."""
 
-    device: str = argument("cpu", "device: cpu, cuda, cuda:1 or mps", "NAME")
+    device: str = argument(AUTO, DEVICE, "NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +167,9 @@ class Computation(OnDevice):
     """A command that measures."""
 
     heading = "computation"
-    precision: Literal["fp32", "bf16", "fp16"] = argument("fp32", "precision of forward passes")
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = argument(
+        "fp32", "precision of forward passes"
+    )
 
 
 def add_arguments(to: argparse.ArgumentParser, command: type) -> None:
@@ -190,6 +201,7 @@ def _add(
     metavar: str,
     positional: bool,
     repeatable: bool,
+    opposite: tuple[str, str] | None,
     required: bool,
 ) -> None:
     """Add one argument; of one that is not given the parser states nothing."""
@@ -207,13 +219,16 @@ def _add(
         to.add_argument(declared.name, **values)
         return
     flag = "--" + declared.name.replace("_", "-")
-    if declared.type is bool:
+    if declared.type is bool or opposite is not None:
         values = {"default": values["default"], "help": values["help"], "action": "store_true"}
     else:
         values["required"] = required
         if repeatable:
             values["action"] = "append"
     to.add_argument(flag, dest=declared.name, **values)
+    if opposite is not None:
+        values |= {"help": opposite[1], "action": "store_false"}
+        to.add_argument(f"--{opposite[0]}", dest=declared.name, **values)
 
 
 def help_of(declared: Option, *, required: bool = False) -> str:

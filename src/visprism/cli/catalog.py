@@ -150,10 +150,12 @@ def read_catalog() -> dict[str, ZooEntry]:
     """The networks of the zoo by name; read from a file, for building them takes a minute."""
     counts = ("parameters", "macs", "img_size")
     with (_models_folder() / CATALOG).open(newline="", encoding="utf-8") as file:
-        rows = [
-            {**row, **{key: int(row[key]) for key in counts}} for row in csv.DictReader(file)
-        ]
-    return {str(row["name"]): ZooEntry(**row) for row in rows}
+        return {
+            row["name"]: ZooEntry(
+                row["name"], row["description"], *(int(row[count]) for count in counts)
+            )
+            for row in csv.DictReader(file)
+        }
 
 
 def _models_folder() -> Path:
@@ -227,6 +229,12 @@ class Anatomy(Printing, Sized, Weights):
     model: str = argument(REQUIRED, "model, see below", "MODEL", positional=True)
     out: Path | None = argument(
         None, "folder for the table and a figure (default: print only)", "DIR"
+    )
+    pretrained: bool | None = argument(
+        False,
+        "load published weights, which are downloaded (default: random weights, of which the "
+        "numbers are the same)",
+        opposite=("random-weights", "load random weights (default: see --pretrained)"),
     )
 
     def run(self) -> None:

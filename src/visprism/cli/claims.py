@@ -3,9 +3,9 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from visprism.cli.arguments import DATA, Printing, argument
+from visprism.cli.arguments import AUTO, DATA, DEVICE, Printing, argument
 from visprism.cli.output import print_table
 from visprism.core.errors import InputError
 
@@ -44,7 +44,7 @@ class Claims(Printing):
     seeds: int | None = argument(
         None, "trained networks of each kind (default: as the scale states)", minimum=1
     )
-    device: str = argument("", "device: cpu, cuda, cuda:1 or mps (default: cpu)", "NAME")
+    device: str = argument("", f"{DEVICE} (default: {AUTO})", "NAME")
 
     def run(self) -> None:
         """List the claims, run their experiments, or write the report."""
@@ -59,7 +59,11 @@ class Claims(Printing):
 
     def _refuse_options(self) -> None:
         """Require that no option of `run` is set for another action."""
-        given = {"CLAIM": self.codes, "--scale": self.scale, "--data": self.data}
+        given: dict[str, Any] = {
+            "CLAIM": self.codes,
+            "--scale": self.scale,
+            "--data": self.data,
+        }
         given |= {"--seeds": self.seeds, "--device": self.device}
         if self.action == "list":
             given["--out"] = self.out
@@ -100,7 +104,7 @@ class Claims(Printing):
                     data=self.data,
                     seeds=self.seeds,
                     report=lambda line: print(line, file=sys.stderr, flush=True),
-                    run=replace(self, device=self.device or "cpu").new_run(progress),
+                    run=replace(self, device=self.device or AUTO).new_run(progress),
                 )
         except KeyboardInterrupt as interruption:
             message = f"{out} is kept; the same command resumes"

@@ -136,8 +136,12 @@ class Harmonize(Printing, Weights, Training):
         if self.data is None:
             raise InputError("--search needs --data, on which candidates are trained")
         recipe = self.changed(str(self.search))
-        names = ("model", "data", "split", "pretrained", "size")
-        job = Job(folder=self.out, **{name: getattr(self, name) for name in names})
+        names = ("model", "data", "split", "size")
+        job = Job(
+            folder=self.out,
+            pretrained=self.pretrained is True,
+            **{name: getattr(self, name) for name in names},
+        )
         try:
             with console_progress() as progress:
                 return search_by_recipe(

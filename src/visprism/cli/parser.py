@@ -188,8 +188,8 @@ def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
 def _phrase(line: str) -> str:
     """A docstring's first line as a phrase: without a full stop, in lower case."""
     line = line.rstrip(".")
-    acronym = len(line) > 1 and line[1].isupper()  # CKA, ECE
-    return line if acronym else line[:1].lower() + line[1:]
+    name = line.startswith("Hessian") or line[1:2].isupper()  # CKA, ECE
+    return line if name else line[:1].lower() + line[1:]
 
 
 # What analyses declare, as text: importing them needs torch, which takes seconds.

@@ -59,7 +59,9 @@ class _Images(Sized):
         "NAME",
     )
     limit: int | None = argument(
-        None, "maximum number of images, balanced over classes (default: all)", minimum=1
+        None,
+        "maximum number of images, balanced over classes (default: as the effort states)",
+        minimum=1,
     )
     batch_size: int | None = argument(
         None,
@@ -184,7 +186,9 @@ class Examine(_Measuring):
     def run(self) -> int:
         """Run a study of several analyses; returns the exit code."""
         options = _options(self.set) if self.set else {}
-        return self.perform(lambda *given: self.examined(self.analyses, options, *given))
+        return self.perform(
+            lambda run, listener: self.examined(self.analyses, options, run, listener)
+        )
 
 
 def _options(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -221,7 +225,9 @@ class OneAnalysis(_Measuring):
 
         name = self.analysis
         ANALYSES[name].check_settings(self.precision, self.size)
-        return self.perform(lambda *given: self.examined([name], {name: self.options}, *given))
+        return self.perform(
+            lambda run, listener: self.examined([name], {name: self.options}, run, listener)
+        )
 
 
 _OPTION = (

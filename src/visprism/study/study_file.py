@@ -55,7 +55,9 @@ def write_study_file(folder: Path, values: Mapping[str, Any]) -> None:
         "# In the folder in which the study was started, `visprism examine` with the path of\n"
         "# this file resumes it; --out names another folder for the results.\n"
     )
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v}
+    plain = {
+        k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v or v is False
+    }
     write_text(folder / STUDY_FILE, head + yaml_text(plain))
 
 

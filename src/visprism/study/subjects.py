@@ -13,7 +13,7 @@ from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.run import Run
+from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import ImageSet, load_data
 from visprism.images.dataset import image_set_of, in_order, normalization_of
 from visprism.images.images import Images, ordered, tensor_images
@@ -57,19 +57,19 @@ class Candidate:
 def candidates_of(
     models: Any,
     *,
-    pretrained: bool = False,
-    seed: int = 0,
+    pretrained: bool | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> dict[str, Candidate]:
     """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping."""
     if isinstance(models, Mapping):
-        made = [_candidate(model, pretrained, seed) for model in models.values()]
+        made = [_candidate(model, pretrained, run) for model in models.values()]
         named = dict(zip(map(str, models), made, strict=True))
     else:
         single = not isinstance(models, Iterable) or isinstance(
             models, str | nn.Module | Anatomy
         )
         listed = [models] if single else list(models)
-        made = [_candidate(model, pretrained, seed) for model in listed]
+        made = [_candidate(model, pretrained, run) for model in listed]
         labels = [model.label for model in made]
         titles = [(m.spec if labels.count(m.label) > 1 else "") or m.label for m in made]
         repeated = {title for title in titles if titles.count(title) > 1}
@@ -253,7 +253,7 @@ def _resized(
     return None if way is None else replace(way, size=size, crop=1.0)
 
 
-def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
+def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
     if isinstance(model, Anatomy):
         way = _stated_by(model.model)
         return Candidate(model.model, type(model.model).__name__, "", way, anatomy=model)
@@ -264,8 +264,9 @@ def _candidate(model: Any, pretrained: bool, seed: int) -> Candidate:
     from visprism.models import LoadedModel, load_model  # imports timm: seconds
 
     if isinstance(model, str):
-        model = load_model(model, pretrained=pretrained, seed=seed)
-        model.model.to(default_device())
+        model = load_model(model, pretrained=pretrained, seed=run.seed)
+        if run.compute.device is None:
+            model.model.to(default_device())
     if isinstance(model, LoadedModel):
         way = model.preprocessing if model.preprocessing_stated else None
         return Candidate(model.model, model.label, model.name, way, model.trained, model.recipe)

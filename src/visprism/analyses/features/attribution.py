@@ -188,7 +188,6 @@ class Attribution(Analysis):
         parts: list[tuple[int, Scores, list[dict[Block, np.ndarray]]]] = []
         largest = 0
         with run.compute.borrow(anatomy.model), as_written():
-            first: Any
             first, _ = next(_with_numbers(batches, anatomy, run))
             with run.compute.autocast():
                 reached, unreached = with_gradient(anatomy, first)

@@ -177,7 +177,7 @@ class Similarity(BlockMatrix):
         chosen = self.matrix("defined").astype(bool)
         return (chosen if self.other_model else np.triu(chosen, k=1)).ravel()
 
-    def block_structure(self, score: float | None = None) -> BlockStructure:
+    def block_structure(self, score: Number | None = None) -> BlockStructure:
         """How far the stages of a model show in its CKA.
 
         Blocks whose CKA is not defined are left out, and so is the stem, which is a separate

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from visprism.analyses import Subject
 from visprism.anatomy import Ablation, Anatomy, attentions, block_ablations, forward
-from visprism.app.forms import data_name, model_name
+from visprism.app.forms import data_name, model_name, pretrained_of
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
@@ -20,7 +20,7 @@ from visprism.core.run import DEFAULT_RUN
 from visprism.passes.perturbed import PixelSpace
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
-_Key = tuple[str, str, bool]  # model, data, whether with published weights
+_Key = tuple[str, str, bool | None]  # model, data, whether with published weights
 _MOST_IMAGES = 4  # of one request
 _SMALL_MACS = 200e6
 _MOST_MACS = 20e9  # of one image: about a second on two cores
@@ -97,7 +97,7 @@ class Pool:
         """The model and the data that a request names; loaded where they are not yet."""
         name = model_name(values.get("model"), self.settings)
         data = data_name(values.get("data"), self.settings)
-        key = (name, data, values.get("pretrained") is True)
+        key = (name, data, pretrained_of(values))
         if key not in self._specimens:
             self._specimens[key] = self._loaded(*key)
             self._drop()
@@ -107,7 +107,7 @@ class Pool:
         torch.set_num_threads(1 if specimen.macs < _SMALL_MACS else self._threads)
         return specimen
 
-    def _loaded(self, name: str, data: str, pretrained: bool) -> Specimen:
+    def _loaded(self, name: str, data: str, pretrained: bool | None) -> Specimen:
         candidates = candidates_of(self._model(name, pretrained), pretrained=pretrained)
         size = sum(map(_bytes, (c.model for c in candidates.values())))
         most = self.settings.limits.model_bytes
@@ -128,7 +128,7 @@ class Pool:
             )
         return specimen
 
-    def _model(self, name: str, pretrained: bool) -> Any:
+    def _model(self, name: str, pretrained: bool | None) -> Any:
         """The model itself where another data set has it already, otherwise its name."""
         for (other, _, weights), specimen in self._specimens.items():
             if (other, weights) == (name, pretrained):

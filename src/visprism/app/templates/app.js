@@ -62,7 +62,7 @@ const setUpForm = async (form) => {
       minutes: number("minutes"),
       limit: number("limit"),
       seed: number("seed") ?? 0,
-      pretrained: form.elements.pretrained.checked,
+      pretrained: form.elements.random_weights.checked ? false : null,
     };
   };
   const planned = find("#planned");

@@ -238,7 +238,7 @@ const load = guarded(async () => {
   state.subject = {
     model: { name: form.elements.model.value.trim(), checkpoint: form.elements.checkpoint.value },
     data: form.elements.data.value,
-    pretrained: form.elements.pretrained.checked,
+    pretrained: form.elements.random_weights.checked ? false : null,
   };
   try {
     state.info = await live("model", {});
