@@ -91,7 +91,7 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
     images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
     targets = torch.arange(30) % 2
     feed = StoppingFeed(
-        pixels=images,
+        source=images,
         targets=targets,
         num_classes=2,
         batch_size=recipe.batch_size,

@@ -263,10 +263,20 @@ def subject_of(
     if isinstance(model, nn.Module):
         model = without_replicas(model)
     images = data if isinstance(data, Images) else tensor_images(data)
-    way = images.preprocessing(preprocessing)
+    module = model.model if isinstance(model, Anatomy) else model
+    way = images.preprocessing(preprocessing or preprocessing_of(module))
     anatomy = model if isinstance(model, Anatomy) else dissected(model, images, way, run)
     title = name or type(anatomy.model).__name__
     return Subject(title, anatomy, images, images, way)
+
+
+def preprocessing_of(model: nn.Module) -> Preprocessing | None:
+    """The preprocessing that a module states; see `visprism.models.data_configs.stated_by`."""
+    if not {"preprocessing", "pretrained_cfg", "default_cfg"} & set(dir(model)):
+        return None
+    from visprism.models.data_configs import stated_by  # imports timm: seconds
+
+    return stated_by(model)
 
 
 def without_replicas(model: nn.Module) -> nn.Module:

@@ -7,7 +7,13 @@ from typing import Any
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from visprism.analyses.subject import BATCH_SIZE, Subject, dissected, without_replicas
+from visprism.analyses.subject import (
+    BATCH_SIZE,
+    Subject,
+    dissected,
+    preprocessing_of,
+    without_replicas,
+)
 from visprism.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
@@ -255,12 +261,12 @@ def _resized(
 
 def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
     if isinstance(model, Anatomy):
-        way = _stated_by(model.model)
+        way = preprocessing_of(model.model)
         return Candidate(model.model, type(model.model).__name__, "", way, anatomy=model)
     if isinstance(model, nn.Module):
         model = without_replicas(model)
         written = getattr(model, "_orig_mod", model)  # what torch.compile was given
-        return Candidate(model, type(written).__name__, preprocessing=_stated_by(written))
+        return Candidate(model, type(written).__name__, preprocessing=preprocessing_of(written))
     from visprism.models import LoadedModel, load_model  # imports timm: seconds
 
     if isinstance(model, str):
@@ -274,15 +280,6 @@ def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"
     )
-
-
-def _stated_by(model: nn.Module) -> Preprocessing | None:
-    """The preprocessing that a module of the user states."""
-    if not {"preprocessing", "pretrained_cfg", "default_cfg"} & set(dir(model)):
-        return None
-    from visprism.models.data_configs import stated_by  # imports timm: seconds
-
-    return stated_by(model)
 
 
 def _stated(
