@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from visprism.drawing.landscape import surface_of
+from visprism.drawing.registry import surface_of
 from visprism.drawing.style import MODEL, TIP
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing

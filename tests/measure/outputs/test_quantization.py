@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from visprism import InputError, Quantization, dissect
 from visprism.anatomy import quantized, weights_of
-from visprism.loss.by_block import traces_by_part
+from visprism.loss.density import traces_by_part
 from visprism.measure.outputs.quantization import quantization_sensitivity
 
 SMALL = {

@@ -11,7 +11,7 @@ from visprism.anatomy import weights_of
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, TimeBudgetError
-from visprism.loss.by_block import traces_by_part
+from visprism.loss.density import traces_by_part
 from visprism.measure.outputs.quantization import BITS, quantization_sensitivity
 from visprism.results.quantization import QuantizationSensitivity
 from visprism.table.result import Result
