@@ -31,7 +31,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import visprism as vp
 from visprism.core.provenance import revision
-from visprism.loss.mode_connectivity import mode_connectivity
+from visprism.analyses.loss.mode_connectivity import mode_connectivity
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"
 PAGE = Path(__file__).parents[1] / "docs" / "migration.md"

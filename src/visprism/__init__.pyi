@@ -152,16 +152,16 @@ from visprism.analyses.weights.relative_scores import relative_scores as relativ
 from visprism.loss.objective import Objective as Objective
 from visprism.loss.parameter_selection import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
-from visprism.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
-from visprism.loss.sharpness import sharpness as sharpness
+from visprism.analyses.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
+from visprism.analyses.loss.sharpness import sharpness as sharpness
 from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.loss.monitor import CurvatureMonitor as CurvatureMonitor
-from visprism.loss.by_block import hessian_by_block as hessian_by_block
+from visprism.analyses.loss.hessian_by_block import hessian_by_block as hessian_by_block
 from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum
-from visprism.loss.density import spectral_density as spectral_density
-from visprism.loss.spectrum import top_eigenpairs as top_eigenpairs
-from visprism.loss.spectrum import top_eigenvalues as top_eigenvalues
-from visprism.loss.density import trace as trace
+from visprism.analyses.loss.density import spectral_density as spectral_density
+from visprism.loss.eigenvalues import top_eigenpairs as top_eigenpairs
+from visprism.loss.eigenvalues import top_eigenvalues as top_eigenvalues
+from visprism.analyses.loss.density import trace as trace
 from visprism.loss.planes import Plane as Plane
 from visprism.loss.landscape import curvature_at_origin as curvature_at_origin
 from visprism.loss.landscape import landscape as landscape
@@ -170,8 +170,8 @@ from visprism.loss.planes import plane_through as plane_through
 from visprism.loss.planes import principal_plane as principal_plane
 from visprism.loss.planes import project as project
 from visprism.loss.planes import random_planes as random_planes
-from visprism.loss.landscape import rings as rings
-from visprism.loss.planes import trajectory as trajectory
+from visprism.loss.rings import rings as rings
+from visprism.analyses.loss.trajectory import trajectory as trajectory
 
 # Measurements of outputs.
 from visprism.analyses.predictions.attacks import Attack as Attack

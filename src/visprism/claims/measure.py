@@ -38,9 +38,10 @@ from visprism.images.batches import batches
 from visprism.images.image_set import ImageSet, stratified
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import memory_feed
-from visprism.loss.landscape import rings
+from visprism.loss.eigenvalues import top_eigenvalues
 from visprism.loss.objective import Objective
-from visprism.loss.spectrum import hessian_spectrum, top_eigenvalues
+from visprism.loss.rings import rings
+from visprism.loss.spectrum import hessian_spectrum
 from visprism.models import LoadedModel, load_model
 from visprism.passes.predict import predict
 from visprism.study import examine
@@ -137,10 +138,9 @@ def _landscape(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
     loaded = _loaded(training, epoch)
     images = _training_images(training, training.scale.images)
     data = list(batches(images, loaded.preprocessing, 64))
-    circles, _ = rings(loaded.model, data, radii=(_RADIUS,), run=run)
-    rises = {ring.batch_norm: ring.rise for ring in circles.summary()}
-    # A model without BatchNorm has one value for both treatments.
-    return {rise(name): rises.get(name, rises["frozen"]) for name in ("frozen", "reestimated")}
+    circles = rings(loaded.model, data, radii=(_RADIUS,), run=run)
+    rises = zip(circles.batch_norm.tolist(), circles.rise, strict=True)
+    return {rise(name): float(value) for name, value in rises}
 
 
 def _features(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:

@@ -129,8 +129,8 @@ class Models(Printing):
         """What one model costs on this machine."""
         import torch
 
-        from visprism.passes.throughput import model_cost
         from visprism.models import load_model
+        from visprism.passes.throughput import model_cost
 
         loaded = load_model(name, pretrained=False)
         size = loaded.preprocessing.size

@@ -58,6 +58,16 @@ def plot(
     )
 
 
+@singledispatch
+def surface_of(result: Result) -> dict[str, Any] | None:
+    """Heights and colors of a surface, for JSON; None for results that have none.
+
+    ``height`` is a matrix of values between 0 and 1, ``color`` a matrix of the cells between
+    them, ``level`` a height that is outlined with a label, ``axes`` the two labels.
+    """
+    return None
+
+
 def figure(**room: Any) -> Callable[[Draw], Draw]:
     """Make a function that draws one type of result, named by its annotation, part of `plot`.
 

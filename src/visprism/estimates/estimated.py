@@ -6,7 +6,7 @@ statistic that is not a mean stands by unit as its jackknife pseudo-values or li
 whose mean is the statistic.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,8 +71,10 @@ class Estimated(np.ndarray):
     def __getitem__(self, rows: Any) -> Any:
         part = np.asarray(self)[rows]
         by_unit = None if self.by_unit is None else self.by_unit[:, rows]
-        make = Number if np.ndim(part) == 0 else Estimated
-        return make(part, self.low[rows], self.high[rows], by_unit, self.missing)
+        if np.ndim(part):
+            return Estimated(part, self.low[rows], self.high[rows], by_unit, self.missing)
+        missing = "" if np.isfinite(self.low[rows]) else self.missing
+        return Number(part, self.low[rows], self.high[rows], by_unit, missing)
 
     def __reduce__(self) -> Any:
         return Estimated, (np.asarray(self), self.low, self.high, self.by_unit, self.missing)
@@ -233,6 +235,19 @@ def jackknife(
     shift = np.atleast_1d(every) - by_unit.reshape(n, -1).mean(0)  # the jackknife's bias
     return _made(
         by_unit.ndim, np.atleast_1d(every), low + shift, high + shift, by_unit.reshape(n, -1)
+    )
+
+
+def stacked(numbers: Sequence[Number]) -> Estimated:
+    """The column of several estimates; the reason for missing intervals is the first one."""
+    units = [number.by_unit for number in numbers]
+    sizes = {None if unit is None else len(unit) for unit in units}
+    return Estimated(
+        np.array([float(number) for number in numbers]),
+        np.array([number.low for number in numbers]),
+        np.array([number.high for number in numbers]),
+        np.stack(units, axis=1) if len(sizes) == 1 and None not in sizes else None,
+        next((number.missing for number in numbers if number.missing), ""),
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from visprism.drawing.landscape import surface_of
+from visprism.drawing.registry import surface_of
 from visprism.drawing.style import MODEL, TIP
 from visprism.estimates.findings import CODES
 from visprism.estimates.paper_claims import PAPER_CLAIMS

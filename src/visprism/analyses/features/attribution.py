@@ -193,8 +193,9 @@ class Attribution(Analysis):
                 reached, unreached = with_gradient(anatomy, first)
             blocks = spread(reached, self.blocks)
             shared = run.track_share(batches, "attribution")
+            batch: Any
             for start, batch in positioned(_with_numbers(shared, anatomy, run)):
-                images: Any = batch[0]
+                images = batch[0]
                 numbers = range(start, start + len(images))
                 with run.compute.autocast():
                     target, maps = gradient_maps(anatomy, blocks, images)

@@ -1,4 +1,4 @@
-"""Files of training that are options of analyses: checkpoints, and the stored curvature.
+"""Checkpoints that are options of analyses.
 
 `visprism.models` imports timm, which takes seconds, so it is imported only for checkpoints.
 """
@@ -10,7 +10,6 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.results.training_curvature import TrainingCurvature
 
 
 def stored_weights(checkpoints: Sequence[Path | str]) -> list[dict[str, Tensor]]:
@@ -20,18 +19,6 @@ def stored_weights(checkpoints: Sequence[Path | str]) -> list[dict[str, Tensor]]
     from visprism.models.state_dicts import read_state_dict
 
     return [read_state_dict(Path(file)) for file in checkpoints]
-
-
-def stored_curvature(path: Path | str, model: nn.Module) -> TrainingCurvature:
-    """The curvature that a training run of the model has stored."""
-    curvature = TrainingCurvature.load(path)
-    parameters = sum(p.numel() for p in model.parameters())
-    if curvature.parameters != parameters:
-        raise InputError(
-            f"{path} must be of a model with {parameters} parameters, got "
-            f"{curvature.parameters}. Name the model that the run has trained."
-        )
-    return curvature
 
 
 def phases(

@@ -1,18 +1,34 @@
-"""Hessian eigenvalues of mini-batches."""
+"""Hessian eigenvalues of mini-batches, NEP and APE.
 
+For each mini-batch B, the k leading eigenvalues of d²/dtheta² (1/|B| sum_B loss). NEP is the
+fraction of negative ones, APE the mean of the positive ones.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.loss.checkpoints import phases
-from visprism.analyses.subject import Measured, Subject
+from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
+from visprism.drawing.registry import figure
+from visprism.drawing.style import DEPTH, FAINT, tip
+from visprism.loss.hessian_summary import (
+    HessianCurves,
+    HessianSpectrum,
+    HessianSummary,
+    OfObjectives,
+)
 from visprism.loss.spectrum import hessian_spectrum
-from visprism.results.hessian import HessianCurves, HessianSpectrum
-from visprism.results.hessian_differences import hessian_differences
-from visprism.results.hessian_summary import HessianSummary
 from visprism.table.result import Result
 
 # Hessian-vector products per mini-batch: 17 to 23 on small ResNets and ViTs; building their
@@ -114,16 +130,105 @@ class Hessian(Analysis):
         )
         return spectrum.summary(), spectrum.curves(), spectrum
 
-    def compare(self, first: Measured, second: Measured, run: Run) -> tuple[Result, ...]:
-        """The differences of NEP, APE, geometric mean and largest eigenvalue."""
-        difference = hessian_differences(_spectrum(first), _spectrum(second))
-        return (difference,) if len(difference) else ()
-
     def cost(self, subject: Subject) -> Cost:
         """About 26 Hessian-vector products of each mini-batch."""
         sets = 2 if self.train_images == "both" else 1
         return Cost(products=float(_PRODUCTS * sets * max(1, len(self.checkpoints))))
 
 
-def _spectrum(measured: Measured) -> HessianSpectrum:
-    return next(result for result in measured.results if isinstance(result, HessianSpectrum))
+_STYLES = ("-", "--", "-.", ":")  # of objectives
+_OBJECTIVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # as of kinds of block
+
+
+def _key(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A legend of the objectives, once for all models."""
+    lines: dict[str, Artist] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        lines |= dict(zip(labels, handles, strict=True))
+    if len(lines) > 1:
+        figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=2)
+
+
+@figure(width=3.2, height=2.1, key=_key, key_height=0.45, share_values=True)
+def _(result: HessianCurves, ax: Axes) -> Axes:
+    """Densities of negative and positive eigenvalues on one axis, logarithmic beyond 0.
+
+    Fewer than 10 eigenvalues of a sign are drawn as marks, without a density.
+    """
+    labels = np.array(_labels(result), dtype=object)
+    for name, (color, style) in _styles(result).items():
+        label = name
+        for sign in (-1, 1):
+            curve = result.select((labels == name) & (result.sign == sign))
+            if not len(curve):
+                continue
+            drawing = {"color": color, "label": label, "gid": tip(name)}
+            label = f"_{name}"  # in the legend once
+            if np.isnan(curve.density).any():  # too few eigenvalues for a density
+                ax.plot(curve.value, np.zeros(len(curve)), "|", markersize=9, **drawing)
+                continue
+            ax.plot(curve.value, curve.density, linestyle=style, linewidth=1.2, **drawing)
+            ax.fill_between(curve.value, curve.density, color=color, alpha=0.1, lw=0)
+    if len(result):
+        smallest = float(np.abs(result.value).min())
+        ax.set_xscale("symlog", linthresh=smallest, linscale=0.2)
+    ax.axvline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.set_ylim(bottom=0)
+    ax.set(xlabel=HessianCurves.infos()["value"].label, ylabel="Density per decade")
+    return ax
+
+
+@figure(width=2.4, height=2.2, key=_key, key_height=0.45, share_values=True)
+def _(result: HessianSummary, ax: Axes) -> Axes:
+    """NEP against APE, with their intervals over mini-batches where there are any."""
+    for row, (name, (color, _)) in enumerate(_styles(result).items()):
+        ax.errorbar(
+            float(result.ape[row]),
+            float(result.nep[row]),
+            xerr=_error_bar(result, "ape", row),
+            yerr=_error_bar(result, "nep", row),
+            color=color,
+            marker="o",
+            markersize=4,
+            elinewidth=1.1,
+            capsize=2,
+            label=name,
+            gid=tip(name),
+        )
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.update_datalim([(0.0, 0.0), (1.15 * np.nanmax([*result.ape, 0.0]), 0.1)])
+    ax.autoscale_view()
+    ax.set(xlabel="Average positive eigenvalue (APE)", ylabel="Negative eigenvalues (NEP)")
+    return ax
+
+
+def _error_bar(result: HessianSummary, name: str, row: int) -> np.ndarray | None:
+    """Lengths of an error bar; none without an interval."""
+    value = float(getattr(result, name)[row])
+    low, high = (float(ends[row]) for ends in result.intervals_of(name))
+    if not np.isfinite([low, high]).all():
+        return None
+    return np.array([[max(value - low, 0.0)], [max(high - value, 0.0)]])
+
+
+def _labels(result: OfObjectives) -> list[str]:
+    """The name of each row: phase, data and objective."""
+    return [
+        ", ".join(filter(None, (phase, data, "NLL + L2" if decay else "NLL")))
+        for phase, data, decay in result.keys
+    ]
+
+
+def _styles(result: OfObjectives) -> dict[str, tuple]:
+    """Color and line style of each name; phases run from dark to light."""
+    phases = list(dict.fromkeys(result.phase.tolist()))
+    objectives = list(dict.fromkeys((data, decay) for _, data, decay in result.keys))
+    styles: dict[str, tuple] = {}
+    for label, (phase, data, decay) in zip(_labels(result), result.keys, strict=True):
+        n = objectives.index((data, decay)) % len(_STYLES)
+        color = _OBJECTIVES[n]
+        if len(phases) > 1:
+            color = DEPTH(phases.index(phase) / (len(phases) - 1))
+        styles[label] = color, _STYLES[n]
+    return styles

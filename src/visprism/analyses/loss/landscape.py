@@ -1,21 +1,42 @@
-"""Loss landscape around the weights."""
+"""Loss landscape around the weights, and its increase at exact distances.
 
+Surfaces are those of `visprism.loss.landscape`, circles those of `visprism.loss.rings`. The
+interval of an increase is over direction pairs and images.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from torch import nn
+
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.loss.checkpoints import stored_weights
+from visprism.analyses.loss.landscape_figures import SURFACES
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
-from visprism.core.run import Run
-from visprism.loss.landscape import RADII, landscape, rings
-from visprism.loss.planes import planes_around
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.loss.eigenvalues import top_eigenpairs
+from visprism.loss.landscape import LossSurface, landscape
+from visprism.loss.objective import Objective
+from visprism.loss.planes import (
+    Plane,
+    Projection,
+    State,
+    plane_along,
+    plane_through,
+    principal_plane,
+    project,
+    random_planes,
+)
 from visprism.loss.points import batch_norms
-from visprism.results.landscape import Landscape as LandscapeResult
-from visprism.results.landscape import Rings
-from visprism.results.trajectory import Projection
+from visprism.loss.rings import RADII, Rings, rings
 from visprism.table.result import Result
+
+_MAX_THROUGH = 2  # checkpoints besides the model that span a plane
+_EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors
 
 
 @ANALYSES.register
@@ -35,25 +56,19 @@ class Landscape(Analysis):
             Rings,
             "Increase of the loss with distance",
             "Mean increase of the NLL on circles around the weights, in several random planes "
-            "(thin) and on average (bold). For a model with BatchNorm both frozen and "
-            "re-estimated statistics are shown. This figure orders two models only where both "
-            "treatments give the same order.",
+            "(thin) and on average (bold). Intervals are over planes and images. For a model "
+            "with BatchNorm both frozen and re-estimated statistics are shown. This figure "
+            "orders two models only where both treatments give the same order.",
         ),
         Section(
-            LandscapeResult,
+            LossSurface,
             "Loss landscape",
             "The NLL at the weights (cross) and around them along two random filter-normalized "
             "directions, with frozen BatchNorm statistics. The bold contour is chance level, "
             "log(classes); beyond it, in gray, predictions are worse than a guess, and the "
             "loss grows with the scale of the logits. Compare models by the increase on "
             "circles, not by the look of a surface.",
-            figures={
-                "": {},
-                "-surface": {"view": "surface"},
-                "-slices": {"view": "slices"},
-                "-accuracy": {"quantity": "accuracy"},
-                "-l2": {"quantity": "l2"},
-            },
+            figures=SURFACES,
             table=False,
         ),
         Section(
@@ -103,24 +118,13 @@ class Landscape(Analysis):
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """Circles, surfaces, and the increase of each image and of each direction pair."""
+        """Circles, surfaces, and the path of checkpoints."""
         run = subject.named(run, training=True)
         batches = subject.training_batches()
         if self.train_images == "augmented":
             batches = subject.augmented_batches(run.seed)
         wd = subject.weight_decay if self.weight_decay is None else self.weight_decay
-        planes, path = planes_around(
-            subject.model,
-            batches,
-            stored_weights(self.checkpoints),
-            directions=self.plane,
-            pairs=self.grid_planes,
-            points=self.points,
-            reach=self.reach,
-            normalization=self.normalization,
-            perturb_positions=self.perturb_positions,
-            run=run,
-        )
+        planes, path = self.planes_around(subject.model, batches, run)
         surface = landscape(
             subject.model,
             batches,
@@ -130,7 +134,7 @@ class Landscape(Analysis):
             batch_norm=self.batch_norm,
             run=run,
         )
-        circles, per_image = rings(
+        circles = rings(
             subject.model,
             batches,
             angles=self.angles,
@@ -139,8 +143,7 @@ class Landscape(Analysis):
             perturb_positions=self.perturb_positions,
             run=run,
         )
-        paths = [] if path is None else [path]
-        return circles, surface, *paths, per_image, circles.per_direction_pair()
+        return circles, surface, *([] if path is None else [path])
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each point, and another for re-estimated statistics."""
@@ -149,3 +152,45 @@ class Landscape(Analysis):
         )
         treatments = 3 if batch_norms(subject.model) else 1
         return Cost(per_image=grid + treatments * self.ring_planes * self.angles * len(RADII))
+
+    def planes_around(
+        self, model: nn.Module, batches: Iterable, run: Run = DEFAULT_RUN
+    ) -> tuple[list[Plane], Projection | None]:
+        """Planes through the model's weights, and the projection of checkpoints onto the plane.
+
+        With one or two checkpoints the plane goes through them; with more it holds the
+        principal directions of their path. Otherwise the directions are random, or the
+        eigenvectors of the two largest Hessian eigenvalues of the first 8 batches.
+
+        Cost: for "hessian" about 25 Hessian-vector products, otherwise none.
+        """
+        if self.checkpoints:
+            return _through(model, stored_weights(self.checkpoints), self.points, run)
+        if self.plane == "hessian":
+            objective = Objective(model, list(islice(batches, _EIGENVECTOR_BATCHES)), run=run)
+            _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2)
+            first, second = (objective.unflatten(vector) for vector in vectors)
+            grid = {"points": self.points, "reach": self.reach}
+            return [plane_along(model, first, second, **grid)], None
+        planes = random_planes(
+            model,
+            pairs=self.grid_planes,
+            points=self.points,
+            reach=self.reach,
+            normalization=self.normalization,
+            perturb_positions=self.perturb_positions,
+            seed=run.seed,
+        )
+        return planes, None
+
+
+def _through(
+    model: nn.Module, states: Sequence[State], points: int, run: Run
+) -> tuple[list[Plane], Projection]:
+    if len(states) > _MAX_THROUGH:
+        plane = principal_plane(model, states, points=points)
+        path = [*states, model.state_dict()]
+    else:
+        plane = plane_through(model, states, points=points)
+        path = [*states[:1], model.state_dict(), *states[1:]]
+    return [plane], project(model, plane, path, run=run)

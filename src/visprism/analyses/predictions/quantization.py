@@ -9,7 +9,7 @@ rise is T / (2 p) |Q(w) - w|^2: the second-order term, if the rounding errors of
 weights have no correlation. HAWQ-V2 ranks layers by it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar
@@ -22,13 +22,13 @@ from visprism.anatomy import Anatomy, Block, quantization, quantized, weights_of
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, TimeBudgetError
-from visprism.core.statistics import rank_correlation, t_quantile
+from visprism.core.statistics import rank_correlation
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import points_text, text_of
-from visprism.loss.by_block import traces_by_part
+from visprism.loss.density import traces_by_part
 from visprism.passes.ablated import ablated_outcomes
 from visprism.passes.blocks import block_columns
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -194,9 +194,10 @@ class Quantization(Analysis):
             label="quantization",
             run=run,
         )
-        probes = max((len(e.values) for e in traces.values()), default=0)
-        trace, margin = np.array([_trace(traces, block) for _, block in rows]).T
-        factor = rounding / (2 * weights)
+        probes = max(map(len, traces.values()), default=0)
+        none = np.full(max(probes, 1), nan)
+        by_vector = np.stack([traces.get(block.name, none) for _, block in rows], axis=1)
+        predicted = by_vector * rounding / (2 * weights)
         return (
             QuantizationSensitivity(
                 **block_columns([block for _, block in rows]),
@@ -205,10 +206,8 @@ class Quantization(Analysis):
                 drop=mean(outcomes.drops, paired_proportion),
                 nll_rise=mean(outcomes.rises),
                 weight_error=weight_error,
-                trace=Estimated(trace, trace - margin, trace + margin),
-                predicted_rise=Estimated(
-                    factor * trace, factor * (trace - margin), factor * (trace + margin)
-                ),
+                trace=mean(by_vector),
+                predicted_rise=mean(predicted),
                 probes=probes,
                 without_traces=reason,
                 baseline_accuracy=outcomes.accuracy,
@@ -248,15 +247,6 @@ class Quantization(Analysis):
             per_image=1.5 + 0.55 * len(self.bits) * blocks,
             fixed=6.0 * self.trace_probes * self._trace_images(subject) * blocks,
         )
-
-
-def _trace(traces: Mapping[str, TraceEstimates], block: Block) -> tuple[float, float]:
-    """Trace and half of its 95% interval over random vectors; NaN where there is none."""
-    if block.name not in traces:
-        return nan, nan
-    given = traces[block.name]
-    n = len(given.values)
-    return given.mean, t_quantile(n) * given.error if n > 1 else nan
 
 
 def _change(anatomy: Anatomy, block: Block, bits: int) -> tuple[float, float, int]:

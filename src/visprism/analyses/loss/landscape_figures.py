@@ -1,12 +1,11 @@
-"""Figures of loss landscapes: `Landscape` as contours, as a surface and in slices.
+"""Figures of loss landscapes: contours, a surface and slices of `LossSurface`, and `Rings`.
 
 Losses have one scale for all models of as many classes: linear from 0 to chance
 level, log(classes), and logarithmic beyond, where the loss depends only on the scale of the
 logits.
 """
 
-from collections.abc import Sequence
-from functools import singledispatch
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
-from visprism.drawing.registry import figure
+from visprism.drawing.registry import figure, surface_of
 from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, tip
-from visprism.results.landscape import BATCH_NORM_LABELS, Landscape, Rings
-from visprism.results.trajectory import Projection
-from visprism.table.result import Result
+from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface
+from visprism.loss.planes import Projection
+from visprism.loss.rings import Rings
 
 AZIMUTH, ELEVATION = np.radians(-58.0), np.radians(38.0)  # of the viewer
 HEIGHT = 0.75  # of the end of the scale, in sides of the square
@@ -52,13 +51,21 @@ def outline_at(z: float) -> Float[np.ndarray, "5 2"]:
 View = Literal["contour", "surface", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
 
-LABELS = {name: Landscape.infos()[name].heading for name in ("nll", "l2", "accuracy")}
+LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "l2", "accuracy")}
 AXES = {
     "random": ("First random direction", "Second random direction"),
     "checkpoints": ("Direction of the checkpoint", "Orthogonal direction"),
     "given": ("First direction", "Second direction"),
 }
 _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
+# Endings of the names of the figures of a surface, and their options.
+SURFACES: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "-surface": {"view": "surface"},
+    "-slices": {"view": "slices"},
+    "-accuracy": {"quantity": "accuracy"},
+    "-l2": {"quantity": "l2"},
+}
 _CUT = 2.5  # a slice ends above this many log(classes)
 
 
@@ -89,7 +96,7 @@ def value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
 
 @figure(width=2.6, height=2.3, share=False, key=value_bar, key_width=0.8)
 def _(
-    result: Landscape,
+    result: LossSurface,
     ax: Axes,
     *,
     view: View = "contour",
@@ -115,10 +122,10 @@ def _(
     return ax
 
 
-def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | None) -> Axes:
+def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection | None) -> Axes:
     """Colors, and contour lines; the bold one is chance level, log(classes)."""
     a, b = np.unique(rows.a), np.unique(rows.b)
-    table = getattr(rows, quantity).reshape(len(b), len(a))
+    table = np.asarray(getattr(rows, quantity)).reshape(len(b), len(a))
     half = [(axis[1] - axis[0]) / 2 for axis in (a, b)]
     norm, colors = _scale(rows, quantity)
     ax.imshow(
@@ -149,10 +156,10 @@ def _contour(ax: Axes, rows: Landscape, quantity: Quantity, path: Projection | N
     return ax
 
 
-def _surface(ax: Axes, rows: Landscape, quantity: Quantity) -> Axes:
+def _surface(ax: Axes, rows: LossSurface, quantity: Quantity) -> Axes:
     """The surface from a corner and above; height and color are positions on the scale."""
     a, b = np.unique(rows.a), np.unique(rows.b)
-    value = getattr(rows, quantity).reshape(len(b), len(a))
+    value = np.asarray(getattr(rows, quantity)).reshape(len(b), len(a))
     norm, colors = _scale(rows, quantity)
     height = np.ma.filled(np.ma.masked_invalid(norm(value)), 1.0)
     x, y = np.meshgrid(np.linspace(-1, 1, len(a)), np.linspace(-1, 1, len(b)))
@@ -202,7 +209,7 @@ def _floor(ax: Axes, norm: Normalize) -> None:
     ax.axis("off")
 
 
-def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
+def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
     """The values along each direction through the weights; bold, their mean."""
     lines: list[tuple[np.ndarray, np.ndarray]] = []
     for pair in np.unique(result.pair):
@@ -210,7 +217,7 @@ def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
         for along, across in ((rows.a, rows.b), (rows.b, rows.a)):
             on = np.abs(across) == np.abs(across).min()
             if len(np.unique(along[on])) > 1:
-                lines.append((along[on], getattr(rows, quantity)[on]))
+                lines.append((along[on], np.asarray(getattr(rows, quantity))[on]))
     several = len(lines) > 1
     for along, values in lines:
         color, width = (STRIP, 0.7) if several else (INK, 1.4)
@@ -242,7 +249,7 @@ def _slices(ax: Axes, result: Landscape, quantity: Quantity) -> Axes:
     return ax
 
 
-def _scale(rows: Landscape, quantity: Quantity) -> tuple[Normalize, Colormap]:
+def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
     if quantity == "nll":
         return LossScale(rows.classes), LOSSES
     if quantity == "accuracy":
@@ -256,45 +263,37 @@ _STYLES = {"frozen": "-", "reestimated": "--"}
 @figure(width=2.6, height=2.2)
 def _(result: Rings, ax: Axes) -> Axes:
     """The mean over angles: thin lines for direction pairs, bold for their mean."""
-    radii = np.unique(result.radius)
-    for treatment in dict.fromkeys(result.batch_norm.tolist()):
-        style = _STYLES[treatment]
-        pairs = np.array([result.pair_means(treatment, radius) for radius in radii])
-        for values in pairs.T:
+    low, high = result.intervals_of("rise")
+    for treatment, rows in result.treatments().items():
+        style, radii, rise = _STYLES[treatment], result.radius[rows], result.rise[rows]
+        by_pair = getattr(rise, "by_unit", None)
+        for values in [] if by_pair is None else by_pair:
             ax.plot(radii, values, color=STRIP, linewidth=0.7, linestyle=style, label="_pair")
-        label = BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean"
-        rings = [ring for ring in result.summary() if ring.batch_norm == treatment]
-        x, y = [ring.radius for ring in rings], [ring.rise for ring in rings]
-        ax.plot(
-            x,
-            y,
+        values = np.asarray(rise)
+        error = np.stack([values - low[rows], high[rows] - values])
+        ax.errorbar(
+            radii,
+            values,
+            yerr=error if np.isfinite(error).all() else None,
             color=INK,
             linewidth=1.4,
             linestyle=style,
+            elinewidth=0.7,
             marker="o",
             markersize=3,
             markerfacecolor=INK if style == "-" else "white",
-            label=label,
+            label=BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean",
         )
     if result.has_batch_norm:
         ax.legend(fontsize="x-small", frameon=False, handlelength=3.2)
-    infos = Rings.infos()
-    ax.set(xlabel=infos["radius"].label, ylabel=infos["rise"].heading, xlim=(0, None))
+    infos, norm = Rings.infos(), result.normalization
+    label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
+    ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
     return ax
 
 
-@singledispatch
-def surface_of(result: Result) -> dict[str, Any] | None:
-    """Heights and colors of a surface, for JSON; None for results that have none.
-
-    ``height`` is a matrix of values between 0 and 1, ``color`` a matrix of the cells between
-    them, ``level`` a height that is outlined with a label, ``axes`` the two labels.
-    """
-    return None
-
-
 @surface_of.register
-def _(result: Landscape) -> dict[str, Any] | None:
+def _(result: LossSurface) -> dict[str, Any] | None:
     """The NLL over the first plane, on the scale of the figures; None for lines."""
     if len(np.unique(result.b)) == 1:
         return None
