@@ -1,7 +1,7 @@
 """Analyses: one declaration each, from which commands, reports, plans and docs are made.
 
-A file of this package holds an analysis: its declaration, computation, result and figures. Importing the
-package registers them all; a plug-in registers its own with the same decorator.
+A file of this package holds an analysis: its declaration, computation, result and figures.
+Importing the package registers them all; a plug-in registers its own with the same decorator.
 """
 
 from importlib import import_module

@@ -240,13 +240,13 @@ def jackknife(
 
 def stacked(numbers: Sequence[Number]) -> Estimated:
     """The column of several estimates; the reason for missing intervals is the first one."""
-    units = [number.by_unit for number in numbers]
-    sizes = {None if unit is None else len(unit) for unit in units}
+    units = [number.by_unit for number in numbers if number.by_unit is not None]
+    together = len(units) == len(numbers) and len({*map(len, units)}) == 1
     return Estimated(
         np.array([float(number) for number in numbers]),
         np.array([number.low for number in numbers]),
         np.array([number.high for number in numbers]),
-        np.stack(units, axis=1) if len(sizes) == 1 and None not in sizes else None,
+        np.stack(units, axis=1) if together else None,
         next((number.missing for number in numbers if number.missing), ""),
     )
 

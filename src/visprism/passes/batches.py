@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 
 Batch = Images | Sequence  # images, or (images, targets)
+B = TypeVar("B")
 
 
 def check_evaluation_mode(model: nn.Module) -> None:
@@ -103,7 +104,7 @@ def on_device(images: Images, compute: Compute, *, copy: bool = False) -> Images
     return images.to(device, copy=copy)
 
 
-def positioned(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
+def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
     """The batches of this process, each with the index of its first image in the data.
 
     A process sees only its own batches, which give the index only where all batches but the

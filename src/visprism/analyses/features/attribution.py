@@ -193,9 +193,7 @@ class Attribution(Analysis):
                 reached, unreached = with_gradient(anatomy, first)
             blocks = spread(reached, self.blocks)
             shared = run.track_share(batches, "attribution")
-            batch: Any
-            for start, batch in positioned(_with_numbers(shared, anatomy, run)):
-                images = batch[0]
+            for start, (images, _) in positioned(_with_numbers(shared, anatomy, run)):
                 numbers = range(start, start + len(images))
                 with run.compute.autocast():
                     target, maps = gradient_maps(anatomy, blocks, images)
