@@ -2,8 +2,8 @@
 
 Mini-batches are independent, the eigenvalues of one mini-batch are not: every interval is over
 mini-batches. Differences of two models combine both intervals with the correlation of the
-values by mini-batch. Student's interval of the mean difference would cover the truth in 56 to 90% of
-samples where few mini-batches have a negative eigenvalue, and shrink to 0 where none has one.
+values by mini-batch. Student's interval of the mean difference would cover the truth in 56 to
+90% of samples where few mini-batches have a negative eigenvalue, and shrink to 0 where none has one.
 
 Source: Park & Kim (2022), How do vision transformers work?, sec. 2 and app. C: NEP and APE.
 """
