@@ -21,7 +21,7 @@ from visprism import (
     receptive_field,
 )
 from visprism.app.live.pool import Pool
-from visprism.analyses.attention.attention_maps import rollouts
+from visprism.analyses.attention.attention.attention_maps import rollouts
 from visprism.analyses.features.receptive_field import receptive_map
 
 
