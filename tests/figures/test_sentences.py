@@ -26,8 +26,8 @@ from visprism.results.loss import Trace
 from visprism.results.mode_connectivity import LinearPaths, Soup
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.patch_pca import PatchComponents
-from visprism.results.predictions import error_consistency
-from visprism.results.quantization import QuantizationSensitivity
+from visprism.analyses.predictions.error_consistency import error_consistency
+from visprism.analyses.predictions.quantization import QuantizationSensitivity
 from visprism.results.readout import Readouts
 from visprism.analyses.predictions.stability import RelativeFlipRates
 from visprism.results.token_norms import (

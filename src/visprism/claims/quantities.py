@@ -10,12 +10,17 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
+from visprism.analyses.predictions.calibration import CalibrationMetrics
+from visprism.analyses.predictions.corruptions import Robustness
+from visprism.analyses.predictions.frequency_noise import (
+    EQUAL_ENERGY,
+    PAPER,
+    FrequencyContrasts,
+)
 from visprism.claims.runs import END, WARMUP
 from visprism.claims.scales import Scale
 from visprism.core.errors import InputError
-from visprism.analyses.predictions.ablation_by_kind import KindAblations
-from visprism.results.calibration import Calibration
-from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER, FrequencyContrasts
 from visprism.results.hessian_summary import HessianSummary
 from visprism.results.kind_summary import (
     SCALE_FREE,
@@ -25,7 +30,6 @@ from visprism.results.kind_summary import (
     KindSummary,
 )
 from visprism.results.landscape import Landscape, Rings
-from visprism.analyses.predictions.corruptions import Robustness
 from visprism.results.similarity import BlockStructure
 from visprism.table.result import Result
 
@@ -129,7 +133,7 @@ def _row(result: Result, **wanted: str) -> int:
 
 
 def _metric(name: str) -> Callable[[Sequence[Result]], float]:
-    return lambda results: _one(results, Calibration).of(name)
+    return lambda results: _one(results, CalibrationMetrics).of(name)
 
 
 def _hessian(column: str, *, decayed: bool) -> Callable[[Sequence[Result]], float]:

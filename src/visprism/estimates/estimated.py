@@ -57,6 +57,11 @@ class Estimated(np.ndarray):
         made.by_unit, made.missing = by_unit, missing
         return made
 
+    def __array_finalize__(self, obj: Any) -> None:
+        """Arrays that NumPy makes of it, such as a reshaped one, have no intervals."""
+        self.low = self.high = np.full(self.shape, np.nan)
+        self.by_unit, self.missing = None, ""
+
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False):
         plain = np.asarray(array)
         return plain[()] if return_scalar else plain
