@@ -7,7 +7,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from visprism import panel, plot
-from visprism.drawing.robustness import percent
+from visprism.analyses.predictions.corruptions import percent
 from visprism.drawing.style import SIMILARITY
 
 
