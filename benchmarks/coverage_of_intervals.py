@@ -31,6 +31,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
+from visprism.analyses.predictions.shape_bias import shape_bias
+from visprism.analyses.predictions.temperature import temperature
 from visprism.core.auroc import auroc_interval
 from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
 from visprism.core.kappa import kappa_interval
@@ -44,6 +47,9 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
+from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.differences import difference as difference_of_models
+from visprism.estimates.estimated import Number, within_one
 from visprism.measure.features.class_separability import (
     _class_means,
     _collapse,
@@ -52,14 +58,8 @@ from visprism.measure.features.class_separability import (
 from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
-from visprism.analyses.predictions.calibration import calibration
+from visprism.passes.outcomes import Outcomes
 from visprism.passes.predictions import Predictions
-from visprism.analyses.predictions.shape_bias import shape_bias_by_image
-from visprism.analyses.predictions.stability import _interval as flip_interval
-from visprism.analyses.predictions.temperature import temperature
-from visprism.results.calibration import Calibration
-from visprism.estimates.calibration_error import calibration_error
-from visprism.results.differences import paired_differences
 from visprism.results.hessian_statistics import (
     average_positive,
     average_positive_difference,
@@ -67,10 +67,7 @@ from visprism.results.hessian_statistics import (
     negative_proportion,
     negative_proportion_difference,
 )
-from visprism.results.predictions import (
-    Outcomes,
-    calibration_differences,
-)
+from visprism.table.result import Result
 
 RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
 REFERENCE = 400_000  # images whose mean stands for a truth without a closed form
@@ -271,11 +268,20 @@ def shape_bias_difference(g: Generator, n: int, biases: tuple[float, float]) -> 
         u = np.where(g.random(n) < 0.5, common, g.random(n))
         decision = torch.from_numpy(np.digitize(u, [0.9 * bias, 0.9]))
         logits = 9.0 * torch.nn.functional.one_hot(decision, 3)
-        models.append(shape_bias_by_image(Predictions(logits, targets), textures))
-    if not all(model.quantities for model in models):
-        return float("nan"), float("nan")
-    result = paired_differences(*models)
-    return float(result.low[0]), float(result.high[0])
+        models.append(shape_bias(Predictions(logits, targets), textures, ["a", "b", "c"]))
+    return compared("shape bias", *models)
+
+
+def compared(quantity: str, *models: Result) -> Ends:
+    """Ends of the difference of two models in one of their answers; NaN without values."""
+    pair = [next(a for a in m.answers() if a.quantity.startswith(quantity)) for m in models]
+    number = difference_of_models(*pair)
+    return (float("nan"), float("nan")) if number is None else ends(number)
+
+
+def ends(number: Number) -> Ends:
+    """Both ends of the interval of an estimate."""
+    return number.low, number.high
 
 
 # Losses of images: draws, and their mean.
@@ -295,7 +301,9 @@ def means() -> Iterator[Case]:
             def flips(g: Generator, n: int = n, rate: tuple = rate, k: int = groups) -> Ends:
                 truth = g.uniform(*rate)  # a correlation of 0.5 between conditions of an image
                 chances = g.beta(truth, 1 - truth, size=n)
-                low, high = flip_interval(g.binomial(k, chances) / k)
+                low, high = (
+                    float(end[0]) for end in within_one(g.binomial(k, chances)[:, None] / k)
+                )
                 return low - truth, high - truth
 
             printed = "accuracy on corrupted images, flip rate"
@@ -331,7 +339,7 @@ def means() -> Iterator[Case]:
                 def loss(
                     g: Generator, n: int = n, m: BinaryModel = model, of: str = metric
                 ) -> Ends:
-                    return calibration(m.sample(g, n)).interval(of)
+                    return ends(calibration(m.sample(g, n)).of(of))
 
                 situation = f"logits of {spread} times {scale}"
                 truth = model.truth(metric)
@@ -339,7 +347,7 @@ def means() -> Iterator[Case]:
         for rate in (0.1, 0.3):
 
             def independent(g: Generator, n: int = n, rate: float = rate) -> Ends:
-                return calibration(outcomes(g.random(n) >= rate, g.random(n))).interval("aurc")
+                return ends(calibration(outcomes(g.random(n) >= rate, g.random(n))).of("aurc"))
 
             situation = f"errors {rate}, whatever the confidence"
             yield Case("mean aurc", "NLL, ECE, AURC", situation, n, rate, independent)
@@ -365,7 +373,7 @@ class BinaryModel:
         return self._reference.of(metric)
 
     @cached_property
-    def _reference(self) -> Calibration:
+    def _reference(self) -> CalibrationMetrics:
         return calibration(self.sample(np.random.default_rng(0), REFERENCE))
 
 
@@ -455,8 +463,7 @@ def calibration_errors() -> Iterator[Case]:
 
         def both_right(g: Generator, n: int = n) -> Ends:
             pair = (outcomes(np.ones(n, bool), g.beta(a, 2, n)) for a in (20, 8))
-            result = calibration_differences(*pair)
-            return float(result.low[0]), float(result.high[0])
+            return compared("debiased ECE", *map(calibration, pair))
 
         truth, situation = 0.2 - 2 / 22, "both of accuracy 1"
         yield Case("difference of ECE", "paired", situation, n, truth, both_right)
@@ -473,8 +480,7 @@ def calibration_errors() -> Iterator[Case]:
                     torch.from_numpy(0.7 * luck + 0.714 * g.normal(size=512))
                 )
                 pair.append(outcomes(u.numpy() < MODELS[name](c), c))
-            result = calibration_differences(*pair)
-            return float(result.low[0]), float(result.high[0])
+            return compared("debiased ECE", *map(calibration, pair))
 
         truth = true_ece(b) - true_ece(a)
         yield Case("difference of ECE", "paired", f"{a}; {b}", 512, truth, difference)
@@ -484,7 +490,7 @@ def calibration_errors() -> Iterator[Case]:
             z = torch.from_numpy(2 * g.normal(size=(n, 4)))
             targets = torch.multinomial(z.softmax(1), 1, generator=torch_generator(g))[:, 0]
             result, _ = temperature(Predictions(factor * z, targets))
-            return result.temperature_low, result.temperature_high
+            return result.temperature.low, result.temperature.high
 
         yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted)
 
@@ -517,9 +523,7 @@ def comparisons() -> Iterator[Case]:
     ):
 
         def rare(g: Generator, n: int = n, rates: tuple = rates) -> Ends:
-            result = paired_differences(*(accurate(g, n, rate).per_image() for rate in rates))
-            row = list(result.quantity).index("NLL")
-            return float(result.low[row]), float(result.high[row])
+            return compared("NLL", *(calibration(accurate(g, n, rate)) for rate in rates))
 
         g = np.random.default_rng(0)
         mean = [float(accurate(g, 4 * REFERENCE, rate).nll.mean()) for rate in rates]
