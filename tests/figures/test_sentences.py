@@ -19,6 +19,7 @@ from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.fourier_plane import FourierPlane
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.estimates.estimated import Estimated
 from visprism.results.hessian_by_block import HessianByBlock
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature
@@ -85,6 +86,9 @@ def by_block(kind: type[Result], **columns: object) -> Result:
     }
     names = [n for n in kind.infos() if n != "profile"]
     values = {name: located.get(name, np.array([0.3, 0.2, 0.1])) for name in names}
+    values |= {
+        n: Estimated(values[n], values[n] - 0.05, values[n] + 0.05) for n in kind.estimates()
+    }
     return kind(**values | columns, provenance=PROVENANCE)
 
 

@@ -216,7 +216,8 @@ class CorruptedMetrics(Result):
         return (
             Finding(
                 f"lowest accuracy of {number_of(len(accuracy), 'condition')}: "
-                f"{readable(accuracy.corruption[worst])} at severity {accuracy.severity[worst]}, "
+                f"{readable(accuracy.corruption[worst])} at severity "
+                f"{accuracy.severity[worst]}, "
                 f"{text_of(accuracy.value[worst], '.1%')}{drop}"
             ),
         )

@@ -2,8 +2,8 @@
 
 x' = x + n_f, with n_f the part of Gaussian white noise whose frequency lies in a band about f,
 scaled for each image to one root mean square: equal energy in every band. The paper's protocol
-adds instead the band of the signs of white noise in normalized images, which is stronger at high
-frequencies. Pixels are not clipped.
+adds instead the band of the signs of white noise in normalized images, which is stronger at
+high frequencies. Pixels are not clipped.
 """
 
 from collections.abc import Sequence
@@ -279,7 +279,7 @@ class FrequencyNoise(PerturbedAccuracy):
     def results(
         self, outcomes: Paired, conditions: Sequence[Condition], subject: Subject
     ) -> Sequence[Result]:
-        """The bands of the first protocol, and the contrast under each, where both sides are."""
+        """The bands of the first protocol, and the contrast under each, if both sides are."""
         if not outcomes.rms.any():
             raise InputError(
                 "frequencies must include a band that holds frequencies of these images, got "
