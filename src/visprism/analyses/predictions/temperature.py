@@ -73,7 +73,8 @@ class TemperatureScaling(Result):
             Finding(
                 f"temperature scaling changes NLL from {self.nll_before:.3g} to "
                 f"{self.nll_after:.3g} ({text_of(change)}"
-                f"{'' if significant else ', not significant'}{missing_text(change)}) and ECE from {self.ece_before:.1%} to "
+                f"{'' if significant else ', not significant'}{missing_text(change)}) and "
+                f"ECE from {self.ece_before:.1%} to "
                 f"{self.ece_after:.1%}"
             ),
             Finding(self._remainder()),
