@@ -31,11 +31,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
+from visprism.analyses.predictions.shape_bias import shape_bias
+from visprism.analyses.predictions.temperature import temperature
+from visprism.core.auroc import auroc_interval
+from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
+from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import (
-    auroc_interval,
-    heavy_tailed_difference,
-    heavy_tailed_interval,
-    kappa_interval,
     log_interval,
     mean_fraction_interval,
     mean_interval,
@@ -45,25 +47,27 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
-from visprism.analyses.features.class_separability import _class_means, _ranks
-from visprism.measure.features.class_separability import _collapse
-from visprism.analyses.features.feature_similarity import _ranks as ranks_of_pairs
+from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.differences import difference as difference_of_models
+from visprism.estimates.estimated import Number, within_one
+from visprism.measure.features.class_separability import (
+    _class_means,
+    _collapse,
+    _ranks,
+)
+from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
 from visprism.measure.features.feature_similarity import rsa_error
 from visprism.measure.features.separability_errors import error_of_class_means, self_duality
-from visprism.analyses.predictions.calibration import calibration
-from visprism.passes.predictions import Predictions
-from visprism.analyses.predictions.shape_bias import shape_bias_by_image
-from visprism.results.differences import _interval as flip_interval
-from visprism.analyses.predictions.temperature import temperature
-from visprism.analyses.predictions.calibration import Calibration
-from visprism.estimates.calibration_error import calibration_error
-from visprism.results.differences import paired_differences
-from visprism.estimates.answers import Answer
-from visprism.estimates.differences import difference
-from visprism.estimates.eigenvalues import average_positive, geometric_mean, negative_proportion
-from visprism.estimates.estimated import Number
 from visprism.passes.outcomes import Outcomes
-from visprism.results.predictions import calibration_differences
+from visprism.passes.predictions import Predictions
+from visprism.results.hessian_statistics import (
+    average_positive,
+    average_positive_difference,
+    geometric_mean,
+    negative_proportion,
+    negative_proportion_difference,
+)
+from visprism.table.result import Result
 
 RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
 REFERENCE = 400_000  # images whose mean stands for a truth without a closed form
@@ -264,11 +268,20 @@ def shape_bias_difference(g: Generator, n: int, biases: tuple[float, float]) -> 
         u = np.where(g.random(n) < 0.5, common, g.random(n))
         decision = torch.from_numpy(np.digitize(u, [0.9 * bias, 0.9]))
         logits = 9.0 * torch.nn.functional.one_hot(decision, 3)
-        models.append(shape_bias_by_image(Predictions(logits, targets), textures))
-    if not all(model.quantities for model in models):
-        return float("nan"), float("nan")
-    result = paired_differences(*models)
-    return float(result.low[0]), float(result.high[0])
+        models.append(shape_bias(Predictions(logits, targets), textures, ["a", "b", "c"]))
+    return compared("shape bias", *models)
+
+
+def compared(quantity: str, *models: Result) -> Ends:
+    """Ends of the difference of two models in one of their answers; NaN without values."""
+    pair = [next(a for a in m.answers() if a.quantity.startswith(quantity)) for m in models]
+    number = difference_of_models(*pair)
+    return (float("nan"), float("nan")) if number is None else ends(number)
+
+
+def ends(number: Number) -> Ends:
+    """Both ends of the interval of an estimate."""
+    return number.low, number.high
 
 
 # Losses of images: draws, and their mean.
@@ -288,7 +301,9 @@ def means() -> Iterator[Case]:
             def flips(g: Generator, n: int = n, rate: tuple = rate, k: int = groups) -> Ends:
                 truth = g.uniform(*rate)  # a correlation of 0.5 between conditions of an image
                 chances = g.beta(truth, 1 - truth, size=n)
-                low, high = flip_interval(g.binomial(k, chances) / k)
+                low, high = (
+                    float(end[0]) for end in within_one(g.binomial(k, chances)[:, None] / k)
+                )
                 return low - truth, high - truth
 
             printed = "accuracy on corrupted images, flip rate"
@@ -324,7 +339,7 @@ def means() -> Iterator[Case]:
                 def loss(
                     g: Generator, n: int = n, m: BinaryModel = model, of: str = metric
                 ) -> Ends:
-                    return calibration(m.sample(g, n)).interval(of)
+                    return ends(calibration(m.sample(g, n)).of(of))
 
                 situation = f"logits of {spread} times {scale}"
                 truth = model.truth(metric)
@@ -332,7 +347,7 @@ def means() -> Iterator[Case]:
         for rate in (0.1, 0.3):
 
             def independent(g: Generator, n: int = n, rate: float = rate) -> Ends:
-                return calibration(outcomes(g.random(n) >= rate, g.random(n))).interval("aurc")
+                return ends(calibration(outcomes(g.random(n) >= rate, g.random(n))).of("aurc"))
 
             situation = f"errors {rate}, whatever the confidence"
             yield Case("mean aurc", "NLL, ECE, AURC", situation, n, rate, independent)
@@ -358,7 +373,7 @@ class BinaryModel:
         return self._reference.of(metric)
 
     @cached_property
-    def _reference(self) -> Calibration:
+    def _reference(self) -> CalibrationMetrics:
         return calibration(self.sample(np.random.default_rng(0), REFERENCE))
 
 
@@ -448,8 +463,7 @@ def calibration_errors() -> Iterator[Case]:
 
         def both_right(g: Generator, n: int = n) -> Ends:
             pair = (outcomes(np.ones(n, bool), g.beta(a, 2, n)) for a in (20, 8))
-            result = calibration_differences(*pair)
-            return float(result.low[0]), float(result.high[0])
+            return compared("debiased ECE", *map(calibration, pair))
 
         truth, situation = 0.2 - 2 / 22, "both of accuracy 1"
         yield Case("difference of ECE", "paired", situation, n, truth, both_right)
@@ -466,8 +480,7 @@ def calibration_errors() -> Iterator[Case]:
                     torch.from_numpy(0.7 * luck + 0.714 * g.normal(size=512))
                 )
                 pair.append(outcomes(u.numpy() < MODELS[name](c), c))
-            result = calibration_differences(*pair)
-            return float(result.low[0]), float(result.high[0])
+            return compared("debiased ECE", *map(calibration, pair))
 
         truth = true_ece(b) - true_ece(a)
         yield Case("difference of ECE", "paired", f"{a}; {b}", 512, truth, difference)
@@ -477,7 +490,7 @@ def calibration_errors() -> Iterator[Case]:
             z = torch.from_numpy(2 * g.normal(size=(n, 4)))
             targets = torch.multinomial(z.softmax(1), 1, generator=torch_generator(g))[:, 0]
             result, _ = temperature(Predictions(factor * z, targets))
-            return result.temperature_low, result.temperature_high
+            return result.temperature.low, result.temperature.high
 
         yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted)
 
@@ -510,9 +523,7 @@ def comparisons() -> Iterator[Case]:
     ):
 
         def rare(g: Generator, n: int = n, rates: tuple = rates) -> Ends:
-            result = paired_differences(*(accurate(g, n, rate).per_image() for rate in rates))
-            row = list(result.quantity).index("NLL")
-            return float(result.low[row]), float(result.high[row])
+            return compared("NLL", *(calibration(accurate(g, n, rate)) for rate in rates))
 
         g = np.random.default_rng(0)
         mean = [float(accurate(g, 4 * REFERENCE, rate).nll.mean()) for rate in rates]
@@ -543,46 +554,28 @@ def accurate(g: Generator, n: int, error_rate: float) -> Outcomes:
     return outcomes(correct, 1 / (1 + np.exp(-np.abs(z))), np.logaddexp(0, -z))
 
 
-def ends(number: Number) -> Ends:
-    """Both ends of the interval of an estimate."""
-    return number.low, number.high
-
-
-def combined(first: Number, second: Number) -> Ends:
-    """The interval of the difference of two models in one estimate."""
-    pair = [
-        Answer("", "", float(x), x.low, x.high, comparison="combined", by_unit=x.by_unit)
-        for x in (first, second)
-    ]
-    made = difference(*pair)
-    assert made is not None
-    return made.low, made.high
-
-
 def eigenvalues() -> Iterator[Case]:
     """NEP, APE and the geometric mean over mini-batches of 5 eigenvalues."""
     for n in (10, 16, 32):
         for p in ((0.005, 0.03), (0.03, 0.1), (0.1, 0.3), (0.3, 0.6)):
             for r in (0.1, 0.4, 0.8):
 
-                def proportion(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
+                def nep(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
                     truth, shape = g.uniform(*p), 1 / r - 1
                     q = g.beta(truth * shape, (1 - truth) * shape, size=(n, 1))
                     values = np.where(g.random((n, 5)) < q, -1.0, 1.0)
-                    nep = negative_proportion(list(values))
-                    return nep.low - truth, nep.high - truth
+                    _, low, high = negative_proportion(list(values))
+                    return low - truth, high - truth
 
                 situation = f"{p[0]} to {p[1]} negative, correlation {r}"
-                yield Case("NEP", "NEP", situation, n, 0.0, proportion)
+                yield Case("NEP", "NEP", situation, n, 0.0, nep)
         for k, p, r in ((10, 0.02, 0.5), (10, 0.05, 0.5), (5, 0.05, 0.4), (5, 0.01, 0.8)):
 
             def single(
                 g: Generator, n: int = n, k: int = k, p: float = p, r: float = r
             ) -> Ends:
                 q = g.beta(p * (1 / r - 1), (1 - p) * (1 / r - 1), size=(n, 1))
-                return ends(
-                    negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))
-                )
+                return negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))[1:]
 
             situation = f"{p} negative of {k}, correlation {r}"
             yield Case("NEP", "NEP", situation, n, p, single)
@@ -590,7 +583,7 @@ def eigenvalues() -> Iterator[Case]:
 
             def logarithms(g: Generator, n: int = n, s: float = spread) -> Ends:
                 values = np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5)))
-                return ends(geometric_mean(list(values)))
+                return geometric_mean(list(values))[1:]
 
             situation = f"spread {spread} of logs"
             yield Case("geometric mean", "geometric mean", situation, n, 1.0, logarithms)
@@ -600,7 +593,7 @@ def eigenvalues() -> Iterator[Case]:
                 common = g.random((n, 1))  # a mini-batch is hard for both models
                 u = np.where(g.random((n, 5)) < 0.4, common, g.random((n, 5)))
                 values = (list(np.where(u < p, -1.0, 1.0)) for p in pair)
-                return combined(*map(negative_proportion, values))
+                return negative_proportion_difference(*values)
 
             situation = f"{first} and {second} negative"
             yield Case(
@@ -617,14 +610,14 @@ def heavy_tails(n: int) -> Iterator[Case]:
         def gamma_ape(g: Generator, shape: float = shape) -> Ends:
             scale = g.gamma(shape, 1 / shape, size=(n, 1))
             values = scale * g.weibull(1.5, size=(n, 5)) / 0.9027453
-            return ends(average_positive(list(values)))
+            return average_positive(list(values))[1:]
 
         yield Case("APE", "APE", f"gamma with shape {shape}", n, 1.0, gamma_ape)
     for part, factor in ((0.1, 10.0), (0.2, 10.0), (0.1, 4.0), (0.1, 30.0)):
 
         def mixed(g: Generator, part: float = part, factor: float = factor) -> Ends:
             sharp = np.where(g.random((n, 1)) < part, factor, 1.0)
-            return ends(average_positive(list(sharp * np.exp(0.3 * g.normal(size=(n, 5))))))
+            return average_positive(list(sharp * np.exp(0.3 * g.normal(size=(n, 5)))))[1:]
 
         truth = (1 - part + part * factor) * float(np.exp(0.045))
         yield Case("APE", "APE", f"{part} are {factor} times as sharp", n, truth, mixed)
@@ -633,13 +626,13 @@ def heavy_tails(n: int) -> Iterator[Case]:
 
         def ape(g: Generator, s: float = spread) -> Ends:
             values = np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5)))
-            return ends(average_positive(list(values)))
+            return average_positive(list(values))[1:]
 
         def sharper(g: Generator, s: float = spread) -> Ends:
             common = s * g.normal(size=(n, 1))
             shifts = np.zeros((n, 1)), 0.3 + 0.3 * g.normal(size=(n, 1))
             pair = (list(np.exp(common + d + 0.4 * g.normal(size=(n, 5)))) for d in shifts)
-            return combined(*map(average_positive, pair))
+            return average_positive_difference(*pair)
 
         def rises(g: Generator, s: float = spread) -> Ends:
             return heavy_tailed_interval(np.exp(s * g.normal(size=n)))

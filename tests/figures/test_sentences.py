@@ -11,44 +11,34 @@ import torch
 
 import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
-from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
-from visprism.analyses.features.band_energy import BandEnergies
-from visprism.analyses.features.branch_transfer import HighFrequencyGain
-from visprism.claims.effects import ClaimRuns
-from visprism.analyses.features.class_separability import ClassSeparability, FeatureRanks
-from visprism.analyses.features.feature_similarity import FeatureSimilarity
-from visprism.analyses.features.fourier_plane import FourierPlane
+from visprism.results.attribution import AttributionMaps, AttributionScores
+from visprism.results.band_energy import BandEnergies
+from visprism.results.branch_transfer import HighFrequencyGain
+from visprism.results.claims import ClaimRuns
+from visprism.results.class_separability import ClassSeparability, FeatureRanks
+from visprism.results.feature_similarity import FeatureSimilarity
+from visprism.results.fourier_plane import FourierPlane
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.estimates.estimated import Estimated
 from visprism.results.hessian_by_block import HessianByBlock
-from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
+from visprism.results.intrinsic_dimension import IntrinsicDimensions
 from visprism.results.landscape import OriginCurvature
 from visprism.results.loss import Trace
 from visprism.results.mode_connectivity import LinearPaths, Soup
-from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
-from visprism.analyses.features.patch_pca import PatchComponents
+from visprism.results.out_of_distribution import MSP, OutOfDistribution
+from visprism.results.patch_pca import PatchComponents
 from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.analyses.predictions.quantization import QuantizationSensitivity
-from visprism.analyses.features.readout import Readouts
+from visprism.results.readout import Readouts
 from visprism.analyses.predictions.stability import RelativeFlipRates
-from visprism.analyses.features.token_norms import AttentionSinks, MassiveActivations, OutlierPlaces, OutlierTokens, TokenNormQuantiles
-from visprism.analyses.features.token_similarity import TokenCosines
-from visprism.estimates.estimated import Estimated, Number
-from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
-from visprism.claims.effects import ClaimRuns
-from visprism.analyses.features.class_separability import ClassSeparability, FeatureRanks
-from visprism.analyses.features.feature_similarity import FeatureSimilarity
-from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
-from visprism.results.hessian_by_block import HessianByBlock
-from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
-from visprism.results.landscape import OriginCurvature
-from visprism.results.loss import Trace
-from visprism.results.mode_connectivity import LinearPaths, Soup
-from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
-from visprism.analyses.features.patch_pca import PatchComponents
-from visprism.analyses.predictions.error_consistency import error_consistency
-from visprism.analyses.predictions.quantization import QuantizationSensitivity
-from visprism.analyses.features.readout import Readouts
-from visprism.analyses.predictions.stability import RelativeFlipRates
+from visprism.results.token_norms import (
+    AttentionSinks,
+    MassiveActivations,
+    OutlierPlaces,
+    OutlierTokens,
+    TokenNorms,
+)
+from visprism.results.token_similarity import TokenSimilarity
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"
 INTERVAL = re.compile(rf"\[{NUMBER}, {NUMBER}\]")
@@ -96,6 +86,9 @@ def by_block(kind: type[Result], **columns: object) -> Result:
     }
     names = [n for n in kind.infos() if n != "profile"]
     values = {name: located.get(name, np.array([0.3, 0.2, 0.1])) for name in names}
+    values |= {
+        n: Estimated(values[n], values[n] - 0.05, values[n] + 0.05) for n in kind.estimates()
+    }
     return kind(**values | columns, provenance=PROVENANCE)
 
 
@@ -141,24 +134,19 @@ OTHERS = {
         evaluation="5 folds", lens_note="", chance=0.25,
     ),
     "outlier_tokens": lambda: by_block(
-        OutlierTokens, threshold=4.0, mean_share=Number(0.2, 0.16, 0.24),
+        OutlierTokens, threshold=4.0, mean_share=0.2, mean_share_error=0.02,
+        mean_share_low=0.16, mean_share_high=0.24,
     ),
-    "massive_activations": lambda: by_block(
-        MassiveActivations, channel=np.array([1, 2, 1]),
-        log_ratio=Estimated([0.3, 0.2, 0.1], [0.2, 0.1, 0], [0.4, 0.3, 0.2]),
-    ),
-    "attention_sinks": lambda: by_block(
-        AttentionSinks, sink_heads=Estimated([0.3, 0.2, 0.1], [0.2, 0.1, 0], [0.4, 0.3, 0.2]),
-        threshold=0.3, mean_sink_heads=Number(0.2, 0.16, 0.24),
-    ),
+    "massive_activations": lambda: by_block(MassiveActivations, channel=np.array([1, 2, 1])),
+    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3, mean_error=0.02),
     "token_norms": lambda: by_block(
-        TokenNormQuantiles, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
+        TokenNorms, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
     ),
     "outlier_places": lambda: OutlierPlaces(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
         share=np.array([0.0, 0.1, 0.0, 0.2]), provenance=PROVENANCE,
     ),
-    "token_similarity": lambda: by_block(TokenCosines, tokens=np.full(3, "grid")),
+    "token_similarity": lambda: by_block(TokenSimilarity, tokens=np.full(3, "grid")),
     "class_separability": lambda: by_block(
         ClassSeparability, self_duality=0.3, self_duality_error=0.01, pooling="mean", classes=4
     ),
@@ -186,11 +174,11 @@ OTHERS = {
         minutes=np.array([30.0, 60.0]), accuracy=np.full(2, 0.5), low=np.full(2, 0.4),
         high=np.full(2, 0.6), provenance=PROVENANCE,
     ),
-    "fourier_plane": lambda: FrequencyPlanes(
+    "fourier_plane": lambda: FourierPlane(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
-        relative=Estimated(np.arange(4.0) - 3, np.arange(4.0) - 3.1, np.arange(4.0) - 2.9),
         vertical=np.array([-1.0, -1, 0, 0]), horizontal=np.array([-1.0, 0, -1, 0]),
-        log_amplitude=np.arange(4.0), parts="blocks", provenance=PROVENANCE,
+        log_amplitude=np.arange(4.0), relative=np.arange(4.0) - 3,
+        relative_error=np.full(4, 0.1), parts="blocks", provenance=PROVENANCE,
     ),
     "hessian_by_block": lambda: by_block(
         HessianByBlock, fraction=np.full(3, "64 images"),

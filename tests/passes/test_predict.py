@@ -1,4 +1,4 @@
-"""Tests of prediction (src/visprism/measure/outputs/{predict,dropout,predictions}.py)."""
+"""Predictions: logits of models, of ensembles and of stochastic passes."""
 
 import os
 import runpy

@@ -121,3 +121,9 @@ def number_of(number: int, noun: str) -> str:
 def readable(name: str) -> str:
     """The name of a corruption or an option as text: ``JPEG compression``."""
     return str(name).replace("_", " ").replace("jpeg", "JPEG")
+
+
+def titled(name: str) -> str:
+    """The name of a corruption with a capital: ``JPEG compression``, ``Fog``."""
+    text = readable(name)
+    return text[:1].upper() + text[1:]

@@ -217,7 +217,7 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
     assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
     assert rows.epsilon[4] == 0.02
-    worst, single = rows.answers()  # of each size; models are compared by their images
+    single, worst = rows.answers()  # of each size; models are compared by their images
     assert worst.by_unit.tolist() == correct.double().tolist()
     assert (worst.value, single.value) == (rows.accuracy[4], rows.accuracy[3])
 

@@ -191,7 +191,7 @@ def test_bands_without_a_frequency_are_left_out_and_named():
     assert result.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
     with pytest.raises(
         InputError,
-        match=r"frequencies must include a band that holds frequencies of 7x7 images",
+        match=r"frequencies must include a band that holds frequencies of these images",
     ):
         noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
 

@@ -1,1 +1,1 @@
-"""Analyses of predictions: clean, corrupted and attacked."""
+"""Analyses of predictions, and of predictions under changed images, weights and blocks."""

@@ -29,6 +29,7 @@ from visprism.analyses.predictions.ablation_by_kind import (
     experiment_text,
     kind_ablations,
 )
+from visprism.analyses.predictions.joint_ablation import JointAblations, joint_ablations
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Block, ReplacedPart
 from visprism.core.errors import InputError
@@ -132,37 +133,11 @@ class Ablations(Result):
         ablated = options.get("ablated", "block")
         return ablated == "block" or len(self._rows(ablated)) > 0
 
-    def joint(self) -> "JointAblations":
-        """Joint ablations beside the sum of the drops of their blocks one by one.
-
-        Source: Veit et al. (2016), Residual networks behave like ensembles of relatively
-        shallow networks, fig. 5.
-        """
-        several = self.experiment("several")
-        if not len(several):
-            raise InputError(
-                "ablations must include some of several blocks, got none. Pass joint=(2, 4) to "
-                "ablation."
-            )
+    def joint(self) -> JointAblations:
+        """Joint ablations beside the sum of the drops of their blocks one by one."""
         single = self.experiment("block")
         single = single if len(single) else self.experiment("convolution")
-        drops = dict(zip(single.block.tolist(), single.drop.tolist(), strict=True))
-        sums = np.array([sum(drops[b] for b in name.split("+")) for name in several.block])
-        numbers = np.unique(several.num_blocks)
-        rows = [several.num_blocks == n for n in numbers]
-        drop = np.asarray(several.drop)
-        return JointAblations(
-            num_blocks=numbers,
-            draws=np.array([r.sum() for r in rows]),
-            accuracy=np.array([several.accuracy[r].mean() for r in rows]),
-            drop=np.array([drop[r].mean() for r in rows]),
-            drop_min=np.array([drop[r].min() for r in rows]),
-            drop_max=np.array([drop[r].max() for r in rows]),
-            sum_of_drops=np.array([sums[r].mean() for r in rows]),
-            nll_rise=np.array([np.asarray(several.nll_rise)[r].mean() for r in rows]),
-            baseline_accuracy=self.baseline_accuracy,
-            provenance=self.provenance,
-        )
+        return joint_ablations(self.experiment("several"), single)
 
     def by_kind(self) -> KindAblations:
         """Mean drops by kind of block, and their differences, from the drops of each image."""
@@ -220,38 +195,6 @@ class Ablations(Result):
         """Name of the ablated block, with the part of it where that is not all."""
         part = str(self.ablated[row])
         return f"{self.block[row]}{'' if part == 'block' else f', {part}'}"
-
-
-@result_type("joint-ablations")
-class JointAblations(Result):
-    """Several blocks ablated together, drawn at random; one row for each number of blocks."""
-
-    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
-    draws: np.ndarray = column("Draws", "", "number of random sets of blocks")
-    accuracy: np.ndarray = column("Accuracy", "", "mean over the draws")
-    drop: np.ndarray = column("Accuracy drop", "", "mean over the draws")
-    drop_min: np.ndarray = column("Smallest accuracy drop", "", "of all draws")
-    drop_max: np.ndarray = column("Largest accuracy drop", "", "of all draws")
-    sum_of_drops: np.ndarray = column(
-        "Sum of single drops", "", "sum of the drops of the blocks one by one, mean over draws"
-    )
-    nll_rise: np.ndarray = column("NLL rise", "nats", "mean over the draws")
-    baseline_accuracy: float = scalar(
-        "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
-    )
-
-    def findings(self) -> tuple[Finding, ...]:
-        """Each number of blocks: joint drop, range over draws, and sum of single drops."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        return tuple(
-            Finding(
-                f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
-                f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
-                f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
-                f"drops {100 * self.sum_of_drops[i]:.1f} ({images})"
-            )
-            for i in range(len(self))
-        )
 
 
 def _share(number: int, total: int) -> str:
@@ -519,35 +462,3 @@ def _beside(ax: Axes, attention: Any, quantity: str) -> None:
     other.spines["right"].set_visible(True)
     other.set_ylabel(f"{attention.infos()[quantity].heading} (dotted)")
     other.set_ylim(bottom=0)
-
-
-@figure(width=2.7, height=2.2)
-def _(result: JointAblations, ax: Axes) -> Axes:
-    """Mean and range over draws of the joint drop; dashed, the sum of the single drops."""
-    ax.axhline(0, color=FAINT, linewidth=0.6)
-    ax.axhline(result.baseline_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (1, 1.5)))
-    infos = result.infos()
-    ax.plot(
-        result.num_blocks,
-        result.sum_of_drops,
-        color=FAINT,
-        linewidth=1.0,
-        linestyle=(0, (4, 2)),
-        label=infos["sum_of_drops"].label,
-    )
-    ax.vlines(result.num_blocks, result.drop_min, result.drop_max, color=INK, linewidth=0.9)
-    ax.plot(result.num_blocks, result.drop, color=INK, linewidth=1.0, label="Joint ablation")
-    for number, draws, drop in zip(result.num_blocks, result.draws, result.drop, strict=True):
-        ax.plot(
-            number,
-            drop,
-            marker="o",
-            markersize=3.6,
-            color=INK,
-            gid=tip(f"{number} blocks · {draws} draws · {drop:.1%}"),
-        )
-    ax.set_xticks(result.num_blocks)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set(xlabel="Blocks ablated (dotted: baseline accuracy)", ylabel=infos["drop"].heading)
-    ax.legend(fontsize=6, handlelength=1.8)
-    return ax

@@ -333,8 +333,8 @@ def calibration(
     - mean_iou: correct images of a class over those that are of it or predicted as it, mean
       over the classes that occur as targets.
     - ece, over bins (i/m, (i+1)/m] of f: the sum over bins of |correct images - sum of f| over
-      all images; debiased_ece, see `visprism.estimates.calibration_error`; signed_ece, mean of
-      f minus accuracy, above 0 for an overconfident model; mce, the largest |accuracy - mean of
+      all images; debiased_ece, see `visprism.estimates.calibration_error`; signed_ece, mean f
+      minus accuracy, above 0 for an overconfident model; mce, the largest |accuracy - mean of
       f| of a bin with images; adaptive_ece, the ece of bins with equally many images, where an
       image on an edge counts in parts.
     - aurc: mean over i of the error rate of the i most confident images.

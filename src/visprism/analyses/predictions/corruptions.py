@@ -37,7 +37,14 @@ from visprism.estimates.estimated import (
     within_one,
 )
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, number_of, points_text, readable, text_of
+from visprism.estimates.text import (
+    images_text,
+    number_of,
+    points_text,
+    readable,
+    text_of,
+    titled,
+)
 from visprism.images.corruptions.corrupt import COMMON, change_of
 from visprism.passes.batches import Batch
 from visprism.passes.outcomes import Outcomes, outcomes
@@ -478,9 +485,7 @@ def _(result: CorruptedMetrics, ax: Axes) -> Axes:
         place = first, len(names) - 1 - names.index(name)
         wide = len(severities) if clean else 1
         cell = Rectangle(place, wide, 1, facecolor=SIMILARITY(UNIT(error)), edgecolor="white")
-        cell.set_gid(
-            tip(f"{readable(name).capitalize()} · severity {severity} · error rate {error:.1%}")
-        )
+        cell.set_gid(tip(f"{titled(name)} · severity {severity} · error rate {error:.1%}"))
         ax.add_patch(cell)
         ax.text(
             place[0] + wide / 2,
@@ -491,9 +496,7 @@ def _(result: CorruptedMetrics, ax: Axes) -> Axes:
             fontsize=6,
             color="white" if error < _WHITE_BELOW else "black",
         )
-    ax.set_yticks(
-        np.arange(len(names)) + 0.5, [readable(name).capitalize() for name in names[::-1]]
-    )
+    ax.set_yticks(np.arange(len(names)) + 0.5, [titled(name) for name in names[::-1]])
     ax.set_xticks(np.arange(len(severities)) + 0.5, [str(s) for s in severities])
     ax.set(xlim=(0, len(severities)), ylim=(0, len(names)), xlabel="Severity")
     ax.tick_params(length=0)
@@ -510,7 +513,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
     for bar, name, error in zip(
         bars, result.corruption.tolist(), result.error.tolist(), strict=True
     ):
-        bar.set_gid(tip(f"{readable(name).capitalize()} · error rate {error:.1%}"))
+        bar.set_gid(tip(f"{titled(name)} · error rate {error:.1%}"))
     if np.isfinite(result.reference).any():
         ax.plot(
             result.reference, place, linestyle="none", marker="|", markersize=8, color=INK,
@@ -524,7 +527,7 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
 
 
 def _named(ax: Axes, names: np.ndarray, place: np.ndarray) -> None:
-    ax.set_yticks(place, [readable(name).capitalize() for name in names.tolist()])
+    ax.set_yticks(place, [titled(name) for name in names.tolist()])
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_xlim(0, 1)

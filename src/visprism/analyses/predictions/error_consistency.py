@@ -1,4 +1,4 @@
-"""Error consistency: whether two models err on the same images, and pictures of these."""
+"""Error consistency: whether two models err on the same images, and their pictures."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

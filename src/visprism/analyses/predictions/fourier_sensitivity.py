@@ -29,7 +29,7 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.chance import chance_findings
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, skewed
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, interval_text, points_text, selection_text
+from visprism.estimates.text import images_text, points_text, text_of
 from visprism.passes.perturbed import Paired, Pixels
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
@@ -70,9 +70,8 @@ class FrequencyErrors(Result):
             rate = self.error[worst]
             texts.append(
                 f"largest error rate of {len(self)} frequencies: "
-                f"{interval_text(rate, rate.low, rate.high, '.1%')} at ("
-                f"{self.vertical[worst]}, {self.horizontal[worst]}) cycles, "
-                f"over {images}{selection_text(len(self))}"
+                f"{text_of(rate, '.1%')} at ({self.vertical[worst]}, "
+                f"{self.horizontal[worst]}) cycles, over {images}"
             )
         chance = chance_findings(
             1 - self.clean_error, origin.images, self.classes, origin.split

@@ -291,7 +291,7 @@ class FrequencyNoise(PerturbedAccuracy):
     def results(
         self, outcomes: Paired, conditions: Sequence[Condition], subject: Subject
     ) -> Sequence[Result]:
-        """The bands of the first protocol, and the contrast under each."""
+        """The bands of the first protocol, and the contrast under each, if both sides are."""
         if not outcomes.rms.any():
             raise InputError(
                 "frequencies must include a band that holds frequencies of these images, got "

@@ -28,7 +28,7 @@ from visprism.drawing.style import INK, KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, within_one
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, number_of, readable, text_of
+from visprism.estimates.text import images_text, number_of, readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
@@ -293,9 +293,9 @@ def _(result: FlipRates, ax: Axes) -> Axes:
     for bar, name, rate in zip(
         bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
     ):
-        bar.set_gid(tip(f"{readable(name).capitalize()} · {rate:.2%} of frames"))
+        bar.set_gid(tip(f"{titled(name)} · {rate:.2%} of frames"))
     ax.vlines(place, result.flip_rate.low, result.flip_rate.high, color=INK, linewidth=0.9)
-    labels = [readable(name).capitalize() for name in result.perturbation.tolist()]
+    labels = [titled(name) for name in result.perturbation.tolist()]
     ax.set_xticks(place, labels, rotation=45, ha="right", rotation_mode="anchor")
     ax.tick_params(axis="x", length=0)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
