@@ -46,8 +46,8 @@ def verdicts(raw: dict) -> dict[str, str]:
     """The verdict of each row of the table of rules."""
     rows, p_values = {}, {}
     for row, rule, quantity, margin, seeds in block("rules"):
-        one, direction, other, also = _RULE.match(rule).groups()
-        number = float(re.search(r"[\d.]+", margin)[0])
+        ((one, direction, other, also),) = _RULE.findall(rule)
+        number = float(re.findall(r"[\d.]+", margin)[0])
         ratio = "factor" in margin
         number = np.log(number) if ratio else number / 100 if "points" in margin else number
         sign = 1 if direction == "higher" else -1
@@ -58,7 +58,7 @@ def verdicts(raw: dict) -> dict[str, str]:
         if min(map(len, parts)) >= int(seeds):
             weakest = min(parts, key=lambda part: ttest_1samp(part, 0).statistic)
             rows[row], p_values[row] = (weakest, number), ttest_1samp(weakest, 0).pvalue
-    ranked = sorted(p_values, key=p_values.get)
+    ranked = sorted(p_values, key=lambda row: p_values[row])
     factors = range(len(ranked), 0, -1)
     adjusted = np.maximum.accumulate(
         [f * p_values[r] for f, r in zip(factors, ranked, strict=True)]

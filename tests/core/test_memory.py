@@ -1,4 +1,4 @@
-"""Memory that is reused (src/visprism/core/memory.py)."""
+"""Memory that is reused (src/visprism/core/devices.py)."""
 
 import os
 import subprocess
@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from visprism.core import devices as memory
+from visprism.core import devices
 from visprism.core.devices import reused_memory
 
 MIB = 2**20
 BLOCK = 64 * MIB  # more than the C library keeps of its own accord
 settable = pytest.mark.skipif(
-    not memory._settable(), reason="needs the C library of GNU with its own settings"
+    not devices._settable(), reason="needs the C library of GNU with its own settings"
 )
 
 
@@ -23,7 +23,7 @@ settable = pytest.mark.skipif(
 def settings(monkeypatch):
     """The settings of the C library, in the order in which they are made."""
     made = []
-    monkeypatch.setattr(memory, "_set", made.append)
+    monkeypatch.setattr(devices, "_set", made.append)
     return made
 
 
@@ -82,15 +82,15 @@ def test_the_outermost_call_decides_in_all_threads(settings):
     before = list(settings)
     leave.set()
     thread.join()
-    assert before == [memory._REUSE]
-    assert settings == [memory._REUSE, memory._USUAL]
+    assert before == [devices._REUSE]
+    assert settings == [devices._REUSE, devices._USUAL]
 
 
 @settable
 def test_an_error_ends_it(settings):
     with pytest.raises(ValueError, match="wrong"), reused_memory():
         raise ValueError("wrong")
-    assert settings == [memory._REUSE, memory._USUAL]
+    assert settings == [devices._REUSE, devices._USUAL]
 
 
 @settable

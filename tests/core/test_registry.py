@@ -1,4 +1,4 @@
-"""Laws of registries (src/visprism/registry.py)."""
+"""Laws of registries (src/visprism/core/registry.py)."""
 
 from importlib.metadata import EntryPoint
 

@@ -1,4 +1,4 @@
-"""Which blocks count as residual Conv blocks (src/visprism/harmonize/conv_blocks.py)."""
+"""Which blocks count as residual Conv blocks (src/visprism/harmonize/blocks.py)."""
 
 import pytest
 import timm

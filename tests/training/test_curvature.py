@@ -1,4 +1,4 @@
-"""Laws of the curvature that a training run measures (src/visprism/training/curvature.py)."""
+"""Laws of the curvature that a training run measures (src/visprism/loss/monitor.py)."""
 
 from dataclasses import replace
 

@@ -330,5 +330,5 @@ def _origin(run: Run) -> dict[str, Any]:
         "torch": Provenance().torch,
         "python": platform.python_version(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "device": run.compute.device,
+        "device": str(run.compute.torch_device),
     }

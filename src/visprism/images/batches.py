@@ -1,4 +1,4 @@
-"""Batches: image sets as preprocessed tensors, the next batch prepared in a thread."""
+"""Batches: image sets as preprocessed tensors, most of them prepared ahead in a thread."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ def prepared_ahead(prepare: Callable[[int], T], numbers: Iterable[int]) -> Itera
 
 @dataclass(frozen=True)
 class Batches(Sequence):
-    """Images and targets by batch; the next batch is prepared while one is used.
+    """Images and targets by batch; the next batch may be prepared while one is used.
 
     A slice is read only when it is iterated over.
     """
@@ -51,6 +51,7 @@ class Batches(Sequence):
     images: int
     batch_size: int
     numbers: range  # of the batches, from 0
+    ahead: bool = True  # whether a thread prepares the next batch
 
     def __len__(self) -> int:
         """Number of batches; the last one may be smaller."""
@@ -63,7 +64,9 @@ class Batches(Sequence):
         return self._prepared(self.numbers[index])
 
     def __iter__(self) -> Iterator:
-        return prepared_ahead(self._prepared, self.numbers)
+        if self.ahead:
+            return prepared_ahead(self._prepared, self.numbers)
+        return map(self._prepared, self.numbers)
 
     def _prepared(self, number: int) -> Any:
         start = number * self.batch_size
@@ -126,7 +129,8 @@ def batches(
         pixels = augmenter.views(image_set.read(rows), plan)
         return augmenter.batch(pixels, targets[rows.start : rows.stop], plan)
 
-    return in_batches(augmented, len(image_set), batch_size)
+    # timm draws from Python's global generator, which the caller's thread may use meanwhile.
+    return replace(in_batches(augmented, len(image_set), batch_size), ahead=False)
 
 
 def fixed_augmentation(
