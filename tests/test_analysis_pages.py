@@ -44,7 +44,8 @@ pytestmark = pytest.mark.slow
 
 def names_of(page):
     """What a page assumes: a model, images, batches, and what some pages need besides."""
-    loaded = vp.load_model(OTHER_MODEL.get(page, "vit_pico_patch4_32.shapes"))
+    name = OTHER_MODEL.get(page, "vit_pico_patch4_32.shapes")
+    loaded = vp.load_model(name, pretrained=False)
     model, preprocessing = loaded.model.eval(), loaded.preprocessing
     if page in SHALLOW:
         del model.blocks[1:]

@@ -49,8 +49,8 @@ def test_a_model_on_another_device_gets_its_own_tensors_back(model, fails):
     except ZeroDivisionError:
         assert fails
     for name, tensor in named(model):
-        own, pointer, requires_grad = before[name]
-        assert tensor is own
+        original, pointer, requires_grad = before[name]
+        assert tensor is original
         assert (tensor.data_ptr(), tensor.requires_grad) == (pointer, requires_grad)
     assert model[0].weight.grad.eq(1).all()
 

@@ -11,7 +11,6 @@ from visprism.passes.predict import predict
 from visprism.training import RECIPES, Recipe, fit
 
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
-SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
 TEST_IMAGES = 2000  # for the accuracy
 _BATCH = 500  # test images per forward pass
 

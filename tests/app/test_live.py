@@ -233,7 +233,7 @@ def test_the_pool_holds_a_model_once_and_drops_the_oldest(tmp_path):
     first = pool.specimen(VIT)
     assert pool.specimen(VIT) is first
     pool.specimen(RESNET)  # both together have more weights than the limit
-    assert list(pool._specimens) == [("resnet20.shapes", "shapes", False)]
+    assert list(pool._specimens) == [("resnet20.shapes", "shapes", None)]
 
 
 def pixels_of(address):

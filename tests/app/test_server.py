@@ -123,7 +123,7 @@ def test_a_study_of_a_model_that_cannot_be_built_fails_with_its_reason(
 def test_a_given_study_is_read_only(tmp_path):
     folder = tmp_path / "given"
     folder.mkdir()
-    (folder / "study.json").write_text('{"format": 1, "header": {"keys": []}, "entries": {}}')
+    (folder / "study.json").write_text('{"format": 2, "header": {"keys": []}, "entries": {}}')
     server = Server(Settings(tmp_path / "workspace", studies=(folder,)))
     (listed,) = server.library.listing()
     assert (listed["name"], listed["state"]) == ("given", "complete")

@@ -49,7 +49,10 @@ CASES = [
     (f"{SPARSITY} --minutes nan", "--minutes must be a number above 0 or None, got nan"),
     (f"{SPARSITY} --seed -1", "--seed"),
     (f"{SPARSITY} --formats png,gif", "--formats must be values of png, svg, pdf, got 'gif'"),
-    (f"{SPARSITY} --precision fp8", "--precision must be one of fp32, tf32, bf16, fp16, got 'fp8'"),
+    (
+        f"{SPARSITY} --precision fp8",
+        "--precision must be one of fp32, tf32, bf16, fp16, got 'fp8'",
+    ),
     (f"{SPARSITY} --device warp", "--device must be available on this machine, got 'warp'"),
     (f"{SPARSITY} --threshold 2", "--threshold must be a number from 0 to 1, got 2"),
     (f"{SPARSITY} --lim 4", "unknown argument '--lim'. Did you mean --limit, --split?"),
@@ -64,7 +67,10 @@ CASES = [
     (f"hessian no.such {TINY} --precision fp16", "--precision must be 'fp32' for hessian, got"),
     # Models.
     (f"examine timm:resnet-18 {TINY}", "timm:resnet18"),
-    (f"sparsity timm:vit_tiny_patch16_224 --size 64 {TINY}", "images of 3x64x64"),
+    (
+        f"sparsity timm:vit_tiny_patch16_224 --random-weights --size 64 {TINY}",
+        "images of 3x64x64",
+    ),
     (f"sparsity MODULE:two {TINY}", "cannot process"),
     ("anatomy MODULE:two", "missing 1 required positional argument: 'y'"),
     (f"sparsity MODULE:training {TINY}", "model must be in evaluation mode"),

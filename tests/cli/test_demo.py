@@ -4,7 +4,8 @@ import pytest
 
 from visprism import ANALYSES, Recipe, Study
 from visprism.cli import main
-from visprism.demo import NETWORKS, SHIPPED
+from visprism.cli.study import SHIPPED
+from visprism.demo import NETWORKS
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from torch import nn
 
 import visprism as vp
 from visprism.cli import main
+from visprism.cli.parser import parse
 from visprism.study.study_file import STUDY_FILE
 
 TEXT = """
@@ -67,6 +68,30 @@ def test_flags_after_the_file_take_precedence(stated, tmp_path):
     assert written["options"] == {"sparsity": {"threshold": 0.2}}
 
 
+@pytest.mark.parametrize(
+    ("flags", "pretrained"),
+    [([], None), (["--pretrained"], True), (["--random-weights"], False)],
+)
+def test_weights_are_published_or_random_where_a_flag_or_a_field_says_so(
+    tmp_path, flags, pretrained
+):
+    words = ["examine", "resnet20", "--data", "shapes", "--out", str(tmp_path), *flags]
+    assert parse(words)[0].pretrained is pretrained
+    if pretrained is not None:
+        path = tmp_path / "mine.yaml"
+        path.write_text(f"{TEXT}pretrained: {str(pretrained).lower()}\nout: x\n")
+        assert parse(["examine", str(path)])[0].pretrained is pretrained
+        last = parse(["examine", str(path), "--pretrained", "--random-weights"])
+        assert last[0].pretrained is False
+
+
+def test_without_a_device_a_command_computes_on_the_accelerator_if_there_is_one(tmp_path):
+    words = ["examine", "resnet20", "--data", "shapes", "--out", str(tmp_path)]
+    for flags, device in ([], None), (["--device", "auto"], None), (["--device", "cpu"], "cpu"):
+        run = parse([*words, *flags])[0].new_run(vp.Run().progress)
+        assert run.compute.device == device
+
+
 def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)).eval()
     model(torch.zeros(2, 3, 8, 8))
@@ -80,7 +105,11 @@ def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     ("old", "new", "sentence"),
     [
         ("limit: 8", "limt: 8", "has no field 'limt'. Did you mean limit"),
-        ("limit: 8", "limit: many", "limit of the study file PATH must be a positive integer"),
+        (
+            "limit: 8",
+            "limit: many",
+            "limit of the study file PATH must be an integer of at least 1",
+        ),
         ("limit: 8", "limit: {a: 1}", "limit of the study file PATH must be a value or a list"),
         ("limit: 8", "pretrained: maybe", "must be true or false, got 'maybe'"),
         ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),

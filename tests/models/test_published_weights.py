@@ -37,10 +37,10 @@ def test_published_weights_are_the_default_and_without_a_network_that_is_said(na
 
 def test_random_weights_are_asked_for_in_the_name_or_by_the_argument(no_network):
     named = load_model("timm:resnet10t?pretrained=False")
-    asked = load_model("timm:resnet10t", pretrained=False)
+    random = load_model("timm:resnet10t", pretrained=False)
     assert not named.trained
-    assert not asked.trained
-    torch.testing.assert_close(named.model.state_dict(), asked.model.state_dict())
+    assert not random.trained
+    torch.testing.assert_close(named.model.state_dict(), random.model.state_dict())
     assert load_model("resnet20?pretrained=True").trained
 
 

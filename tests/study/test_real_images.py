@@ -8,7 +8,7 @@ from visprism import DataOptions, examine
 @pytest.mark.slow
 def test_photographs_through_a_network_of_timm(real_images):
     study = examine(
-        "timm:resnet18?channels=(8,12,16,20)&layers=(1,1,1,1)",
+        "timm:resnet18?channels=(8,12,16,20)&layers=(1,1,1,1)&pretrained=False",
         f"folder:{real_images}/imagenet-sample/val",
         analyses=["fourier", "hessian"],
         options={"hessian": {"k": 1, "mini_batch": 16}},

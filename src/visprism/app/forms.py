@@ -92,10 +92,10 @@ class StudyRequest:
         return slug(self.title)[:60].strip("-.") or "study"
 
 
-_MINUTES = OptionInfo("time budget in minutes", above=0)
+_MINUTES = OptionInfo("time limit in minutes", above=0)
 _LIMIT = OptionInfo("number of images", minimum=1, maximum=_MOST_IMAGES)
 _NUMBERS = {
-    "minutes": Option("minutes", float | None, 2.0, _MINUTES),
+    "minutes": Option("minutes", float | None, None, _MINUTES),
     "limit": Option("limit", int | None, 256, _LIMIT),
     "seed": Option("seed", int, 0, OptionInfo("random seed", minimum=0)),
 }
@@ -132,10 +132,10 @@ def model_name(model: Any, settings: Settings) -> str:
 
 def pretrained_of(values: Mapping[str, Any]) -> bool | None:
     """Whether a request asks for published weights; None for those of `load_model`."""
-    asked = values.get("pretrained")
-    if not isinstance(asked, bool | None):
-        raise InputError(f"pretrained must be true, false or null, got {asked!r}")
-    return asked
+    pretrained = values.get("pretrained")
+    if not isinstance(pretrained, bool | None):
+        raise InputError(f"pretrained must be true, false or null, got {pretrained!r}")
+    return pretrained
 
 
 def data_name(data: Any, settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""The studies that the app shows, and the jobs that run them, each in a process of its own."""
+"""The studies that the app shows, and the jobs that run them, each in a separate process."""
 
 import asyncio
 import json
@@ -180,7 +180,7 @@ class Library:
     def resume(self, name: str) -> None:
         """Run a study of this app again from where it ended."""
         folder = self.settings.study_folder(name)
-        if folder is None or not self._is_own(folder):
+        if folder is None or not self._is_resumable(folder):
             raise InputError(f"{name} must be a study of this app to be resumed")
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
@@ -230,12 +230,12 @@ class Library:
                     "models": form.get("models", ""),
                     "state": state["state"],
                     "reason": state["reason"] if state["state"] in _BAD else "",
-                    "resumable": self._is_own(folder),
+                    "resumable": self._is_resumable(folder),
                 }
             )
         return sorted(listed, key=lambda study: study["date"], reverse=True)
 
-    def _is_own(self, folder: Path) -> bool:
+    def _is_resumable(self, folder: Path) -> bool:
         """Whether the app made the folder of a study; those of the user are read only."""
         return folder not in self.settings.studies and (folder / REQUEST).is_file()
 
@@ -295,13 +295,13 @@ def _finite(value: Any) -> float:
 
 def _form(folder: Path) -> dict[str, str]:
     """Title and models of the form that a study was started with, as far as it can be read."""
-    shown: dict[str, str] = {}
+    texts: dict[str, str] = {}
     with suppress(*_UNREADABLE):
         form = json.loads((folder / REQUEST).read_text("utf-8"))
-        shown["title"] = printable(str(form["title"]))[:_LONGEST]
+        texts["title"] = printable(str(form["title"]))[:_LONGEST]
         models = [str(m.get("name") or m["checkpoint"]) for m in form["models"]]
-        shown["models"] = printable(", ".join(models))[:_LONGEST]
-    return shown
+        texts["models"] = printable(", ".join(models))[:_LONGEST]
+    return texts
 
 
 def _date(folder: Path) -> str:

@@ -21,7 +21,7 @@ _FIGURES: dict[bytes, str | None] = {}  # of the process that draws
 
 
 class Renderer:
-    """Renders studies one after another in a process of its own."""
+    """Renders studies one after another in a separate process."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None

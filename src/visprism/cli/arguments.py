@@ -178,14 +178,14 @@ def add_arguments(to: argparse.ArgumentParser, command: type) -> None:
     declared = options_of(command)
     for one in fields(command):
         if one.name in declared:
-            owner = next(c for c in reversed(command.__mro__) if one.name in _own_fields(c))
+            owner = next(c for c in reversed(command.__mro__) if one.name in _annotated(c))
             heading = vars(owner).get("heading", "")
             if heading not in groups:
                 groups[heading] = to.add_argument_group(heading)
             _add(groups[heading], declared[one.name], **_shape(one))
 
 
-def _own_fields(owner: type) -> dict[str, Any]:
+def _annotated(owner: type) -> dict[str, Any]:
     return vars(owner).get("__annotations__", {})
 
 

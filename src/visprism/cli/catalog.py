@@ -138,12 +138,12 @@ class Models(Printing):
         return {"model": name, "image": size, **asdict(cost)}
 
 
-def _require(found: list[Any], pattern: str | None) -> list[Any]:
-    if not found:
+def _require(names: list[Any], pattern: str | None) -> list[Any]:
+    if not names:
         raise InputError(
             f"pattern must match a model of the zoo, timm or torchvision, got {pattern!r}"
         )
-    return found
+    return names
 
 
 def read_catalog() -> dict[str, ZooEntry]:
@@ -291,18 +291,18 @@ def _print_blocks(table: Any, name: str, size: Sequence[int]) -> None:
 
     sides = zip(table.channels, table.height, table.width, strict=True)
     streams = table.columns()["stream"]
-    shown: dict[str, Iterable[str]] = {
+    table_columns: dict[str, Iterable[str]] = {
         "block": table.block.tolist(),
         "kind": table.kind.tolist(),
     }
     if streams.any():
-        shown["stream"] = map(str, streams.tolist())
-    shown["stage"] = map(str, table.stage.tolist())
-    shown["output"] = ("x".join(str(int(n)) for n in row if n) for row in sides)
-    shown["parameters"] = map(amount, table.parameters.tolist())
-    shown["MACs"] = map(amount, table.macs.tolist())
+        table_columns["stream"] = map(str, streams.tolist())
+    table_columns["stage"] = map(str, table.stage.tolist())
+    table_columns["output"] = ("x".join(str(int(n)) for n in row if n) for row in sides)
+    table_columns["parameters"] = map(amount, table.parameters.tolist())
+    table_columns["MACs"] = map(amount, table.macs.tolist())
     print(name)
-    print_table(list(shown), zip(*shown.values(), strict=True))
+    print_table(list(table_columns), zip(*table_columns.values(), strict=True))
     print(
         f"{len(table)} blocks, {amount(table.distinct_parameters)} parameters, "
         f"{amount(table.macs.sum().item())} MACs per {size[0]}x{size[1]} image"

@@ -51,10 +51,12 @@ class Entry:
 def commands() -> dict[str, Entry]:
     """Every command by name, in the order of the help."""
     order = groups()
-    found = sorted(summaries().items(), key=lambda item: (order.index(item[1].group), item[0]))
+    analyses = sorted(
+        summaries().items(), key=lambda item: (order.index(item[1].group), item[0])
+    )
     return {
         **{name: _entry(command) for name, command in _BEFORE.items()},
-        **{name: _analysis(name, summary) for name, summary in found},
+        **{name: _analysis(name, summary) for name, summary in analyses},
         **{name: _entry(command) for name, command in _AFTER.items()},
     }
 
@@ -105,7 +107,7 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
             raise InputError(
                 f"a study file must be the only model, got also {values['models'][1]}"
             )
-        values["models"] = models
+        values["models"] = models if isinstance(models, dict) else tuple(models)
     return available[named].make(**values), flags
 
 

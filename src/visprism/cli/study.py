@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
+SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
 _DEMO_IMAGES = 256
 EFFORT = (
     "how many images, and values of options that are not given: quick, standard (about ten "
@@ -128,7 +129,9 @@ class _Study(Printing):
 class _Models(Weights):
     """Which models; a study file may name them by labels."""
 
-    models: tuple[str, ...] = argument(REQUIRED, "models, see below", "MODEL", positional=True)
+    models: tuple[str, ...] | Mapping[str, str] = argument(
+        REQUIRED, "models, see below", "MODEL", positional=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +296,6 @@ class Demo(_Study, Seeded):
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
         from visprism.analyses import ANALYSES
-        from visprism.demo import SHIPPED
         from visprism.study import examine
         from visprism.study.subjects import DataOptions
 

@@ -151,7 +151,7 @@ class Train(Printing, Training):
                     is_first = rank() == 0
                     lines = [_EpochLines(recipe)] if is_first else []
                     history = train(Job(**given, **shared), recipe, loggers=lines, run=run)
-                    findings = self._drawn(history, recipe) if is_first else None
+                    findings = self._draw_curves(history, recipe) if is_first else None
         except KeyboardInterrupt as interruption:
             checkpoint = valid_checkpoint(self.out)
             message = "no training checkpoint was saved yet"
@@ -163,7 +163,7 @@ class Train(Printing, Training):
         elif findings is not None:
             print(*findings, f"Wrote {self.out}", sep="\n")
 
-    def _drawn(self, history: Any, recipe: "Recipe") -> list[str]:
+    def _draw_curves(self, history: Any, recipe: "Recipe") -> list[str]:
         """Draw the curves of a training; returns what they show."""
         from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure

@@ -87,7 +87,7 @@ class Compute:
             _borrowed.set(place if spread else device)
             stack.enter_context(_arithmetic(self.precision, device.type))
             if not spread and device != place:
-                stack.enter_context(_moved(model, device))
+                stack.enter_context(_copied_to(model, device))
             stack.enter_context(copied_buffers(model))
             yield
 
@@ -139,7 +139,7 @@ def _arithmetic(precision: str, device: str) -> Iterator[None]:
 
 
 @contextmanager
-def _moved(model: nn.Module, device: torch.device) -> Iterator[None]:
+def _copied_to(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Inside, a model has copies of its tensors on a device; on exit it has its own back.
 
     Its own are not touched: no tensor changes its device, on any kind of device.

@@ -58,7 +58,7 @@ def _filtered(convert: object, state: State, model: nn.Module) -> State | None:
     """What a function of timm makes of a state; None if it meets one that it does not know."""
     try:
         return convert(dict(state), model) if callable(convert) else None
-    except Exception:  # it expects files of its own kind
+    except Exception:  # it expects files of one kind
         return None
 
 

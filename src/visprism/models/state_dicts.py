@@ -86,7 +86,7 @@ def _unnested(content: Any, path: Path) -> Any:
 
 
 def _shards(index: Path) -> dict[str, Tensor]:
-    """The tensors of all files that an index names: files of its own folder, not links out."""
+    """The tensors of all files that an index names: files of that folder, not links out."""
     try:
         places = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
         names = sorted(set(places.values()))

@@ -126,8 +126,10 @@ def _variant(
 
     build.__name__ = build.__qualname__ = name
     build.__module__ = family.__module__
-    shown = signature.replace(parameters=list(options.values()), return_annotation=nn.Module)
-    setattr(build, "__signature__", shown)  # noqa: B010
+    with_defaults = signature.replace(
+        parameters=list(options.values()), return_annotation=nn.Module
+    )
+    setattr(build, "__signature__", with_defaults)  # noqa: B010
     side, body = image_size(name), inspect.cleandoc(family.__doc__ or "")
     lines = [f"    {key}: {option.help}." for key, option in declared.items()]
     build.__doc__ = "\n".join(

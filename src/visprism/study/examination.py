@@ -224,8 +224,8 @@ class Examination:
             if (names, analysis.name) in self.entries:
                 continue
             pair = tuple(s.limited(images) for s in pair)
-            known = ((s, singles[s.name]) for s in pair)
-            first, second = (Measured(s, entry.results) for s, entry in known if entry)
+            results = ((s, singles[s.name]) for s in pair)
+            first, second = (Measured(s, entry.results) for s, entry in results if entry)
             begin = time.monotonic()
             try:
                 compared = analysis.compare(first, second, pair[0].named(self.run))
@@ -269,14 +269,14 @@ class Examination:
 
     def _stored(self) -> dict[Place, list[str]]:
         """Keys of the stored results of these models with these weights, the latest last."""
-        known: dict[str, Any] = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
+        types: dict[str, Any] = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
         stored: dict[Place, list[str]] = {}
         for key, entry in self.store.entries.items():
             models, name = tuple(entry["models"]), entry["analysis"]
-            if name not in known or not set(models) <= set(self._names):
+            if name not in types or not set(models) <= set(self._names):
                 continue
             subjects = self._of(models, entry["images"])
-            digest = self._digest(known[name], entry["options"], subjects)
+            digest = self._digest(types[name], entry["options"], subjects)
             if key == digest and self.store.get(key):
                 stored.setdefault((models, name), []).append(key)
         return stored

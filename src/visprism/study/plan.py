@@ -162,8 +162,14 @@ class Speed:
 
     def seconds(self, analyses: Sequence[Analysis], subject: Subject) -> float:
         """Expected seconds of analyses that share one pass."""
-        each = [a.cost(subject).seconds(subject.num_images, self.forward) for a in analyses]
-        if not sum(each):
+        seconds_of = [
+            a.cost(subject).seconds(subject.num_images, self.forward) for a in analyses
+        ]
+        if not sum(seconds_of):
             return 0.0
         pass_seconds = subject.num_images * self.forward
-        return sum(each) - (len(each) - 1) * pass_seconds + subject.num_images * self.load
+        return (
+            sum(seconds_of)
+            - (len(seconds_of) - 1) * pass_seconds
+            + subject.num_images * self.load
+        )

@@ -158,7 +158,7 @@ def _data_text(origin: Provenance) -> str:
 
 
 def _limit_text(study: Study) -> str:
-    """The limit on the time, which decides what is measured, not how much of it."""
+    """The limit on the time, which decides what is measured, not the number of images."""
     seconds = study.header.get("budget")
     return "" if seconds is None else f"{seconds / 60:.3g} min"
 

@@ -136,17 +136,17 @@ class Recipe:
             >>> Recipe(epochs=2, batch_size=8, lr=0.1).replace(lr="1e-3", mixup=0.8).lr
             0.001
         """
-        own, augmenting = _options(Recipe), _options(Augmentation)
+        options, augmenting = _options(Recipe), _options(Augmentation)
         outer: dict[str, Any] = {}
         inner: dict[str, Any] = {}
         for name, value in changes.items():
             bare = name.removeprefix("augmentation.")
             if bare in augmenting:
                 inner[bare] = _converted(augmenting[bare], value)
-            elif name in own:
-                outer[name] = _converted(own[name], value)
+            elif name in options:
+                outer[name] = _converted(options[name], value)
             else:
-                names = [*own, *augmenting]
+                names = [*options, *augmenting]
                 close = difflib.get_close_matches(name.lower(), names) or names
                 raise InputError(
                     f"a recipe has no field {name!r}. Did you mean {', '.join(close)}?"
