@@ -13,6 +13,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from visprism.analyses.features.block_structure import BlockStructure
+from visprism.analyses.predictions.calibration import calibration
+from visprism.analyses.predictions.corruptions import Robustness
+from visprism.analyses.predictions.frequency_noise import PAPER, FrequencyContrasts
 from visprism.claims.claim_networks import TrainingRun
 from visprism.claims.hypotheses import (
     CLEAN,
@@ -25,26 +29,22 @@ from visprism.claims.hypotheses import (
 )
 from visprism.core.files import write_text
 from visprism.core.run import Run
-from visprism.images.image_set import ImageSet, stratified
 from visprism.images.batches import batches
+from visprism.images.image_set import ImageSet, stratified
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import memory_feed
-from visprism.loss.objective import Objective
 from visprism.loss.eigenvalues import top_eigenvalues
+from visprism.loss.objective import Objective
 from visprism.loss.rings import rings
 from visprism.loss.spectrum import hessian_spectrum
-from visprism.analyses.predictions.calibration import calibration
-from visprism.passes.predict import predict
 from visprism.models import LoadedModel, load_model
+from visprism.passes.predict import predict
 from visprism.results.ablation import KindAblations
-from visprism.table.result import Result
 from visprism.results.frequency_contrasts import EQUAL_ENERGY
-from visprism.analyses.predictions.frequency_noise import PAPER, FrequencyContrasts
-from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
 from visprism.results.kind_summary import VARIANCE
-from visprism.analyses.predictions.corruptions import Robustness
-from visprism.analyses.features.block_structure import BlockStructure
 from visprism.study import examine
+from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, KindSummary
+from visprism.table.result import Result
 
 R = TypeVar("R", bound=Result)
 _FILE = "measured.json"

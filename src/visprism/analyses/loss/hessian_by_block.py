@@ -1,8 +1,9 @@
 """Hessian of the training loss with respect to the parameters of each block.
 
-H_b = d²L / d theta_b², with L the mean loss of the images and theta_b the parameters of a block,
-a kind or a stage, is a diagonal block of the Hessian H: the traces of parts that hold all
-parameters once add up to that of H, and no eigenvalue exceeds the largest one of H in magnitude.
+H_b = d²L / d theta_b², with L the mean loss of the images and theta_b the parameters of a
+block, a kind or a stage, is a diagonal block of the Hessian H: the traces of parts that hold
+all parameters once add up to that of H, and no eigenvalue exceeds the largest one of H in
+magnitude.
 
 Sources: Dong et al. (2020), HAWQ-V2, sec. 3 (trace per block); Hutchinson (1989).
 """

@@ -1,7 +1,8 @@
 """Linear mode connectivity: loss between checkpoints of one architecture, and their soup.
 
-At theta(t) = (1 - t) theta_0 + t theta_1 with the loss L(t), the barrier is L(t) - (1 - t) L(0)
-- t L(1), paired by image; its height is the maximum over t. The soup has the mean of all weights.
+At theta(t) = (1 - t) theta_0 + t theta_1 with the loss L(t), the barrier is L(t) - (1 - t)
+L(0) - t L(1), paired by image; its height is the maximum over t. The soup has the mean of all
+weights.
 
 Source: Frankle et al. (2020), Linear mode connectivity and the lottery ticket hypothesis, sec.
 2; Entezari et al. (2022), The role of permutation invariance in linear mode connectivity;
@@ -77,8 +78,8 @@ class LinearPaths(Curve):
             top = int(inner[self.barrier[inner].argmax()])
             texts.append(
                 f"linear path to {name}: largest barrier of {len(inner)} points "
-                f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, accuracy "
-                f"there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} and "
+                f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, "
+                f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} and "
                 f"{self.accuracy[rows[-1]]:.1%}); BatchNorm {self.batch_norm}; intervals over "
                 f"{self.units_text}"
             )

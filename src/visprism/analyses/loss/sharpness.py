@@ -51,8 +51,8 @@ _NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
 class LossIncrease(Result):
     """Increase of the loss close to the weights; one row for each measure.
 
-    Values are means over mini-batches, whose own values stand in ``sharpness.by_unit``; over all
-    of the data at once, those of random directions do.
+    Values are means over mini-batches, whose own values stand in ``sharpness.by_unit``; over
+    all of the data at once, those of random directions do.
     """
 
     row_names = ("places",)
