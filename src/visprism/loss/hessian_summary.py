@@ -316,8 +316,8 @@ class HessianSummary(OfObjectives):
         few = f", too few for an interval (at least {MIN_BATCHES})" * (batches < MIN_BATCHES)
         findings = [
             Finding(
-                f"leading Hessian eigenvalues of the {name}: {text_of(nep, '.0%')} are negative "
-                f"(NEP), {positive}; {batches} mini-batch{'es' * (batches != 1)}"
+                f"leading Hessian eigenvalues of the {name}: {text_of(nep, '.0%')} are "
+                f"negative (NEP), {positive}; {batches} mini-batch{'es' * (batches != 1)}"
                 f"{f' of {size} images' if size else ''}{few}"
             )
         ]

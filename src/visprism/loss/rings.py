@@ -2,8 +2,8 @@
 
 The points of a circle are w + r (cos φ d1 + sin φ d2) for equidistant angles φ, so that the
 distance is exact, whatever the grid of a surface is. Over φ and φ + π all odd orders of the
-loss cancel; on a quadratic with Hessian H the mean over angles is r²/4 (d1ᵀHd1 + d2ᵀHd2), exactly,
-for at least 3 angles.
+loss cancel; on a quadratic with Hessian H the mean over angles is r²/4 (d1ᵀHd1 + d2ᵀHd2),
+exactly, for at least 3 angles.
 """
 
 from collections.abc import Iterable, Sequence
