@@ -19,12 +19,12 @@ from visprism.results.class_separability import ClassSeparability, FeatureRanks
 from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.fourier_plane import FourierPlane
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
-from visprism.estimates.estimated import Estimated
-from visprism.results.hessian_by_block import HessianByBlock
+from visprism.analyses.loss.hessian_by_block import BlockHessians
 from visprism.results.intrinsic_dimension import IntrinsicDimensions
-from visprism.results.landscape import OriginCurvature
-from visprism.results.loss import Trace
-from visprism.results.mode_connectivity import LinearPaths, Soup
+from visprism.analyses.loss.density import Trace
+from visprism.analyses.loss.mode_connectivity import LinearPaths, Soup
+from visprism.estimates.estimated import Estimated, Number
+from visprism.loss.landscape import OriginCurvature
 from visprism.results.out_of_distribution import MSP, OutOfDistribution
 from visprism.results.patch_pca import PatchComponents
 from visprism.analyses.predictions.error_consistency import error_consistency
@@ -108,15 +108,15 @@ OTHERS = {
     ),
     "linear_paths": lambda: LinearPaths(
         checkpoint=np.full(3, "b.pt"), position=np.array([0, 0.5, 1]),
-        nll=np.array([0.2, 0.9, 0.3]), nll_error=np.full(3, 0.1),
-        accuracy=np.array([0.9, 0.4, 0.8]), barrier=np.array([0, 0.65, 0]),
-        barrier_low=np.array([0, 0.4, 0]), barrier_high=np.array([0, 0.9, 0]),
+        nll=Estimated([0.2, 0.9, 0.3], [0.1, 0.8, 0.2], [0.3, 1.0, 0.4]),
+        accuracy=np.array([0.9, 0.4, 0.8]),
+        barrier=Estimated([0, 0.65, 0], [0, 0.4, 0], [0, 0.9, 0]),
         batch_norm="reestimated", provenance=PROVENANCE,
     ),
     "soup": lambda: Soup(
         member=np.array(["model", "b.pt", "soup"]), accuracy=np.array([0.9, 0.8, 0.85]),
-        nll=np.array([0.3, 0.4, 0.3]), gain=np.array([-0.05, 0.05, 0.0]),
-        gain_low=np.array([-0.1, 0.0, 0.0]), gain_high=np.array([0.0, 0.1, 0.0]),
+        nll=np.array([0.3, 0.4, 0.3]),
+        gain=Estimated([-0.05, 0.05, 0.0], [-0.1, 0.0, 0.0], [0.0, 0.1, 0.0]),
         provenance=PROVENANCE,
     ),
     "calibration": lambda: calibration(predictions(0)),
@@ -165,8 +165,8 @@ OTHERS = {
         column=np.zeros(3, int), background_threshold=np.nan,
     ),
     "trace": lambda: Trace(
-        estimate=np.array([3.0, 4.0, 5.0, 4.5]), parameters=10, nll=1.0, l2=0.0,
-        weight_decay=0.0, provenance=PROVENANCE,
+        estimate=np.array([3.0, 4.0, 5.0, 4.5]), trace=Number(4.1, 3.0, 5.2), parameters=10,
+        nll=1.0, l2=0.0, weight_decay=0.0, provenance=PROVENANCE,
     ),
     "claim_runs": lambda: ClaimRuns(
         run=np.array(["vit-seed0", "cnn-seed0"]), arm=np.array(["vit", "cnn"]),
@@ -181,7 +181,7 @@ OTHERS = {
         relative_error=np.full(4, 0.1), parts="blocks", provenance=PROVENANCE,
     ),
     "hessian_by_block": lambda: by_block(
-        HessianByBlock, fraction=np.full(3, "64 images"),
+        BlockHessians, fraction=np.full(3, "64 images"),
         converged=np.array([True, True, False]), probes=8, by="block",
     ),
     "relative_flip_rates": lambda: RelativeFlipRates(

@@ -16,7 +16,7 @@ from visprism import (
     top_eigenvalues,
 )
 from visprism.loss.products import Products
-from visprism.results.hessian import HessianSpectrum
+from visprism.loss.hessian_summary import HessianSpectrum
 
 
 @pytest.fixture

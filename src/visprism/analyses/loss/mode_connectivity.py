@@ -1,7 +1,8 @@
 """Linear mode connectivity: loss between checkpoints of one architecture, and their soup.
 
-At theta(t) = (1 - t) theta_0 + t theta_1 with the loss L(t), the barrier is L(t) - (1 - t) L(0)
-- t L(1), paired by image; its height is the maximum over t. The soup has the mean weights.
+At theta(t) = (1 - t) theta_0 + t theta_1 with the loss L(t), the barrier is L(t) - (1 - t)
+L(0) - t L(1), paired by image; its height is the maximum over t. The soup has the mean of all
+weights.
 
 Source: Frankle et al. (2020), Linear mode connectivity and the lottery ticket hypothesis, sec.
 2; Entezari et al. (2022), The role of permutation invariance in linear mode connectivity;

@@ -1,8 +1,8 @@
 """Trajectory of the weights during training, from checkpoints.
 
-With w_t the parameters of snapshot t, in order, and T the last: radius
-|w_t - w_T| / |w_0 - w_T| and the angle between w_t - w_T and w_0 - w_T. The components
-are those of all snapshots around their mean. Buffers are not included.
+With w_t the parameters of snapshot t, in order, and T the last: radius |w_t - w_T| / |w_0 -
+w_T| and the angle between w_t - w_T and w_0 - w_T. The components are those of all snapshots
+around their mean. Buffers are not included.
 """
 
 from collections.abc import Sequence

@@ -7,9 +7,9 @@ import pytest
 from results_by_hand.loss import training_curvature
 
 from visprism import InputError
-from visprism.results.hessian import HessianSpectrum
-from visprism.results.landscape import Landscape
-from visprism.results.trajectory import Projection
+from visprism.loss.hessian_summary import HessianSpectrum
+from visprism.loss.landscape import LossSurface
+from visprism.loss.planes import Projection
 
 HESSIAN = {"mini_batch": 8, "k": 1}
 
@@ -87,7 +87,7 @@ def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measur
     results = measured(
         "landscape", plane="hessian", points=3, reach=reach, ring_planes=1, angles=4
     )
-    surface = of_type(results, Landscape)
+    surface = of_type(results, LossSurface)
     sharpest = spectrum(measured, mini_batch=16, k=2, which="LA", weight_decay=0.0)
     expected = sharpest.value[sharpest.rank > 0]
     for (a, b), eigenvalue in zip(((reach, 0), (0, reach)), expected, strict=True):
@@ -100,7 +100,7 @@ def test_on_the_line_to_a_checkpoint_the_loss_ends_at_that_of_the_checkpoint(
 ):
     options = {"points": 7, "ring_planes": 1, "angles": 4}
     results = measured("landscape", checkpoints=(checkpoint(1),), **options)
-    surface, path = of_type(results, Landscape), of_type(results, Projection)
+    surface, path = of_type(results, LossSurface), of_type(results, Projection)
     assert surface.plane == "checkpoints"
     np.testing.assert_allclose((path.a, path.b), [[1, 0], [0, 0]], atol=1e-6)
     for seed, a in ((0, 0.0), (1, 1.0)):
@@ -113,7 +113,7 @@ def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions
 ):
     files = tuple(checkpoint(seed) for seed in (1, 2, 3))
     results = measured("landscape", checkpoints=files, points=3, ring_planes=1, angles=4)
-    surface, path = of_type(results, Landscape), of_type(results, Projection)
+    surface, path = of_type(results, LossSurface), of_type(results, Projection)
     assert surface.plane == "given"
     assert len(path) == 4
     np.testing.assert_allclose((path.a[3], path.b[3]), 0, atol=1e-6)  # the model itself
@@ -125,7 +125,7 @@ def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions
 def test_a_landscape_of_augmented_images_is_another(measured):
     options = {"points": 3, "reach": 0.1, "ring_planes": 1, "angles": 4}
     clean, augmented = (
-        of_type(measured("landscape", train_images=name, **options), Landscape)
+        of_type(measured("landscape", train_images=name, **options), LossSurface)
         for name in ("clean", "augmented")
     )
     batches = spectrum(measured, train_images="augmented", weight_decay=0.0)  # two of 8 images
