@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from visprism.core.auroc import auroc_interval
-from visprism.measure.features.out_of_distribution import auroc
+from visprism.analyses.predictions.out_of_distribution import auroc
 
 
 def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():

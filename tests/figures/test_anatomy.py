@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from visprism import plot
-from visprism.drawing.anatomy import stages
+from visprism.analyses.anatomy import stages
 from visprism.drawing.style import KIND_COLORS
 
 

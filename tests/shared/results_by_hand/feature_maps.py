@@ -12,12 +12,12 @@ from results_by_hand.base import (
     complete,
     unused_columns,
 )
-from visprism.results.anatomy import Costs
+from visprism.anatomy.costs import Costs
 from visprism.results.branch_transfer import BranchTransfer
 from visprism.results.fourier import HighFrequency, Spectrum
 from visprism.results.kind_replication import KindReplication
 from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
-from visprism.results.patch_pca import PatchComponents
+from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
 from visprism.results.similarity import Similarity
 from visprism.results.singular_values import EffectiveRanks, SingularValues

@@ -158,7 +158,7 @@ class Readout(Analysis):
         readouts = Readouts(
             **block_columns([block for _, block in rows]),
             readout=np.array([name for name, _ in rows]),
-            accuracy=_shares(np.stack([correct.get(row, absent) for row in rows], axis=1)),
+            accuracy=_shares(np.stack([correct.get(row, absent) for row in rows], axis=1) * 1.0),
             dimension=np.array(
                 [0 if n == LENS else test.features[b].shape[1] for n, b in rows]
             ),
