@@ -10,9 +10,9 @@ With x the pooled feature vectors, class means mu_c of k classes, and their mean
 RankMe is exp(-sum p log p) of the singular values over their sum, p; alpha is minus the slope
 of log eigenvalue of the covariance over log rank.
 
-Intervals are those of the jackknife over 20 groups of images, for NC1 to NC3 with equal parts of
-each class. On the features of two small networks they contain the mean over samples of as many
-images in 0.93 to 1.00 of samples.
+Intervals are those of the jackknife over 20 groups of images, for NC1 to NC3 with equal parts
+of each class. On the features of two small networks they contain the mean over samples of as
+many images in 0.92 to 1.00 of samples.
 
 Sources: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the terminal phase
 of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022), alpha-ReQ.

@@ -158,7 +158,7 @@ class Readout(Analysis):
         readouts = Readouts(
             **block_columns([block for _, block in rows]),
             readout=np.array([name for name, _ in rows]),
-            accuracy=_shares(np.stack([correct.get(row, absent) for row in rows], axis=1) * 1.0),
+            accuracy=_shares([correct.get(row, absent) for row in rows]),
             dimension=np.array(
                 [0 if n == LENS else test.features[b].shape[1] for n, b in rows]
             ),
@@ -231,9 +231,9 @@ def _targets(features: PooledFeatures) -> Int[np.ndarray, " n"]:
     return features.targets
 
 
-def _shares(correct: Float[np.ndarray, "n rows"]) -> Estimated:
-    """The accuracies; NaN for a readout that is not defined."""
-    shares = mean(correct, proportion)
+def _shares(correct: Sequence[np.ndarray]) -> Estimated:
+    """The accuracy of each row; NaN for a readout that is not defined."""
+    shares = mean(np.stack(correct, axis=1).astype(np.float64), proportion)
     shares.low[np.isnan(shares)] = shares.high[np.isnan(shares)] = np.nan
     return shares
 
