@@ -116,8 +116,8 @@ class NeuralCollapse(ScalarPerBlock):
         equal = () if not none else (
             Finding(
                 f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}): it "
-                f"is not below that of {_SHUFFLES} shuffles of the labels, so that the class "
-                "means do not differ"
+                f"is not below that of {_SHUFFLES} shuffles of the labels: no difference "
+                "between the classes shows"
             ),
         )  # fmt: skip
         images = images_text(self.provenance.images, self.provenance.split)
