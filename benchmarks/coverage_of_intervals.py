@@ -24,21 +24,24 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
-from visprism.analyses.predictions.shape_bias import shape_bias
+from visprism.analyses.features.class_separability import separability
+from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by_image
+from visprism.analyses.predictions.calibration import calibration
+from visprism.analyses.predictions.shape_bias import shape_bias_by_image
 from visprism.analyses.predictions.temperature import temperature
+from visprism.anatomy import Block
 from visprism.core.auroc import auroc_interval
 from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
 from visprism.core.kappa import kappa_interval
+from visprism.core.provenance import Provenance
 from visprism.core.statistics import (
-    log_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
@@ -48,18 +51,12 @@ from visprism.core.statistics import (
     wilson,
 )
 from visprism.estimates.calibration_error import calibration_error
-from visprism.estimates.differences import difference as difference_of_models
-from visprism.estimates.estimated import Number, within_one
-from visprism.measure.features.class_separability import (
-    _class_means,
-    _collapse,
-    _ranks,
-)
-from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
-from visprism.measure.features.feature_similarity import rsa_error
-from visprism.measure.features.separability_errors import error_of_class_means, self_duality
-from visprism.passes.outcomes import Outcomes
+from visprism.estimates.estimated import mean
+from visprism.measure.outputs.stability import _interval as flip_interval
+from visprism.passes.pooled import PooledFeatures
 from visprism.passes.predictions import Predictions
+from visprism.results.calibration import Calibration
+from visprism.results.differences import paired_differences
 from visprism.results.hessian_statistics import (
     average_positive,
     average_positive_difference,
@@ -73,6 +70,7 @@ RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
 REFERENCE = 400_000  # images whose mean stands for a truth without a closed form
 
 Generator = np.random.Generator
+_HEAD = ("self_duality",)  # of the whole network
 Ends = tuple[float, float]
 
 
@@ -701,24 +699,18 @@ class FeatureSample:
         index = np.arange(self.units) % self.classes
         x = means[index] + scales * g.normal(size=(self.units, self.width))
         x = np.maximum(x, 0) if self.rectified else x
-        row = _collapse(x, index) | _ranks(x)
-        duality = partial(self_duality, weights=torch.from_numpy(head))
-        row["nc3"] = float(duality(torch.from_numpy(_class_means(x, index))))
-        row["nc3_error"] = error_of_class_means(duality, x, index)
-        values = {
-            name: (row[name], self.around(row[name], row[f"{name}_error"]))
-            for name in FEATURE_INTERVALS
-            if name != "rsa"
-        }
-        margin = t_quantile(self.units) * np.array([row["nc1_error"]])
-        low, high = log_interval(np.array([row["nc1"]]), margin)
-        values["nc1"] = row["nc1"], (float(low[0]), float(high[0]))
-        return values
-
-    def around(self, value: float, error: float) -> Ends:
-        """The interval as results print it."""
-        margin = t_quantile(self.units) * error
-        return float(value - margin), float(value + margin)
+        layer = torch.nn.Linear(self.width, self.classes, bias=False)
+        layer.weight.data = torch.from_numpy(head).float()
+        block = Block("block", "conv", 0, 0.0, False, (self.width, 1, 1), None)
+        rows = x.astype(np.float32)
+        pooled = PooledFeatures({block: rows}, index, None, len(rows), rows)
+        collapse, ranks = separability(
+            pooled, "mean", layer, Provenance(), predicts_targets=False
+        )
+        values = {"nc3": collapse.self_duality}
+        for result in (collapse, ranks):
+            values |= {n: getattr(result, n)[0] for n in result.estimates() if n not in _HEAD}
+        return {name: (float(v), (v.low, v.high)) for name, v in values.items()}
 
 
 @dataclass(frozen=True)
@@ -735,8 +727,8 @@ class PairSample(FeatureSample):
         x += means[g.integers(self.classes, size=self.units)]
         y = np.maximum(x @ weights, 0) + self.noise * g.normal(size=x.shape)
         first, second = (ranks_of_pairs(1 - np.corrcoef(values)) for values in (x, y))
-        rsa = float((first * second).sum())
-        return {"rsa": (rsa, self.around(rsa, rsa_error(first, second)))}
+        rsa = mean(rsa_by_image(first, second))
+        return {"rsa": (float(rsa), (rsa.low, rsa.high))}
 
 
 FEATURE_INTERVALS = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from visprism.core.statistics import auroc_interval
+from visprism.core.auroc import auroc_interval
 from visprism.analyses.predictions.out_of_distribution import auroc
 
 

@@ -9,9 +9,9 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from visprism import InputError, Result, figure, panel, plot
+from visprism.analyses.features.class_separability import NeuralCollapse
 from visprism.drawing.registry import FRAMES, Frame, frame_of
 from visprism.drawing.save import render_formats
-from visprism.analyses.features.class_separability import ClassSeparability
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 
@@ -115,16 +115,15 @@ def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
     blocks = made["variances"]
     columns = {name: column for name, column in blocks.columns().items() if name in BLOCK}
     values = dict.fromkeys(
-        (i.name for i in fields(ClassSeparability) if i.name not in BLOCK),
+        (i.name for i in fields(NeuralCollapse) if i.name not in BLOCK),
         np.full(len(blocks), value),
     )
     scalars = {
         "self_duality": value,
-        "self_duality_error": 0.0,
         "pooling": "mean",
         "classes": 3,
     }
-    result = ClassSeparability(**columns | values | scalars | {"provenance": blocks.provenance})
+    result = NeuralCollapse(**columns | values | scalars | {"provenance": blocks.provenance})
     assert result.has_figure(scale=scale) != np.isnan(value)
     axes = panel([result], scale=scale).axes[0]
     render_formats(axes.figure, ["svg", "png"])

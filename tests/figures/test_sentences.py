@@ -11,26 +11,25 @@ import torch
 
 import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
-from visprism.results.attribution import AttributionMaps, AttributionScores
+from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
+from visprism.analyses.features.class_separability import FeatureRanks, NeuralCollapse
+from visprism.analyses.features.feature_similarity import BlockSimilarities
+from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
+from visprism.analyses.features.patch_pca import PatchComponents
+from visprism.analyses.features.readout import Readouts
+from visprism.analyses.predictions.out_of_distribution import MSP, Detection
 from visprism.results.band_energy import BandEnergies
 from visprism.results.branch_transfer import HighFrequencyGain
 from visprism.results.claims import ClaimRuns
-from visprism.results.class_separability import ClassSeparability, FeatureRanks
-from visprism.results.feature_similarity import FeatureSimilarity
 from visprism.results.fourier_plane import FourierPlane
-from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
-from visprism.analyses.loss.hessian_by_block import BlockHessians
-from visprism.results.intrinsic_dimension import IntrinsicDimensions
-from visprism.analyses.loss.density import Trace
-from visprism.analyses.loss.mode_connectivity import LinearPaths, Soup
-from visprism.estimates.estimated import Estimated, Number
-from visprism.loss.landscape import OriginCurvature
-from visprism.results.out_of_distribution import MSP, OutOfDistribution
-from visprism.results.patch_pca import PatchComponents
-from visprism.analyses.predictions.error_consistency import error_consistency
-from visprism.analyses.predictions.quantization import QuantizationSensitivity
-from visprism.results.readout import Readouts
-from visprism.analyses.predictions.stability import RelativeFlipRates
+from visprism.results.frequency_contrasts import FrequencyContrasts
+from visprism.results.hessian_by_block import HessianByBlock
+from visprism.results.landscape import OriginCurvature
+from visprism.results.loss import Trace
+from visprism.results.mode_connectivity import LinearPaths, Soup
+from visprism.results.predictions import error_consistency
+from visprism.results.quantization import QuantizationSensitivity
+from visprism.results.stability import RelativeFlipRates
 from visprism.results.token_norms import (
     AttentionSinks,
     MassiveActivations,
@@ -94,7 +93,8 @@ def by_block(kind: type[Result], **columns: object) -> Result:
 
 OTHERS = {
     "attribution_scores": lambda: by_block(
-        AttributionScores, method=np.full(3, "Grad-CAM"), steps=10
+        AttributionScores, method=np.full(3, "Grad-CAM"), steps=10,
+        scored=np.full(3, 60), without_gradient="",
     ),
     "quantization": lambda: by_block(
         QuantizationSensitivity, bits=np.full(3, "4 bits"), baseline_accuracy=0.9,
@@ -148,16 +148,16 @@ OTHERS = {
     ),
     "token_similarity": lambda: by_block(TokenSimilarity, tokens=np.full(3, "grid")),
     "class_separability": lambda: by_block(
-        ClassSeparability, self_duality=0.3, self_duality_error=0.01, pooling="mean", classes=4
+        NeuralCollapse, self_duality=0.3, pooling="mean", classes=4
     ),
     "feature_ranks": lambda: by_block(FeatureRanks, pooling="mean"),
     "feature_similarity": lambda: by_block(
-        FeatureSimilarity, other=np.array(["conv1", "attn", "stem"]),
+        BlockSimilarities, other=np.array(["conv1", "attn", "stem"]),
         other_kind=np.array(["conv", "attention", "stem"]), other_stage=np.array([1, 1, 0]),
         neighbors=10, permutations=5, pooling="mean", other_model="",
     ),
     "out_of_distribution": lambda: by_block(
-        OutOfDistribution, score=np.full(3, MSP), other_data="noise", other_images=40,
+        Detection, score=np.full(3, MSP), other_data="noise", other_images=40,
         fitted_on="50 training images", pooling="mean",
     ),
     "patch_components": lambda: by_block(

@@ -3,15 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from visprism import Provenance, plot
-from visprism.analyses.features.token_norms import OutlierTokens
-from visprism.core.statistics import auroc_interval
-from visprism.core.statistics import mean_fraction_interval, wilson
-from visprism.estimates.estimated import fraction, mean
-from visprism.analyses.predictions.out_of_distribution import MSP, OutOfDistribution
 from visprism.analyses.features.readout import RIDGE, Readouts
+from visprism.core.statistics import mean_fraction_interval, wilson
+from visprism.estimates.estimated import mean, proportion
+from visprism.results.token_norms import OutlierTokens
 
 BLOCKS = {
     "block": np.array(["a", "b"]),
@@ -21,15 +18,15 @@ BLOCKS = {
     "subsampling": np.array([False, False]),
 }
 IMAGES = 20
-ACCURACIES = np.array([0.95, 1.0])
 
 
 def readouts() -> Readouts:
+    correct = np.ones((IMAGES, 2))
+    correct[0, 0] = 0
     return Readouts(
         **BLOCKS,
         readout=np.full(2, RIDGE),
-        accuracy=ACCURACIES,
-        accuracy_error=np.sqrt(ACCURACIES * (1 - ACCURACIES) / IMAGES),
+        accuracy=mean(correct, proportion),
         dimension=np.full(2, 8),
         pooling="mean",
         evaluation="5 folds",
@@ -39,22 +36,7 @@ def readouts() -> Readouts:
     )
 
 
-def detection() -> OutOfDistribution:
-    return OutOfDistribution(
-        **BLOCKS,
-        score=np.full(2, MSP),
-        auroc=np.array([1.0, 0.98]),
-        auroc_error=np.array([0.0, 0.02]),
-        fpr95=np.zeros(2),
-        other_data="noise",
-        other_images=40,
-        fitted_on="",
-        pooling="mean",
-        provenance=replace(Provenance(), images=IMAGES),
-    )
-
-
-def bars(result: Readouts | OutOfDistribution) -> np.ndarray:
+def bars(result: Readouts) -> np.ndarray:
     """Ends of the bars of a figure: (rows, 2)."""
     (container,) = plot(result).containers
     return np.array([segment[:, 1] for segment in container.lines[2][0].get_segments()])
@@ -69,25 +51,6 @@ def test_sentence_answer_and_figure_of_readouts_have_wilsons_interval():
     text = str(result.findings()[0])
     assert f"0.95 [{low[0]:.3g}, {high[0]:.3g}] at a" in text
     assert f"1 [{low[1]:.3g}, 1] at b" in text
-
-
-def test_a_readout_that_is_not_defined_for_a_block_has_no_interval():
-    result = replace(readouts(), accuracy=np.array([np.nan, 0.5]))
-    assert np.isnan([ends[0] for ends in result.intervals]).all()
-    assert np.isfinite([ends[1] for ends in result.intervals]).all()
-
-
-def test_sentence_answer_and_figure_of_an_auroc_of_1_have_an_interval_below_1():
-    result = detection()
-    low, high = auroc_interval(result.auroc, result.auroc_error, IMAGES, 40)
-    np.testing.assert_allclose(bars(result), np.stack([low, high], axis=1))
-    (answer,) = result.answers()
-    assert (answer.low, answer.high) == (low[0], high[0])
-    assert answer.low < 0.97
-    assert answer.high == pytest.approx(1)
-    text = str(result.findings()[0])
-    assert f"1 [{low[0]:.3g}, 1] at a" in text
-    assert f"0.98 [{low[1]:.3g}, {high[1]:.3g}] at b" in text
 
 
 def test_the_figure_of_shares_of_outliers_has_their_interval_within_0_and_1():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from visprism.core.statistics import (
     mean_fraction_interval,
@@ -216,7 +216,7 @@ def ratio(
 
 def jackknife(
     statistic: Callable[..., Float[np.ndarray, "*rows"] | float],
-    *values: Float[np.ndarray, "n *_"],
+    *values: Num[np.ndarray, "n *_"],
     interval: Interval = student,
 ) -> Any:
     """A statistic of all units; by unit, its pseudo-values n s - (n - 1) s without the unit.

@@ -29,6 +29,16 @@ from visprism.table.kinds import (
     KindReplication,
     KindSummary,
 )
+from visprism.anatomy.costs import Costs
+from visprism.results.branch_transfer import BranchTransfer
+from visprism.results.fourier import HighFrequency, Spectrum
+from visprism.results.kind_replication import KindReplication
+from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
+from visprism.analyses.features.patch_pca import PatchComponents
+from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.results.similarity import Similarity
+from visprism.results.singular_values import EffectiveRanks, SingularValues
+from visprism.results.variance import Variances
 
 
 def spectrum():

@@ -351,12 +351,12 @@ def faithfulness(
         logits = forward(anatomy.model, x).double()
         return logits.softmax(1).gather(1, target[:, None])[:, 0]
 
-    blurred, empty = _blurred(images), torch.zeros_like(images)
-    ends = {"insertion": (blurred, images), "deletion": (images, empty)}
-    at_ends = {id(x): probability(x) for x in (images, blurred, empty)}
+    blur, empty = blurred(images), torch.zeros_like(images)
+    ends = {"insertion": (blur, images), "deletion": (images, empty)}
+    at_ends = {id(x): probability(x) for x in (images, blur, empty)}
     scores: Scores = {}
     for (method, block), values in maps.items():
-        rank = _ranks((maps[RANDOM, block], values), order, images.shape[-2:])
+        rank = ranks((maps[RANDOM, block], values), order, images.shape[-2:])
         blank = ~values.flatten(1).any(1)
         for name, (before, after) in ends.items():
             total = (at_ends[id(before)] + at_ends[id(after)]) / 2
@@ -368,7 +368,7 @@ def faithfulness(
     return scores
 
 
-def _ranks(
+def ranks(
     maps: Sequence[Map], order: Int64[Tensor, "b p"], size: Sequence[int]
 ) -> Float[Tensor, "b h w"]:
     """Fraction of the pixels that come before each pixel, the highest values first.
@@ -386,7 +386,7 @@ def _ranks(
     return ranks.unflatten(1, tuple(size))
 
 
-def _blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+def blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     """Gaussian blur with reflected borders."""
     sigma = _BLUR * min(images.shape[-2:])
     radius = min(ceil(3 * sigma), min(images.shape[-2:]) - 1)

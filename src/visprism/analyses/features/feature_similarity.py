@@ -210,7 +210,9 @@ def similarities(
     columns |= dict(zip(MEASURES, _compared(a, b, neighbors), strict=True))
     means = np.mean(nulls, axis=0)
     columns |= {f"{name}_null": v for name, v in zip(MEASURES, means, strict=True)}
-    return columns | {"rsa": _rsa(a, b)}
+    by_image = [rsa_by_image(x.ranks, y.ranks) for x in a for y in b]
+    interval = student if n >= _FEWEST_OF_RSA else no_interval
+    return columns | {"rsa": mean(np.stack(by_image, axis=1), interval)}
 
 
 def _pairs(first: Sequence[Block], other: Sequence[Block]) -> dict[str, np.ndarray]:
@@ -248,12 +250,12 @@ def _representation(
         centered = left * sizes
     return _Representation(
         adjacency,
-        _ranks(1 - profile @ profile.T),
+        ranks_of_pairs(1 - profile @ profile.T),
         centered / max(np.linalg.norm(centered), np.finfo(float).tiny),
     )
 
 
-def _ranks(dissimilarity: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+def ranks_of_pairs(dissimilarity: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
     """Ranks of the pairs of different images, less their mean; the squares add up to 1."""
     rows, columns = np.triu_indices(len(dissimilarity), 1)
     ranks = rankdata(dissimilarity[rows, columns].round(12))  # equal but for rounding: ties
@@ -264,8 +266,10 @@ def _ranks(dissimilarity: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
     return matrix
 
 
-def _rsa(first: Sequence[_Representation], second: Sequence[_Representation]) -> Estimated:
-    """RSA of each pair of blocks; by image, with the influence of the image.
+def rsa_by_image(
+    first: Float[np.ndarray, "n n"], second: Float[np.ndarray, "n n"]
+) -> Float[np.ndarray, " n"]:
+    """RSA plus the influence of each image, of centered ranks whose squares add up to 1.
 
     RSA r is a mean over pairs of images. With ranks a and b of mean 0 and variance 1, the
     influence of image i is 2 mean_j (a_ij b_ij - r / 2 (a_ij^2 + b_ij^2)), as of a correlation
@@ -273,13 +277,9 @@ def _rsa(first: Sequence[_Representation], second: Sequence[_Representation]) ->
 
     Source: Hoeffding (1948), A class of statistics with asymptotically normal distribution.
     """
-    by_image = []
-    for a, b in ((x.ranks, y.ranks) for x in first for y in second):
-        product, squares = (a * b).sum(1), (a**2 + b**2).sum(1)
-        r = product.sum()
-        by_image.append(r + 2 * len(a) * (product - r / 2 * squares))
-    values = np.stack(by_image, axis=1)
-    return mean(values, student if len(values) >= _FEWEST_OF_RSA else no_interval)
+    product, squares = (first * second).sum(1), (first**2 + second**2).sum(1)
+    r = product.sum()
+    return r + 2 * len(first) * (product - r / 2 * squares)
 
 
 def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -156,14 +156,14 @@ class Readout(Analysis):
         readouts = Readouts(
             **block_columns([block for _, block in rows]),
             readout=np.array([name for name, _ in rows]),
-            accuracy=_shares(np.stack([correct.get(row, absent) for row in rows], axis=1)),
+            accuracy=_shares([correct.get(row, absent) for row in rows]),
             dimension=np.array(
                 [0 if n == LENS else test.features[b].shape[1] for n, b in rows]
             ),
             lens_note=lens_note,
             pooling=self.pooling,
             evaluation=evaluation,
-            chance=float(np.bincount(_targets(test)).max() / images),
+            chance=float(np.unique(test.targets, return_counts=True)[1].max() / images),
             provenance=run.measured(
                 images=images, batch_size=test.batch_size, image_shape=image_shape(anatomy)
             ),
@@ -177,7 +177,8 @@ class Readout(Analysis):
 
         They are fitted on `train`, or else by cross-validation among the images of `test`.
         """
-        targets, images = _targets(test), len(test)
+        targets, images = test.targets, len(test)
+        assert targets is not None  # see `inapplicable`
         correct = {}
         for block, features in test.features.items():
             if train is None:
@@ -185,7 +186,7 @@ class Readout(Analysis):
                 splits = list(folds(targets, self.folds))
             else:
                 rows = np.concatenate([features, train.features[block]])
-                classes = np.concatenate([targets, _targets(train)])
+                classes = np.concatenate([targets, train.targets])
                 splits = [(np.arange(images, len(rows)), np.arange(images))]
             nearest = np.full(len(rows), -1)
             for fit, held in splits:
@@ -223,15 +224,9 @@ class Readout(Analysis):
         return reason
 
 
-def _targets(features: PooledFeatures) -> Int[np.ndarray, " n"]:
-    if features.targets is None:
-        raise InputError("batches must be (images, targets) for a readout, got images only")
-    return features.targets
-
-
-def _shares(correct: Float[np.ndarray, "n rows"]) -> Estimated:
-    """The accuracies; NaN for a readout that is not defined."""
-    shares = mean(correct, proportion)
+def _shares(correct: Sequence[np.ndarray]) -> Estimated:
+    """The accuracy of each row; NaN for a readout that is not defined."""
+    shares = mean(np.stack(correct, axis=1).astype(np.float64), proportion)
     shares.low[np.isnan(shares)] = shares.high[np.isnan(shares)] = np.nan
     return shares
 
@@ -242,11 +237,8 @@ def folds(targets: Int[np.ndarray, " n"], number: int) -> Iterator[Split]:
     The images of a class are dealt to the folds in turn, so that the order of the images does
     not matter as long as each class has two of them.
     """
-    images = len(targets)
-    if not 2 <= number <= images:
-        raise InputError(f"folds must be between 2 and {images} (images), got {number}")
-    fold = np.empty(images, dtype=int)
-    fold[np.argsort(targets, kind="stable")] = np.arange(images) % number
+    fold = np.empty(len(targets), dtype=int)
+    fold[np.argsort(targets, kind="stable")] = np.arange(len(targets)) % number
     for f in range(number):
         yield np.flatnonzero(fold != f), np.flatnonzero(fold == f)
 
@@ -259,15 +251,7 @@ def neighbor_predictions(
     neighbors: int,
     temperature: float,
 ) -> Int[np.ndarray, " n"]:
-    """Classes by the vote of the nearest training images.
-
-    Each of the `neighbors` training images with the highest cosine similarity s adds
-    exp(s / temperature) to its class. Costs m n d multiplications.
-    """
-    if neighbors > len(train):
-        raise InputError(
-            f"neighbors must be at most {len(train)} (images to choose from), got {neighbors}"
-        )
+    """Classes by the vote of the nearest training images; costs m n d multiplications."""
     classes, index = np.unique(targets, return_inverse=True)
     directions, predicted = _unit(train), []
     for start in range(0, len(test), _TEST_ROWS):
@@ -289,19 +273,13 @@ def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
 def ridge_predictions(
     features: Float[np.ndarray, "m d"],
     targets: Int[np.ndarray, " m"],
-    splits: list[Split],
+    splits: Sequence[Split],
     *,
     penalty: float,
 ) -> Int[np.ndarray, " m"]:
-    """Classes by a linear map that is fitted to one-hot targets in closed form.
+    """Classes with the largest output of the ridge probe.
 
-    With centered features X and one-hot targets Y of the rows to fit on, the weights are
-
-        W = (X' X / n + penalty (tr X' X / n d) I)^-1 X' Y / n,
-
-    and an image belongs to the class with the largest output. The Gram matrices of all rows
-    are summed once; those of a fold are all less those of its test rows. Costs m d^2
-    multiplications and a solution of d equations for each split.
+    Costs m d^2 multiplications and a solution of d equations for each split.
 
     Args:
         features: of all images.
@@ -310,33 +288,18 @@ def ridge_predictions(
         penalty: of the squared weights, in units of the mean variance of a feature.
     """
     classes, index = np.unique(targets, return_inverse=True)
-    x = features.astype(np.float64) - features.mean(0, dtype=np.float64)
-    y = np.eye(len(classes))[index]
-    ones = np.column_stack([np.ones(len(x)), x])
-    predicted = np.full(len(x), -1)
-    rows = np.unique(np.concatenate([np.union1d(*split) for split in splits]))
-    gram, moments = ones[rows].T @ ones[rows], ones[rows].T @ y[rows]
+    predicted = np.full(len(features), -1)
     for fit, test in splits:
-        rest = np.setdiff1d(rows, fit)
-        held_gram, held_moments = ones[rest].T @ ones[rest], ones[rest].T @ y[rest]
-        weights, bias = _solve(gram - held_gram, moments - held_moments, penalty)
-        present = np.isin(np.arange(len(classes)), index[fit])
-        scores = np.where(present, x[test] @ weights + bias, -np.inf)
-        predicted[test] = classes[scores.argmax(1)]
+        x, y = features[fit].astype(np.float64), np.eye(len(classes))[index[fit]]
+        mean, shares = x.mean(0), y.mean(0)
+        x -= mean
+        covariance = x.T @ x / len(x)
+        scale = max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
+        ridge = penalty * scale * np.eye(len(covariance))
+        weights = np.linalg.solve(covariance + ridge, x.T @ (y - shares) / len(x))
+        scores = (features[test] - mean) @ weights + shares
+        predicted[test] = classes[np.where(shares > 0, scores, -np.inf).argmax(1)]
     return predicted
-
-
-def _solve(
-    gram: Float[np.ndarray, "e e"], moments: Float[np.ndarray, "e k"], penalty: float
-) -> tuple[Float[np.ndarray, "_ k"], Float[np.ndarray, " k"]]:
-    """Weights and bias, from sums of products with a one before the features."""
-    n = gram[0, 0]
-    mean, target = gram[0, 1:] / n, moments[0] / n
-    covariance = gram[1:, 1:] / n - np.outer(mean, mean)
-    scale = max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
-    cross = moments[1:] / n - np.outer(mean, target)
-    weights = np.linalg.solve(covariance + penalty * scale * np.eye(len(covariance)), cross)
-    return weights, target - mean @ weights
 
 
 def lens_blocks(anatomy: Anatomy) -> list[Block]:

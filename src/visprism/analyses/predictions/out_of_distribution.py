@@ -175,7 +175,7 @@ class OutOfDistribution(Analysis):
             **block_columns([block or anatomy[-1] for _, block, _ in rows]),
             score=np.array([name for name, _, _ in rows]),
             auroc=Estimated(areas, *ends),
-            fpr95=np.array([_false_positives(*values) for _, _, values in rows]),
+            fpr95=np.array([false_positives(*values) for _, _, values in rows]),
             other_data=self.ood_data,
             other_images=len(others),
             fitted_on=f"{len(fitted)} {fitted_on}",
@@ -244,7 +244,7 @@ def auroc(
     return float(of_inside.mean()), float(np.sqrt(variance))
 
 
-def _false_positives(
+def false_positives(
     inside: Float[np.ndarray, " m"], outside: Float[np.ndarray, " n"]
 ) -> float:
     """Fraction of the second kind above the threshold that 95% of the first kind reach."""

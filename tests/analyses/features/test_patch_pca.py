@@ -1,4 +1,4 @@
-"""Laws of PCA pictures (src/visprism/measure/features/patch_pca.py, figures/patch_pca.py)."""
+"""Laws of PCA pictures."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from visprism import InputError, dissect, plot
-from visprism.core.run import DEFAULT_RUN
-from visprism.measure.features.patch_pca import patch_pca
+import visprism as vp
 from visprism.analyses.features.patch_pca import principal_scores, scaled
 
 
@@ -33,8 +31,7 @@ def network():
 
 
 def measured(model, *batches, **options):
-    anatomy = dissect(model, batches[0])
-    return patch_pca(anatomy, batches, run=DEFAULT_RUN, **options)
+    return vp.PatchPCA(**options)(model, list(batches))
 
 
 def test_components_of_known_directions_come_in_the_order_of_their_variance():
@@ -48,8 +45,8 @@ def test_components_of_known_directions_come_in_the_order_of_their_variance():
     assert explained == pytest.approx(variances[:3].sum() / variances.sum(), rel=1e-3)
 
 
-def test_signs_depend_on_neither_order_nor_basis(noise):
-    tokens = np.exp(noise(60, 5).numpy())
+def test_signs_depend_on_neither_order_nor_basis():
+    tokens = np.exp(np.random.default_rng(2).normal(size=(60, 5)))
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
     order = np.random.default_rng(1).permutation(60)
     first, _ = principal_scores(tokens)
@@ -113,7 +110,7 @@ def test_the_background_has_no_color_and_does_not_count(network):
 def test_a_foreground_without_patches_is_refused(network):
     model, images = network
     with pytest.raises(
-        InputError, match="background_threshold must leave at least 4 patches of 'stem'"
+        vp.InputError, match="background_threshold must leave at least 4 patches of 'stem'"
     ):
         measured(model, images[:1], background_threshold=0.999)
 
@@ -127,7 +124,7 @@ def test_blocks_are_spread_over_the_depth(network):
 def test_the_figure_shows_the_colors_of_the_first_images(network):
     model, images = network
     result = measured(model, images, background_threshold=0.5)
-    ax = plot(result, Figure().subplots(), images=3)
+    ax = vp.plot(result, Figure().subplots(), images=3)
     assert len(ax.images) == 6
     picture = result.pictures()["stem", 0]
     pixels = np.asarray(ax.images[0].get_array())

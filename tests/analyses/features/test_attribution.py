@@ -1,4 +1,4 @@
-"""Laws of attribution maps and their scores (measure/features/attribution.py)."""
+"""Laws of attribution maps and their scores."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,17 @@ import timm
 import torch
 from torch import nn
 
-from visprism import InputError, dissect
-from visprism.measure.features.attribution import attribution
-from visprism.analyses.features.attribution import faithfulness, gradient_maps
-from visprism.analyses.features.attribution import GRAD_CAM, GRADIENT_ACTIVATION, RANDOM
+import visprism as vp
+from visprism.analyses.features.attribution import (
+    GRAD_CAM,
+    GRADIENT_ACTIVATION,
+    RANDOM,
+    blurred,
+    faithfulness,
+    gradient_maps,
+    ranks,
+)
+from visprism.analyses.subject import subject_of
 
 SIDE, PATCH = 16, 4
 
@@ -36,7 +43,7 @@ def patches():
     model.stem.weight.data.abs_()
     model.head.weight.data = torch.tensor([[0.02] * 6, [0.0] * 6])
     images[:, :, PATCH : 2 * PATCH, 2 * PATCH : 3 * PATCH] = 5  # patch (1, 2)
-    return dissect(model, images), images
+    return vp.dissect(model, images), images
 
 
 # Closed forms.
@@ -59,23 +66,20 @@ def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_
     right = torch.zeros(12, SIDE, SIDE)
     right[:, PATCH : 2 * PATCH, 2 * PATCH : 3 * PATCH] = 1
     maps = {(GRAD_CAM, block): right, (RANDOM, block): 1 - right}
-    target = torch.zeros(12, dtype=torch.long)
-    scores = faithfulness(
-        anatomy, images, target, maps, steps=8, seed=0, indices=range(12)
-    )  # the patch is a sixteenth: half of the first part
-    from visprism.analyses.features.attribution import _blurred
-
+    target, order = torch.zeros(12, dtype=torch.long), torch.arange(SIDE**2).expand(12, -1)
+    # The patch is a sixteenth: half of the first part.
+    scores = faithfulness(anatomy, images, target, maps, order, 8)
     with torch.no_grad():
         ends = [
             anatomy.model(x).double().softmax(1)[:, 0].numpy()
-            for x in (_blurred(images), images, torch.zeros_like(images))
+            for x in (blurred(images), images, torch.zeros_like(images))
         ]
-    blurred, full, empty = ends
+    blur, full, empty = ends
     assert scores["insertion", GRAD_CAM, block] == pytest.approx(
-        (blurred / 2 + 7 * full + full / 2) / 8
+        (blur / 2 + 7 * full + full / 2) / 8
     )
     assert scores["insertion", RANDOM, block] == pytest.approx(
-        (blurred / 2 + 7 * blurred + full / 2) / 8, abs=1e-6
+        (blur / 2 + 7 * blur + full / 2) / 8, abs=1e-6
     )
     assert scores["deletion", GRAD_CAM, block] == pytest.approx(
         (full / 2 + 7 * empty + empty / 2) / 8
@@ -87,7 +91,7 @@ def test_of_a_pooled_linear_head_grad_cam_is_cam():
     with torch.random.fork_rng():
         torch.manual_seed(1)
         model, images = Patches(pooled=True).eval(), torch.randn(5, 3, SIDE, SIDE)
-    anatomy = dissect(model, images)
+    anatomy = vp.dissect(model, images)
     target, maps = gradient_maps(anatomy, [anatomy[0]], images)
     features = model.stem(images).relu()
     cam = torch.einsum("bc,bchw->bhw", model.head.weight[target], features) / 16
@@ -98,27 +102,28 @@ def test_of_a_pooled_linear_head_grad_cam_is_cam():
 # What leaves it unchanged.
 
 
+def measured(model, batches, **options):
+    return vp.Attribution(**options).measure(subject_of(model, batches), vp.Run())
+
+
 def test_batches_change_nothing_and_the_model_is_given_back(patches):
     anatomy, images = patches
     before = [p.clone() for p in anatomy.model.parameters()]
-    one, _ = attribution(anatomy, [images], steps=4)
-    cut, _ = attribution(anatomy, images.split(5), steps=4)
-    for name in ("insertion", "deletion", "insertion_gain", "insertion_gain_low"):
+    one, _ = measured(anatomy, [images], steps=4)
+    cut, _ = measured(anatomy, list(images.split(5)), steps=4)
+    for name in ("insertion", "deletion", "insertion_gain"):
         np.testing.assert_allclose(getattr(one, name), getattr(cut, name), atol=1e-6)
-    assert all(
-        torch.equal(a, b) for a, b in zip(before, anatomy.model.parameters(), strict=True)
-    )
+    after = anatomy.model.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(p.grad is None for p in anatomy.model.parameters())
-    assert one.insertion_gain[one.method == RANDOM].tolist() == [0] * int(
-        (one.method == RANDOM).sum()
-    )
+    assert not one.insertion_gain[one.method == RANDOM].any()
 
 
 def test_a_shift_of_all_logits_changes_no_map(patches):
     anatomy, images = patches
     _, maps = gradient_maps(anatomy, [anatomy[0]], images)
     anatomy.model.head.bias = nn.Parameter(torch.full((2,), 3.0))
-    _, shifted = gradient_maps(dissect(anatomy.model, images), [anatomy[0]], images)
+    _, shifted = gradient_maps(vp.dissect(anatomy.model, images), [anatomy[0]], images)
     for one, other in zip(maps.values(), shifted.values(), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -133,7 +138,7 @@ def test_maps_are_those_of_hooks(kind):
         options = {"img_size": 32, "patch_size": 8, "depth": 2} if "vit" in kind else {}
         model = timm.create_model(kind, num_classes=4, **options).eval()
         images = torch.randn(3, 3, 32, 32)
-    anatomy = dissect(model, images)
+    anatomy = vp.dissect(model, images)
     name, module = (
         ("blocks.0.mlp", model.blocks[0]) if "vit" in kind else ("layer2.1", model.layer2[1])
     )
@@ -164,12 +169,48 @@ def test_maps_are_those_of_hooks(kind):
     )
 
 
-# Sentences and errors.
+# Maps that say nothing.
+
+
+def test_a_map_orders_equal_values_as_the_random_map():
+    random, order = torch.rand(2, 4, 4), torch.rand(2, SIDE**2).argsort(1)
+    size = (SIDE, SIDE)
+    flat = ranks((random, torch.ones(2, 4, 4)), order, size)
+    torch.testing.assert_close(flat, ranks((random,), order, size))
+    assert sorted(flat[0].flatten().tolist()) == [i / SIDE**2 for i in range(SIDE**2)]
+    half = torch.zeros(2, 4, 4)
+    half[:, 2:] = 1
+    lower = ranks((random, half), order, size)
+    assert lower[:, 10:].max() < lower[:, :6].min()
+
+
+def test_a_map_of_zeros_has_no_score(patches):
+    anatomy, images = patches
+    anatomy.model.head.weight.data[0] *= -1  # Grad-CAM of class 1, which is constant
+    images[0] = -5  # read as 0
+    scores, _ = measured(anatomy, [images], steps=2)
+    cam = scores.select(scores.method == GRAD_CAM)
+    assert cam.scored.tolist() == [0] * len(cam)
+    assert np.isnan(cam.insertion).all()
+    assert np.isfinite(scores.insertion[scores.method == RANDOM]).all()
+    assert "maps of zeros, which have no score, of 12 images" in scores.findings()[-1].text
+
+
+def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        options = {"img_size": 32, "patch_size": 8, "depth": 2, "num_classes": 4}
+        model = timm.create_model("vit_tiny_patch16_224", **options).eval()
+        images = torch.randn(3, 3, 32, 32)
+    scores, _ = measured(model, [images], steps=2, blocks=1)
+    assert set(scores.block) == {"blocks.0.mlp"}
+    assert scores.without_gradient == "blocks.1.attn, blocks.1.mlp"
+    assert "the gradient to the grid is exactly 0 at the last blocks" in str(scores.findings())
 
 
 def test_the_sentence_names_a_maximum_and_its_baseline(patches):
     anatomy, images = patches
-    scores, maps = attribution(anatomy, [images], steps=4)
+    scores, maps = measured(anatomy, [images], steps=4)
     best = scores.method == GRADIENT_ACTIVATION
     assert (scores.insertion_gain[best] > 0.02).all()
     assert (scores.deletion_gain[best] < -0.05).all()
@@ -180,6 +221,5 @@ def test_the_sentence_names_a_maximum_and_its_baseline(patches):
 
 def test_a_model_without_logits_is_refused():
     model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU()).eval()
-    images = torch.randn(2, 3, SIDE, SIDE)
-    with pytest.raises(InputError, match=r"Sequential must return logits \(images, cl"):
-        attribution(dissect(model, images), [images])
+    with pytest.raises(vp.InputError, match="does not return one vector of logits"):
+        vp.Attribution()(model, [torch.randn(2, 3, SIDE, SIDE)])
