@@ -151,7 +151,7 @@ class Recipe:
                 raise InputError(
                     f"a recipe has no field {name!r}. Did you mean {', '.join(close)}?"
                 )
-        reset = {name: own[name].default for name in unused_fields(vars(self) | outer)}
+        reset = {name: options[name].default for name in unused_fields(vars(self) | outer)}
         unused = unused_augmentation_fields(vars(self.augmentation) | inner)
         reset_inner = {name: augmenting[name].default for name in unused}
         augmentation = replace(self.augmentation, **(reset_inner | inner))

@@ -244,9 +244,7 @@ def auroc(
     return float(of_inside.mean()), float(np.sqrt(variance))
 
 
-def false_positives(
-    inside: Float[np.ndarray, " m"], outside: Float[np.ndarray, " n"]
-) -> float:
+def false_positives(inside: Float[np.ndarray, " m"], outside: Float[np.ndarray, " n"]) -> float:
     """Fraction of the second kind above the threshold that 95% of the first kind reach."""
     place = int(np.floor((1 - _TRUE_POSITIVES) * len(inside)))
     return float((outside >= np.sort(inside)[place]).mean())
