@@ -37,8 +37,8 @@ from visprism import CKA, observe
 from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images.pixels import in_memory
 from visprism.images.open_data import load_data
+from visprism.images.pixels import in_memory
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"

@@ -22,6 +22,7 @@ os.environ.setdefault("TIMM_FUSED_ATTN", "0")
 
 import torch
 
+from visprism.claims.effects import RATIO, ClaimEffects
 from visprism.claims.experiment import MeasuredRun, RawNumbers, run_claims
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, rise
 from visprism.claims.measure import key
@@ -30,7 +31,6 @@ from visprism.claims.verdicts import estimate
 from visprism.core.files import write_text
 from visprism.drawing.panel import panel
 from visprism.drawing.save import save_figure
-from visprism.claims.effects import RATIO, ClaimEffects
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"

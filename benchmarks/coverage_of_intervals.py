@@ -34,14 +34,14 @@ import torch
 from visprism.analyses.features.class_separability import separability
 from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by_image
 from visprism.analyses.predictions.calibration import calibration
-from visprism.analyses.predictions.shape_bias import shape_bias_by_image
 from visprism.analyses.predictions.temperature import temperature
 from visprism.anatomy import Block
-from visprism.core.auroc import auroc_interval
-from visprism.core.heavy_tails import heavy_tailed_difference, heavy_tailed_interval
-from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import (
+    auroc_interval,
+    heavy_tailed_difference,
+    heavy_tailed_interval,
+    kappa_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
@@ -51,17 +51,12 @@ from visprism.core.statistics import (
     wilson,
 )
 from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.eigenvalues import average_positive, geometric_mean, negative_proportion
 from visprism.estimates.estimated import mean
-from visprism.measure.outputs.stability import _interval as flip_interval
 from visprism.passes.pooled import PooledFeatures
 from visprism.passes.predictions import Predictions
-from visprism.results.calibration import Calibration
-from visprism.results.differences import paired_differences
 from visprism.results.hessian_statistics import (
-    average_positive,
     average_positive_difference,
-    geometric_mean,
-    negative_proportion,
     negative_proportion_difference,
 )
 from visprism.table.result import Result

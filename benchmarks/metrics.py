@@ -29,9 +29,9 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
+from visprism.analyses.predictions.calibration import calibration
 from visprism.core.provenance import revision
 from visprism.measure.features.block_readout import Predictions
-from visprism.analyses.predictions.calibration import calibration
 from visprism.passes.outcomes import outcomes
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"

@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import visprism as vp
-from visprism.core.provenance import revision
 from visprism.analyses.loss.mode_connectivity import mode_connectivity
+from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"
 PAGE = Path(__file__).parents[1] / "docs" / "migration.md"

@@ -20,9 +20,9 @@ from visprism import (
     forward,
     receptive_field,
 )
-from visprism.app.live.pool import Pool
-from visprism.analyses.attention.attention.attention_maps import rollouts
+from visprism.analyses.attention.attention_maps import rollouts
 from visprism.analyses.features.receptive_field import receptive_map
+from visprism.app.live.pool import Pool
 
 
 @pytest.fixture(scope="module")

@@ -12,32 +12,31 @@ import torch
 import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
 from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
+from visprism.analyses.features.band_energy import BandEnergies
+from visprism.analyses.features.branch_transfer import HighFrequencyGain
 from visprism.analyses.features.class_separability import FeatureRanks, NeuralCollapse
 from visprism.analyses.features.feature_similarity import BlockSimilarities
+from visprism.analyses.features.fourier_plane import FourierPlane
 from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
 from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.analyses.features.readout import Readouts
-from visprism.analyses.predictions.out_of_distribution import MSP, Detection
-from visprism.results.band_energy import BandEnergies
-from visprism.results.branch_transfer import HighFrequencyGain
-from visprism.results.claims import ClaimRuns
-from visprism.results.fourier_plane import FourierPlane
-from visprism.results.frequency_contrasts import FrequencyContrasts
-from visprism.results.hessian_by_block import HessianByBlock
-from visprism.results.landscape import OriginCurvature
-from visprism.results.loss import Trace
-from visprism.results.mode_connectivity import LinearPaths, Soup
-from visprism.results.predictions import error_consistency
-from visprism.results.quantization import QuantizationSensitivity
-from visprism.results.stability import RelativeFlipRates
-from visprism.results.token_norms import (
+from visprism.analyses.features.token_norms import (
     AttentionSinks,
     MassiveActivations,
     OutlierPlaces,
     OutlierTokens,
     TokenNorms,
 )
-from visprism.results.token_similarity import TokenSimilarity
+from visprism.analyses.features.token_similarity import TokenSimilarity
+from visprism.analyses.loss.density import Trace
+from visprism.analyses.loss.mode_connectivity import LinearPaths, Soup
+from visprism.analyses.predictions.error_consistency import error_consistency
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.analyses.predictions.out_of_distribution import MSP, Detection
+from visprism.analyses.predictions.quantization import QuantizationSensitivity
+from visprism.analyses.predictions.stability import RelativeFlipRates
+from visprism.loss.landscape import OriginCurvature
+from visprism.results.claims import ClaimRuns
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"
 INTERVAL = re.compile(rf"\[{NUMBER}, {NUMBER}\]")

@@ -9,8 +9,8 @@ from results_by_hand import MAKERS
 from visprism import Answer, Entry, InputError, Provenance
 from visprism.analyses.predictions.temperature import TemperatureScaling
 from visprism.estimates import questions
-from visprism.report import drawings
 from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.report import drawings
 from visprism.study.report_content import content_of
 from visprism.study.study import FROM_PYTHON
 

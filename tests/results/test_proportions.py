@@ -6,9 +6,9 @@ import numpy as np
 
 from visprism import Provenance, plot
 from visprism.analyses.features.readout import RIDGE, Readouts
+from visprism.analyses.features.token_norms import OutlierTokens
 from visprism.core.statistics import mean_fraction_interval, wilson
 from visprism.estimates.estimated import mean, proportion
-from visprism.results.token_norms import OutlierTokens
 
 BLOCKS = {
     "block": np.array(["a", "b"]),

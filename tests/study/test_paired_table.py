@@ -9,14 +9,14 @@ from scipy import optimize, stats
 from timm.models import VisionTransformer
 
 from visprism import Answer, PerImage, Provenance, Result, examine
+from visprism.analyses.predictions.error_consistency import error_consistency
+from visprism.passes.outcomes import Outcomes
 from visprism.results.perturbations import (
     HIGH_ACCURACY,
     HIGH_DROP,
     LOW_DROP,
     FrequencyRobustness,
 )
-from visprism.passes.outcomes import Outcomes
-from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.study.table import Difference, Row, comparison_rows
 
 SIDE = 4  # of the token grid

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from visprism import Objective, Run, fit, top_eigenvalues
-from visprism.models.state_dicts import read_state_dict
 from visprism.loss.monitor import CurvatureDuringTraining
+from visprism.models.state_dicts import read_state_dict
 
 
 @pytest.fixture

@@ -70,7 +70,8 @@ class Estimated(np.ndarray):
 
     def __getitem__(self, rows: Any) -> Any:
         part = np.asarray(self)[rows]
-        by_unit = None if self.by_unit is None else self.by_unit[:, rows]
+        within = rows if isinstance(rows, tuple) else (rows,)
+        by_unit = None if self.by_unit is None else self.by_unit[(slice(None), *within)]
         if np.ndim(part):
             return Estimated(part, self.low[rows], self.high[rows], by_unit, self.missing)
         missing = "" if np.isfinite(self.low[rows]) else self.missing

@@ -13,8 +13,8 @@ from visprism.analyses.predictions.distribution_shift import (
     distribution_shift,
 )
 from visprism.core.statistics import difference_interval, wilson
-from visprism.data.stored import stored_conditions
 from visprism.estimates.estimated import Estimated
+from visprism.images.stored import stored_conditions
 
 
 class Pixels(nn.Module):

@@ -12,7 +12,7 @@ from visprism.analyses.predictions.error_consistency import (
     differing_pictures,
     error_consistency,
 )
-from visprism.core.kappa import kappa_interval
+from visprism.core.statistics import kappa_interval
 from visprism.estimates.differences import difference
 from visprism.passes.outcomes import Outcomes
 

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from visprism import InputError, Quantization, dissect
 from visprism.anatomy import quantized, weights_of
-from visprism.measure.loss.curvature import traces_by_part
+from visprism.loss.density import traces_by_part
 
 SMALL = {
     "resnet18": {"channels": (16, 24, 32, 48)},

@@ -5,8 +5,7 @@ import torch
 from einops import rearrange
 
 from visprism import FourierProbe, VarianceProbe
-from visprism.passes.chunks import cache_chunks
-from visprism.passes.chunks import channel_mean
+from visprism.passes.chunks import cache_chunks, channel_mean
 
 
 def contiguous(x):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from results_by_hand.base import PROVENANCE, complete
-from visprism.analyses.attention.attention.attention_maps import AttentionMaps, Rollout
-from visprism.analyses.attention.attention.attention import AttentionStatistics
+from visprism.analyses.attention.attention import AttentionStatistics
+from visprism.analyses.attention.attention_maps import AttentionMaps, Rollout
 from visprism.analyses.weights.patch_filters import PatchFilters
 from visprism.analyses.weights.position_embeddings import PositionalSimilarity
 from visprism.analyses.weights.relative_scores import RelativeScores

@@ -15,12 +15,16 @@ from results_by_hand.base import (
 from visprism.analyses.features.branch_transfer import BranchGains
 from visprism.analyses.features.cka import Similarity
 from visprism.analyses.features.fourier import HighFrequency, Spectrum
-from visprism.analyses.features.singular_values import EffectiveRanks, SingularSpectrum
-from visprism.analyses.features.variance import Variances
-from visprism.estimates.estimated import Estimated
-from visprism.anatomy.costs import Costs
 from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.analyses.features.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.analyses.features.singular_values import (
+    EffectiveRanks,
+    SingularSpectrum,
+)
+from visprism.analyses.features.variance import Variances
+from visprism.anatomy.costs import Costs
+from visprism.estimates.estimated import Estimated
+from visprism.results.kind_summary import VARIANCE
 from visprism.table.kinds import (
     SCALE_FREE,
     TO_LOWEST,
@@ -29,16 +33,6 @@ from visprism.table.kinds import (
     KindReplication,
     KindSummary,
 )
-from visprism.anatomy.costs import Costs
-from visprism.results.branch_transfer import BranchTransfer
-from visprism.results.fourier import HighFrequency, Spectrum
-from visprism.results.kind_replication import KindReplication
-from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
-from visprism.analyses.features.patch_pca import PatchComponents
-from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
-from visprism.results.similarity import Similarity
-from visprism.results.singular_values import EffectiveRanks, SingularValues
-from visprism.results.variance import Variances
 
 
 def spectrum():

@@ -12,7 +12,7 @@ from visprism.loss.hessian_summary import HessianCurves, HessianSummary
 from visprism.loss.landscape import LossSurface
 from visprism.loss.monitor import CurvatureDuringTraining
 from visprism.loss.rings import Rings
-from visprism.results.training import History
+from visprism.training.history import History
 
 
 def history():

@@ -15,9 +15,9 @@ from visprism.analyses.predictions.frequency_noise import BandAccuracy
 from visprism.analyses.predictions.joint_ablation import JointAblations
 from visprism.analyses.predictions.shape_bias import CueDecisions
 from visprism.analyses.predictions.stability import FlipRates
+from visprism.claims.effects import ClaimEffects
 from visprism.estimates.estimated import Estimated, Number
-from visprism.results.claims import ClaimEffects
-from visprism.results.harmonize import ReplacementSearch
+from visprism.harmonize.replacement_search import ReplacementSearch
 
 
 def around(values, margin):

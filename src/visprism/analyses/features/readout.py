@@ -140,7 +140,7 @@ class Readout(Analysis):
             if refusal:
                 raise InputError(refusal)
             for block, classes in lens_predictions(anatomy, subject.batches(), run).items():
-                correct[LENS, block] = classes == test.targets
+                correct[LENS, block] = classes == targets
         except InputError as error:
             lens_note = f"no logit lens: {error}"
         blocks = list(test.features)
@@ -163,7 +163,7 @@ class Readout(Analysis):
             lens_note=lens_note,
             pooling=self.pooling,
             evaluation=evaluation,
-            chance=float(np.unique(test.targets, return_counts=True)[1].max() / images),
+            chance=float(np.unique(targets, return_counts=True)[1].max() / images),
             provenance=run.measured(
                 images=images, batch_size=test.batch_size, image_shape=image_shape(anatomy)
             ),

@@ -80,8 +80,8 @@ class LinearPaths(Curve):
                 f"linear path to {name}: largest barrier of {len(inner)} points "
                 f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, "
                 f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} "
-                f"and {self.accuracy[rows[-1]]:.1%}); BatchNorm {self.batch_norm}; intervals over "
-                f"{self.units_text}"
+                f"and {self.accuracy[rows[-1]]:.1%}); BatchNorm {self.batch_norm}; "
+                f"intervals over {self.units_text}"
             )
         return tuple(map(Finding, texts))
 
