@@ -128,7 +128,7 @@ class Readout(Analysis):
         """Pool the features of test and training images, and fit the readouts."""
         anatomy = subject.anatomy
         test = pooled_features(anatomy, subject.batches(), pooling=self.pooling, run=run)
-        train, images = None, len(test)
+        train, images, targets = None, len(test), np.asarray(test.targets)
         evaluation = f"{self.folds}-fold cross-validation over {images} images"
         if subject.training_images is not subject.images:
             batches = subject.training_batches()
@@ -186,7 +186,7 @@ class Readout(Analysis):
                 splits = list(folds(targets, self.folds))
             else:
                 rows = np.concatenate([features, train.features[block]])
-                classes = np.concatenate([targets, train.targets])
+                classes = np.concatenate([targets, np.asarray(train.targets)])
                 splits = [(np.arange(images, len(rows)), np.arange(images))]
             nearest = np.full(len(rows), -1)
             for fit, held in splits:
