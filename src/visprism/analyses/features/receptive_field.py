@@ -221,6 +221,8 @@ def receptive_field(
     but around the field's center of mass; the signs are those of Hutchinson (1989).
     """
     run.require_full_precision("the receptive field")
+    if num_blocks < 1:
+        raise InputError(f"num_blocks must be at least 1, got {num_blocks}")
     run = run.on(anatomy.model)
     blocks = blocks_on_grid(anatomy)
     totals: dict[Block, np.ndarray] = {}
