@@ -378,7 +378,7 @@ class Result:
 
 def declare_types() -> None:
     """Import what declares types of results: the analyses and plug-ins, which are above."""
-    for module in ("analyses", "results", "claims", "harmonize", "training"):
+    for module in ("analyses", "claims", "harmonize", "training"):
         import_module(f"visprism.{module}")
     load_plugins()
 
