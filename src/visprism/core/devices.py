@@ -69,7 +69,10 @@ class Compute:
         """Inside, mixed precision is on, if the precision asks for it."""
         if self.precision not in _AUTOCAST:
             return nullcontext()
-        return torch.autocast(self.torch_device.type, dtype=_AUTOCAST[self.precision])
+        # Its cache of weights would outlive a change of them within another autocast.
+        return torch.autocast(
+            self.torch_device.type, dtype=_AUTOCAST[self.precision], cache_enabled=False
+        )
 
     @contextmanager
     def borrow(self, model: nn.Module) -> Iterator[None]:
