@@ -36,7 +36,7 @@ def test_it_is_an_analysis_of_examine_with_plan_report_and_json(tmp_path, capsys
     (entry,) = [e for e in content["analyses"] if e["analysis"] == "sparsity"]
     assert entry["options"] == {"threshold": 0.01}
     assert "How sparse are feature maps?" in {q["question"] for q in content["questions"]}
-    (path,) = tmp_path.glob("results/*-sparsity-sparsity.npz")
+    (path,) = tmp_path.glob("results/*-sparsity-sparsity-*.npz")
     assert Result.load(path).identifier == "sparsity"
 
 

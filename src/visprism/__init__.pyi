@@ -232,7 +232,7 @@ from visprism.training import fit as fit
 from visprism.training import load_recipe as load_recipe
 from visprism.training import train as train
 
-# Checks for analyses of your own.
+# Checks for new analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
 from visprism.testing import check_statistic as check_statistic
 from visprism.testing import check_unchanged as check_unchanged

@@ -113,12 +113,12 @@ class EstimateInfo:
     keep: bool = False  # the values by unit, also without a question
 
     @property
-    def kept(self) -> bool:
+    def keeps_values(self) -> bool:
         """Whether results keep the values by unit, from which differences are computed."""
         return self.keep or self.question is not None
 
     @property
-    def shown_unit(self) -> str:
+    def stored_unit(self) -> str:
         """The unit of the stored value: fractions are stored as fractions."""
         return "" if self.unit in ("%", POINTS) else self.unit
 

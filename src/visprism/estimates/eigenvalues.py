@@ -73,14 +73,16 @@ def average_positive(values: ByBatch) -> Number:
     if not counts.any():
         return Number(np.nan, missing="none is positive")
     sums = np.array([v.sum() for v in positive])
-    by_batch, some = _linearized(sums, counts), counts > 0
+    by_batch, positive_batches = _linearized(sums, counts), counts > 0
     ape = float(sums.sum() / counts.sum())
-    if some.sum() < MIN_BATCHES_APE:
+    if positive_batches.sum() < MIN_BATCHES_APE:
         missing = _fewer(MIN_BATCHES_APE)
         if len(values) >= MIN_BATCHES_APE:
             missing += " with a positive one"
         return Number(ape, by_unit=by_batch, missing=missing)
-    low, high = heavy_tailed_interval(by_batch, np.log(sums[some] / counts[some]))
+    low, high = heavy_tailed_interval(
+        by_batch, np.log(sums[positive_batches] / counts[positive_batches])
+    )
     missing = "" if np.isfinite(low) else "too few mini-batches have different positive ones"
     return Number(ape, low, high, by_batch, missing)
 

@@ -56,8 +56,8 @@ class Rings(Result):
 
     Values are means over direction pairs and angles; those of single pairs stand in
     ``rise.by_unit``, those of single points, by pair and angle, in ``nll.by_unit`` and
-    ``accuracy.by_unit``. Random directions of two models are not pairs: each model has an
-    interval of its own, and their difference has none. A model without BatchNorm has the same
+    ``accuracy.by_unit``. Random directions of two models are not pairs: each model has a
+    separate interval, and their difference has none. A model without BatchNorm has the same
     rows for both treatments, so that it can be compared with one that has it.
     """
 

@@ -267,13 +267,15 @@ def observing(
                 tap.extracted.clear()
             with compute.autocast():
                 forward(anatomy.model, images)
-            found: dict[int, dict[Any, Tensor]] = {id(s): {} for s in statistics}
+            extracted: dict[int, dict[Any, Tensor]] = {id(s): {} for s in statistics}
             for tap in every_tap:
                 for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True):
-                    found[id(statistic)].update(extracts)
-            if not all(torch.isfinite(e).all() for es in found.values() for e in es.values()):
+                    extracted[id(statistic)].update(extracts)
+            if not all(
+                torch.isfinite(e).all() for es in extracted.values() for e in es.values()
+            ):
                 raise _not_finite(anatomy, images, compute)
-            return [found[id(statistic)] for statistic in statistics]
+            return [extracted[id(statistic)] for statistic in statistics]
 
         yield run_model
 

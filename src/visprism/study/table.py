@@ -22,7 +22,7 @@ from visprism.table.result import Result
 DASH = "\N{EN DASH}"  # where there is no number
 
 Pair = tuple[str, str]  # names of two models
-Known = tuple[Answer, Provenance]
+AnswerAndOrigin = tuple[Answer, Provenance]
 Model = TypeVar("Model")
 Form = Literal["difference", "ratio", "joint"]
 
@@ -106,7 +106,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Row:
-    """One question, and what is known about it for each model.
+    """One question, and its answer for each model.
 
     A row about two models together has no cells; its numbers stand with the differences.
     """
@@ -238,16 +238,16 @@ def comparison_rows(
         compared: of two models together; their answers have rows after those of the models.
     """
     rows = []
-    for known in _by_id(results, undefined=False).values():
-        cells = {name: answer for name, (answer, _) in known.items()}
+    for measured in _by_id(results, undefined=False).values():
+        cells = {name: answer for name, (answer, _) in measured.items()}
         first = next(iter(cells.values()))
         differences = {
-            pair: found.judged(*(cells[name] for name in pair))
+            pair: difference.judged(*(cells[name] for name in pair))
             for pair in pairs_of(tuple(results))
             if set(pair) <= set(cells)
-            and (found := _difference([known[name] for name in pair])) is not None
+            and (difference := _difference([measured[name] for name in pair])) is not None
         }
-        images = {name: origin.images for name, (_, origin) in known.items()}
+        images = {name: origin.images for name, (_, origin) in measured.items()}
         rows.append(Row(first.question, first.quantity, first.unit, cells, differences, images))
     rows = [*_agreed(rows), *_joint_rows(compared)]
     return sorted(rows, key=lambda row: place_of(row.question))
@@ -255,9 +255,9 @@ def comparison_rows(
 
 def _by_id(
     results: Mapping[Model, Sequence[Result]], *, undefined: bool
-) -> dict[str, dict[Model, Known]]:
+) -> dict[str, dict[Model, AnswerAndOrigin]]:
     """Answers with their origin, by identifier, then by model or pair."""
-    by_id: dict[str, dict[Model, Known]] = {}
+    by_id: dict[str, dict[Model, AnswerAndOrigin]] = {}
     for model, of_model in results.items():
         for answer, result in answers_of(of_model):
             if undefined or not isnan(answer.value):
@@ -266,7 +266,7 @@ def _by_id(
     return by_id
 
 
-def _difference(pair: Sequence[Known]) -> Difference | None:
+def _difference(pair: Sequence[AnswerAndOrigin]) -> Difference | None:
     """The paired difference as it is read; a ratio of quantities that are averaged in logs.
 
     It is undefined where the quantity is in pixels of images of different sizes.
@@ -291,13 +291,15 @@ def _difference(pair: Sequence[Known]) -> Difference | None:
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
     """A row for each question that results of two models together answer."""
     rows = []
-    for known in _by_id(compared, undefined=True).values():
-        answer = next(answer for answer, _ in known.values())
+    for measured in _by_id(compared, undefined=True).values():
+        answer = next(answer for answer, _ in measured.values())
         differences = {
             pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
-            for pair, (a, _) in known.items()
+            for pair, (a, _) in measured.items()
         }
-        images = {name: origin.images for pair, (_, origin) in known.items() for name in pair}
+        images = {
+            name: origin.images for pair, (_, origin) in measured.items() for name in pair
+        }
         rows.append(Row(answer.question, answer.quantity, answer.unit, {}, differences, images))
     return rows
 

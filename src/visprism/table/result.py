@@ -83,7 +83,10 @@ def estimate(
         **info: fields of `EstimateInfo`: `question`, `claim`, `over`, ...
     """
     declared = EstimateInfo(label, unit, meaning, **info)
-    metadata = {"column": ColumnInfo(label, declared.shown_unit, meaning), "estimate": declared}
+    metadata = {
+        "column": ColumnInfo(label, declared.stored_unit, meaning),
+        "estimate": declared,
+    }
     return field(default=default, metadata=metadata)
 
 
@@ -130,7 +133,7 @@ class Result:
                 make = Estimated if isinstance(value, np.ndarray) else Number
                 value = make(value)
                 object.__setattr__(self, name, value)
-            if not info.kept:
+            if not info.keeps_values:
                 value.by_unit = None
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: v for name, v in arrays.items() if isinstance(v, np.ndarray)}
@@ -378,7 +381,7 @@ class Result:
 
 def declare_types() -> None:
     """Import what declares types of results: the analyses and plug-ins, which are above."""
-    for module in ("analyses", "results", "claims", "harmonize", "training"):
+    for module in ("analyses", "claims", "harmonize", "training"):
         import_module(f"visprism.{module}")
     load_plugins()
 

@@ -37,8 +37,8 @@ def observed():
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
             comparison = compare(anatomy, anatomy, batches, mirrored)
             results.append({"comparison": comparison})
-            for found in observations(anatomy, batches, analyses):
-                results[-1] |= {type(result).__name__: result for result in found}
+            for measured in observations(anatomy, batches, analyses):
+                results[-1] |= {type(result).__name__: result for result in measured}
         return results
 
 

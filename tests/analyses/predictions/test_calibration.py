@@ -353,12 +353,12 @@ def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
         logits = 2 + 1.5 * generator.normal(size=200)
         chance = 1 / (1 + np.exp(-np.abs(logits)))
         correct = generator.random(200) < chance - 0.07
-        drawn = Outcomes(
+        samples = Outcomes(
             target=np.zeros(200, int), predicted=np.where(correct, 0, 1), correct=correct,
             top5=np.ones(200, bool), confidence=chance.astype(np.float32), nll=np.zeros(200),
             brier=np.zeros(200), classes=2,
         )  # fmt: skip
-        signed = calibration(drawn).of("signed_ece")
+        signed = calibration(samples).of("signed_ece")
         inside += signed.low <= 0.07 <= signed.high
     assert 105 <= inside <= 120  # 114 expected, deviation 2.4
 

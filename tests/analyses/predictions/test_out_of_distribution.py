@@ -121,7 +121,7 @@ def test_confidences_that_round_to_one_keep_their_order(anatomy):
 def test_distances_are_those_of_single_images(anatomy):
     fitted, test = features(anatomy, seed=2), features(anatomy)
     other = features(anatomy, shift=0.7, seed=1, number=31)
-    areas, found = by_score(fitted, test, other)
+    areas, values_by_score = by_score(fitted, test, other)
     x, targets = fitted.features[anatomy[0]].astype(float), fitted.targets
     means = [x[targets == c].mean(0) for c in range(3)]
     rest = np.stack([v - means[c] for v, c in zip(x, targets, strict=True)])
@@ -140,7 +140,7 @@ def test_distances_are_those_of_single_images(anatomy):
                   for p in (test, other)]  # fmt: skip
         assert areas[name] == pytest.approx(auroc(*values)[0]), name
         threshold = np.sort(values[0])[2]  # 38 of 40 images reach it
-        assert false_positives(*found[name]) == (values[1] >= threshold).mean()
+        assert false_positives(*values_by_score[name]) == (values[1] >= threshold).mean()
 
 
 def test_a_linear_map_of_the_features_changes_no_mahalanobis_distance(anatomy):

@@ -204,7 +204,7 @@ class ClassSeparability(Analysis):
         Costs 20 eigendecompositions, of min(images, features) rows, for each block.
         """
         head = classifier_of(subject.model, subject.num_classes)
-        known = subject.missing(Needs.TARGETS) is None
+        labeled = subject.missing(Needs.TARGETS) is None
         anatomy, batches = subject.anatomy, subject.training_batches()
         pooled = pooled_features(
             anatomy, batches, pooling=self.pooling, inputs_of=head, run=run
@@ -213,7 +213,7 @@ class ClassSeparability(Analysis):
             images=len(pooled), batch_size=pooled.batch_size, image_shape=image_shape(anatomy)
         )
         return separability(
-            pooled, self.pooling, head if known else None, origin, predicts_targets=known
+            pooled, self.pooling, head if labeled else None, origin, predicts_targets=labeled
         )
 
     def cost(self, subject: Subject) -> Cost:
@@ -268,7 +268,7 @@ def separability(
     shuffled = np.exp(_shuffled(features, index, origin.seed))
     differs = np.exp(log_nc1) < shuffled.min(0)
     nc1 = (np.where(differs, np.exp(x), np.nan) for x in (log_nc1, log_nc1.low, log_nc1.high))
-    nearest = [classes[_nearest(x.astype(np.float64), index)] for x in features]
+    nearest = [classes[_class_of_nearest_mean(x.astype(np.float64), index)] for x in features]
     decided = None
     if predicts_targets and pooled.logits is not None:
         decided = pooled.logits.argmax(1)
@@ -406,7 +406,7 @@ def _nc2(x: Rows, index: Index) -> list[float]:
     ]
 
 
-def _nearest(x: Rows, index: Index) -> Index:
+def _class_of_nearest_mean(x: Rows, index: Index) -> Index:
     """The class of the nearest class mean."""
     means, _ = _class_means(x, index)
     return ((means**2).sum(1) - 2 * x @ means.T).argmin(1)

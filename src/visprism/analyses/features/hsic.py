@@ -19,7 +19,7 @@ from torch import Tensor
 
 FEWEST = 4  # images; the unbiased estimate divides by n (n - 3)
 
-# Bytes of features that are worked on at a time: what fits into each core's own cache. On other
+# Bytes of features that are worked on at a time: what fits into the cache of a core. On other
 # devices it only bounds the memory.
 _PER_CORE = 2**19
 _ELSEWHERE = 2**28
@@ -140,5 +140,5 @@ def linearized(
     total = weighted.sum(0)
     root, cka = _root(total), scaled(total)
     parts = weighted / np.outer(root, root)
-    own = parts.diagonal(axis1=1, axis2=2)
-    return cka + len(images) * (parts - cka / 2 * (own[:, :, None] + own[:, None]))
+    diagonal = parts.diagonal(axis1=1, axis2=2)
+    return cka + len(images) * (parts - cka / 2 * (diagonal[:, :, None] + diagonal[:, None]))

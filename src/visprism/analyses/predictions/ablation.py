@@ -322,11 +322,11 @@ class Ablation(Analysis):
         made: list[Plan] = []
         for part in dict.fromkeys(self.parts):
             if part == "tokens":
-                found, reasons = parts_of.token_parts(
+                tokens, reasons = parts_of.token_parts(
                     {block: roles.get(block.name, ()) for block in inner}, anatomy
                 )
                 none = [f"{type(anatomy.model).__name__} has no class tokens or registers"]
-                made.append((found, reasons if found else none))
+                made.append((tokens, reasons if tokens else none))
             elif part == "channels":
                 made.append(parts_of.channel_parts(self._channels(inner, seed), anatomy))
             elif zero:

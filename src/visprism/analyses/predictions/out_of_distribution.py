@@ -167,8 +167,8 @@ class OutOfDistribution(Analysis):
             fitted = pooled_features(anatomy, training, pooling=pooling, run=run)
             fitted_on = "training images"
         others = pooled_features(anatomy, other, pooling=pooling, run=run)
-        known = subject.missing(Needs.TARGETS) is None
-        rows = list(scores(fitted, test, others, self.neighbors, with_logits=known))
+        labeled = subject.missing(Needs.TARGETS) is None
+        rows = list(scores(fitted, test, others, self.neighbors, with_logits=labeled))
         areas, errors = np.array([auroc(*values) for _, _, values in rows]).T
         ends = auroc_interval(areas, errors, len(test), len(others))
         detection = Detection(
