@@ -24,7 +24,6 @@ from visprism.analyses.features.singular_values import (
 from visprism.analyses.features.variance import Variances
 from visprism.anatomy.costs import Costs
 from visprism.estimates.estimated import Estimated
-from visprism.results.kind_summary import VARIANCE
 from visprism.table.kinds import (
     SCALE_FREE,
     TO_LOWEST,
