@@ -23,7 +23,7 @@ from visprism import (
     load_model,
 )
 from visprism.analyses.subject import subject_of
-from visprism.data.study_images import PictureImages
+from visprism.images.images import decoded_images
 
 
 def network(seed):
@@ -38,7 +38,7 @@ def network(seed):
 
 def subject(seed=0, data="shapes?size=32", images=24):
     return subject_of(
-        network(seed), PictureImages(load_data(data, limit=images)),
+        network(seed), decoded_images(load_data(data, limit=images)),
         preprocessing=Preprocessing((32, 32)), name=f"network {seed}",
     )  # fmt: skip
 
