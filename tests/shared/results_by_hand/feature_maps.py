@@ -16,7 +16,7 @@ from visprism.analyses.features.branch_transfer import BranchGains
 from visprism.analyses.features.cka import Similarity
 from visprism.analyses.features.fourier import HighFrequency, Spectrum
 from visprism.analyses.features.patch_pca import PatchComponents
-from visprism.analyses.features.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.analyses.features.receptive_field import FieldSizes, ReceptiveMaps
 from visprism.analyses.features.singular_values import (
     EffectiveRanks,
     SingularSpectrum,
@@ -24,7 +24,6 @@ from visprism.analyses.features.singular_values import (
 from visprism.analyses.features.variance import Variances
 from visprism.anatomy.costs import Costs
 from visprism.estimates.estimated import Estimated
-from visprism.results.kind_summary import VARIANCE
 from visprism.table.kinds import (
     SCALE_FREE,
     TO_LOWEST,
@@ -99,11 +98,10 @@ def receptive_field():
     sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
     areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
     return complete(
-        ReceptiveField,
+        FieldSizes,
         **BLOCKS,
         **areas,
-        sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
-        sigma_error=np.array([0.0, 0.1, 0.1, 0.5, 0.5]),
+        sigma=within([1.0, 2.0, 4.0, 8.0, 7.5], [0.0, 0.1, 0.1, 0.5, 0.5]),
         side_50=sides,
         side_95=2 * sides,
         row=np.full(5, 15.5),
