@@ -9,7 +9,6 @@ from results_by_hand.base import (
     NEIGHBORS,
     PROVENANCE,
     complete,
-    unused_columns,
     within,
 )
 from visprism.analyses.features.branch_transfer import BranchGains
@@ -42,10 +41,10 @@ def spectrum():
         "log_amplitude": relative + 3,
         "relative": within(relative, np.tile([0.0, 0.1, 0.2], 5)),
     }
-    return Spectrum(
+    return complete(
+        Spectrum,
         **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
         **columns,
-        **unused_columns(15, **columns),
         provenance=PROVENANCE,
     )
 
@@ -56,11 +55,11 @@ def high_frequency():
         "relative": within([-2.0, -1.5, -1.0, -1.7, -1.5], [0.1, 0.1, 0.1, 0.2, 0.2]),
         "relative_lowest": within([-1.0, -0.5, -0.6, -0.7, -0.5], 0.1),
     }
-    return HighFrequency(
+    return complete(
+        HighFrequency,
         **BLOCKS,
         **NEIGHBORS,
         **columns,
-        **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
 
@@ -71,13 +70,8 @@ def branch_transfer():
         "frequency": np.tile([0.0, 0.5, 1.0], 5),
         "gain": within(np.tile([0.0, -0.5, -1.0], 5) * (1 + rows), 0.1),
     }
-    unknown = {
-        name: np.full(15, np.nan)
-        for name in BranchGains.infos()
-        if name not in {*BLOCKS, *columns, "profile", "stream"}
-    }
     blocks = {name: column[rows] for name, column in BLOCKS.items()}
-    return BranchGains(**blocks, **columns, **unknown, provenance=PROVENANCE)
+    return complete(BranchGains, **blocks, **columns, provenance=PROVENANCE)
 
 
 def variances():
