@@ -521,7 +521,7 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
             extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
-        framed(ax, left, 0, width, 1, f"{name} · depth {rows.depth[0]:.2f}")
+        framed(ax, left, 0.0, width, 1.0, f"{name} · depth {rows.depth[0]:.2f}")
         short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
         for text, color, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
             ax.annotate(
