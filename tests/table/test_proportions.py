@@ -8,7 +8,7 @@ from visprism import Provenance, plot
 from visprism.analyses.features.readout import RIDGE, Readouts
 from visprism.analyses.features.token_norms import OutlierTokens
 from visprism.core.statistics import mean_fraction_interval, wilson
-from visprism.estimates.estimated import Estimated, fraction, mean, proportion
+from visprism.estimates.estimated import Estimated, Number, fraction, mean, proportion
 
 BLOCKS = {
     "block": np.array(["a", "b"]),
@@ -61,7 +61,7 @@ def test_the_figure_of_shares_of_outliers_has_their_interval_within_0_and_1():
         share=mean(shares, fraction),
         largest=Estimated(np.ones(2)),
         threshold=4.0,
-        mean_share=0.0005,
+        mean_share=Number(0.0005),
         provenance=replace(Provenance(), images=IMAGES),
     )
     error = shares.std(0, ddof=1) / IMAGES**0.5
