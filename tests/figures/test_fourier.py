@@ -14,6 +14,7 @@ from visprism.drawing.style import (
     KIND_COLORS,
     SUBSAMPLING_SHADE,
 )
+from visprism.estimates.estimated import Estimated
 
 T_OF_8_IMAGES = stats.t.ppf(0.975, 7)
 
@@ -51,7 +52,7 @@ def test_the_band_is_the_95_percent_interval(made, ax):
 
 def test_one_image_has_curves_but_no_bands(made, ax):
     spectrum = made["spectrum"]
-    alone = replace(spectrum, relative=np.asarray(spectrum.relative))
+    alone = replace(spectrum, relative=Estimated(spectrum.relative))
     plot(alone, ax)
     assert len(ax.lines) == 5
     assert not ax.collections

@@ -125,7 +125,7 @@ OTHERS = {
         provenance=PROVENANCE,
     ),
     "calibration": lambda: calibration(predictions(0)),
-    "temperature": lambda: temperature(predictions(0)),
+    "temperature": lambda: temperature(predictions(0))[0],
     "error_consistency": consistency,
     "band_energies": lambda: by_block(BandEnergies),
     "high_frequency_gain": lambda: by_block(HighFrequencyGain),

@@ -9,6 +9,7 @@ from results_by_hand import MAKERS
 from visprism import Answer, Entry, InputError, Provenance
 from visprism.analyses.predictions.temperature import TemperatureScaling
 from visprism.estimates import questions
+from visprism.estimates.estimated import Number
 from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report import drawings
 from visprism.study.report_content import content_of
@@ -94,9 +95,9 @@ def test_a_model_without_an_answer_has_the_reason_of_its_failure(study):
 
 
 def test_a_result_states_why_it_has_no_number(study):
-    temperature = TemperatureScaling(temperature=1.5, provenance=Provenance(images=8))
+    temperature = TemperatureScaling(temperature=Number(1.5), provenance=Provenance(images=8))
     reason = "temperature must exist, got none."
-    without = TemperatureScaling(temperature=float("nan"), reason=reason)
+    without = TemperatureScaling(temperature=Number("nan"), reason=reason)
     entries = [
         Entry((model,), "calibration", (result,))
         for model, result in (("a", temperature), ("b", without))
