@@ -33,7 +33,8 @@ import torch
 
 from visprism.analyses.features.class_separability import separability
 from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by_image
-from visprism.analyses.predictions.calibration import calibration
+from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
+from visprism.analyses.predictions.shape_bias import shape_bias
 from visprism.analyses.predictions.temperature import temperature
 from visprism.anatomy import Block
 from visprism.core.provenance import Provenance
@@ -50,15 +51,14 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
+from visprism.estimates.answers import Answer
 from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.differences import difference as difference_of_models
 from visprism.estimates.eigenvalues import average_positive, geometric_mean, negative_proportion
-from visprism.estimates.estimated import mean
+from visprism.estimates.estimated import Number, mean, within_one
+from visprism.passes.outcomes import Outcomes
 from visprism.passes.pooled import PooledFeatures
 from visprism.passes.predictions import Predictions
-from visprism.results.hessian_statistics import (
-    average_positive_difference,
-    negative_proportion_difference,
-)
 from visprism.table.result import Result
 
 RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
@@ -275,6 +275,17 @@ def compared(quantity: str, *models: Result) -> Ends:
 def ends(number: Number) -> Ends:
     """Both ends of the interval of an estimate."""
     return number.low, number.high
+
+
+def combined(first: Number, second: Number) -> Ends:
+    """The interval of the difference of two models in one estimate."""
+    pair = [
+        Answer("", "", float(x), x.low, x.high, comparison="combined", by_unit=x.by_unit)
+        for x in (first, second)
+    ]
+    made = difference_of_models(*pair)
+    assert made is not None
+    return made.low, made.high
 
 
 # Losses of images: draws, and their mean.
@@ -553,22 +564,24 @@ def eigenvalues() -> Iterator[Case]:
         for p in ((0.005, 0.03), (0.03, 0.1), (0.1, 0.3), (0.3, 0.6)):
             for r in (0.1, 0.4, 0.8):
 
-                def nep(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
+                def proportion(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
                     truth, shape = g.uniform(*p), 1 / r - 1
                     q = g.beta(truth * shape, (1 - truth) * shape, size=(n, 1))
                     values = np.where(g.random((n, 5)) < q, -1.0, 1.0)
-                    _, low, high = negative_proportion(list(values))
-                    return low - truth, high - truth
+                    nep = negative_proportion(list(values))
+                    return nep.low - truth, nep.high - truth
 
                 situation = f"{p[0]} to {p[1]} negative, correlation {r}"
-                yield Case("NEP", "NEP", situation, n, 0.0, nep)
+                yield Case("NEP", "NEP", situation, n, 0.0, proportion)
         for k, p, r in ((10, 0.02, 0.5), (10, 0.05, 0.5), (5, 0.05, 0.4), (5, 0.01, 0.8)):
 
             def single(
                 g: Generator, n: int = n, k: int = k, p: float = p, r: float = r
             ) -> Ends:
                 q = g.beta(p * (1 / r - 1), (1 - p) * (1 / r - 1), size=(n, 1))
-                return negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))[1:]
+                return ends(
+                    negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))
+                )
 
             situation = f"{p} negative of {k}, correlation {r}"
             yield Case("NEP", "NEP", situation, n, p, single)
@@ -576,7 +589,7 @@ def eigenvalues() -> Iterator[Case]:
 
             def logarithms(g: Generator, n: int = n, s: float = spread) -> Ends:
                 values = np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5)))
-                return geometric_mean(list(values))[1:]
+                return ends(geometric_mean(list(values)))
 
             situation = f"spread {spread} of logs"
             yield Case("geometric mean", "geometric mean", situation, n, 1.0, logarithms)
@@ -586,7 +599,7 @@ def eigenvalues() -> Iterator[Case]:
                 common = g.random((n, 1))  # a mini-batch is hard for both models
                 u = np.where(g.random((n, 5)) < 0.4, common, g.random((n, 5)))
                 values = (list(np.where(u < p, -1.0, 1.0)) for p in pair)
-                return negative_proportion_difference(*values)
+                return combined(*map(negative_proportion, values))
 
             situation = f"{first} and {second} negative"
             yield Case(
@@ -603,14 +616,14 @@ def heavy_tails(n: int) -> Iterator[Case]:
         def gamma_ape(g: Generator, shape: float = shape) -> Ends:
             scale = g.gamma(shape, 1 / shape, size=(n, 1))
             values = scale * g.weibull(1.5, size=(n, 5)) / 0.9027453
-            return average_positive(list(values))[1:]
+            return ends(average_positive(list(values)))
 
         yield Case("APE", "APE", f"gamma with shape {shape}", n, 1.0, gamma_ape)
     for part, factor in ((0.1, 10.0), (0.2, 10.0), (0.1, 4.0), (0.1, 30.0)):
 
         def mixed(g: Generator, part: float = part, factor: float = factor) -> Ends:
             sharp = np.where(g.random((n, 1)) < part, factor, 1.0)
-            return average_positive(list(sharp * np.exp(0.3 * g.normal(size=(n, 5)))))[1:]
+            return ends(average_positive(list(sharp * np.exp(0.3 * g.normal(size=(n, 5))))))
 
         truth = (1 - part + part * factor) * float(np.exp(0.045))
         yield Case("APE", "APE", f"{part} are {factor} times as sharp", n, truth, mixed)
@@ -619,13 +632,13 @@ def heavy_tails(n: int) -> Iterator[Case]:
 
         def ape(g: Generator, s: float = spread) -> Ends:
             values = np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5)))
-            return average_positive(list(values))[1:]
+            return ends(average_positive(list(values)))
 
         def sharper(g: Generator, s: float = spread) -> Ends:
             common = s * g.normal(size=(n, 1))
             shifts = np.zeros((n, 1)), 0.3 + 0.3 * g.normal(size=(n, 1))
             pair = (list(np.exp(common + d + 0.4 * g.normal(size=(n, 5)))) for d in shifts)
-            return average_positive_difference(*pair)
+            return combined(*map(average_positive, pair))
 
         def rises(g: Generator, s: float = spread) -> Ends:
             return heavy_tailed_interval(np.exp(s * g.normal(size=n)))

@@ -31,8 +31,8 @@ from torchmetrics.functional.classification import (
 
 from visprism.analyses.predictions.calibration import calibration
 from visprism.core.provenance import revision
-from visprism.measure.features.block_readout import Predictions
 from visprism.passes.outcomes import outcomes
+from visprism.passes.predictions import Predictions
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"
 

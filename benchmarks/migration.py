@@ -154,7 +154,7 @@ def curvature() -> Iterator[Row]:
         yield row("PyHessian", f"leading eigenvalue {number}", float(a), float(b))
     estimates = peer.trace(maxIter=2000, tol=1e-9)
     result = vp.trace(objective, probes=300)
-    estimate = row("PyHessian", "trace", float(np.mean(estimates)), float(result.mean))
+    estimate = row("PyHessian", "trace", float(np.mean(estimates)), float(result.trace))
     yield estimate | {"their_error": float(np.std(estimates) / len(estimates) ** 0.5)}
 
 

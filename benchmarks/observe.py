@@ -32,9 +32,9 @@ import torch
 from torch import Tensor, nn
 
 from visprism import CKA, Fourier, Variance, observe
+from visprism.analyses.attention.attention import Attention
 from visprism.anatomy import Anatomy, attentions, dissect, watch
 from visprism.core.provenance import revision
-from visprism.measure.features.attention import AttentionProbe
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity
@@ -72,7 +72,7 @@ def measured(name: str, repeats: int) -> dict:
     model, images = built(name)
     anatomy = dissect(model, images[:2])
     everything = [Fourier(), Variance(), CKA()]
-    everything += [AttentionProbe()] if attentions(anatomy) else []
+    everything += [Attention()] if attentions(anatomy) else []
     ways = {
         "forward": lambda: forward_alone(model, images),
         "visprism": lambda: observe(anatomy, [images], [Fourier(), Variance()]),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from results_by_hand.base import complete
 
 from visprism import InputError, Result, figure, panel, plot
 from visprism.analyses.features.class_separability import NeuralCollapse
@@ -123,7 +124,9 @@ def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
         "pooling": "mean",
         "classes": 3,
     }
-    result = NeuralCollapse(**columns | values | scalars | {"provenance": blocks.provenance})
+    result = complete(
+        NeuralCollapse, **columns | values | scalars | {"provenance": blocks.provenance}
+    )
     assert result.has_figure(scale=scale) != np.isnan(value)
     axes = panel([result], scale=scale).axes[0]
     render_formats(axes.figure, ["svg", "png"])

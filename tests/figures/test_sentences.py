@@ -1,22 +1,20 @@
 """Laws of sentences: intervals name their units, and maxima that they are selected."""
 
-import importlib
-import pkgutil
 import re
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import numpy as np
 import pytest
 import torch
+from results_by_hand.base import complete, within
 
-import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
 from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
 from visprism.analyses.features.band_energy import BandEnergies
 from visprism.analyses.features.branch_transfer import HighFrequencyGain
 from visprism.analyses.features.class_separability import FeatureRanks, NeuralCollapse
 from visprism.analyses.features.feature_similarity import BlockSimilarities
-from visprism.analyses.features.fourier_plane import FourierPlane
+from visprism.analyses.features.fourier_plane import FrequencyPlanes
 from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
 from visprism.analyses.features.patch_pca import PatchComponents
 from visprism.analyses.features.readout import Readouts
@@ -25,18 +23,20 @@ from visprism.analyses.features.token_norms import (
     MassiveActivations,
     OutlierPlaces,
     OutlierTokens,
-    TokenNorms,
+    TokenNormQuantiles,
 )
-from visprism.analyses.features.token_similarity import TokenSimilarity
+from visprism.analyses.features.token_similarity import TokenCosines
 from visprism.analyses.loss.density import Trace
+from visprism.analyses.loss.hessian_by_block import BlockHessians
 from visprism.analyses.loss.mode_connectivity import LinearPaths, Soup
 from visprism.analyses.predictions.error_consistency import error_consistency
 from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
 from visprism.analyses.predictions.out_of_distribution import MSP, Detection
 from visprism.analyses.predictions.quantization import QuantizationSensitivity
 from visprism.analyses.predictions.stability import RelativeFlipRates
+from visprism.estimates.estimated import Estimated, Number
 from visprism.loss.landscape import OriginCurvature
-from visprism.results.claims import ClaimRuns
+from visprism.table.result import result_types
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"
 INTERVAL = re.compile(rf"\[{NUMBER}, {NUMBER}\]")
@@ -82,12 +82,18 @@ def by_block(kind: type[Result], **columns: object) -> Result:
         "previous": np.array(["", "stem", "conv1"]),
         "between": np.full(3, ""),
     }
-    names = [n for n in kind.infos() if n != "profile"]
-    values = {name: located.get(name, np.array([0.3, 0.2, 0.1])) for name in names}
+    values = {}
+    for f in fields(kind):
+        if f.type in (np.ndarray, Estimated):
+            values[f.name] = located.get(f.name, np.array([0.3, 0.2, 0.1]))
+        elif f.name in kind.estimates() and f.default is MISSING:
+            values[f.name] = Number(0.2, 0.15, 0.25)
     values |= {
-        n: Estimated(values[n], values[n] - 0.05, values[n] + 0.05) for n in kind.estimates()
+        n: within(v, 0.02)
+        for n, v in values.items()
+        if n in kind.estimates() and isinstance(v, np.ndarray)
     }
-    return kind(**values | columns, provenance=PROVENANCE)
+    return complete(kind, **values | columns, provenance=PROVENANCE)
 
 
 OTHERS = {
@@ -119,13 +125,13 @@ OTHERS = {
         provenance=PROVENANCE,
     ),
     "calibration": lambda: calibration(predictions(0)),
-    "temperature": lambda: temperature(predictions(0))[0],
+    "temperature": lambda: temperature(predictions(0)),
     "error_consistency": consistency,
     "band_energies": lambda: by_block(BandEnergies),
     "high_frequency_gain": lambda: by_block(HighFrequencyGain),
     "frequency_contrasts": lambda: FrequencyContrasts(
-        noise=np.array(["equal energy", "paper"]), contrast=np.array([0.2, 0.3]),
-        low=np.array([-0.1, 0.2]), high=np.array([0.5, 0.4]), rms_ratio=np.array([1.0, 4.0]),
+        noise=np.array(["equal energy", "paper"]),
+        contrast=Estimated([0.2, 0.3], [-0.1, 0.2], [0.5, 0.4]), rms_ratio=np.array([1.0, 4.0]),
         provenance=PROVENANCE,
     ),
     "readouts": lambda: by_block(
@@ -133,21 +139,20 @@ OTHERS = {
         evaluation="5 folds", lens_note="", chance=0.25,
     ),
     "outlier_tokens": lambda: by_block(
-        OutlierTokens, threshold=4.0, mean_share=0.2, mean_share_error=0.02,
-        mean_share_low=0.16, mean_share_high=0.24,
+        OutlierTokens, threshold=4.0, mean_share=Number(0.2, 0.16, 0.24),
     ),
     "massive_activations": lambda: by_block(MassiveActivations, channel=np.array([1, 2, 1])),
-    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3, mean_error=0.02),
+    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3),
     "token_norms": lambda: by_block(
-        TokenNorms, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
+        TokenNormQuantiles, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
     ),
     "outlier_places": lambda: OutlierPlaces(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
         share=np.array([0.0, 0.1, 0.0, 0.2]), provenance=PROVENANCE,
     ),
-    "token_similarity": lambda: by_block(TokenSimilarity, tokens=np.full(3, "grid")),
+    "token_similarity": lambda: by_block(TokenCosines, tokens=np.full(3, "grid")),
     "class_separability": lambda: by_block(
-        NeuralCollapse, self_duality=0.3, pooling="mean", classes=4
+        NeuralCollapse, self_duality=Number(0.3), pooling="mean", classes=4
     ),
     "feature_ranks": lambda: by_block(FeatureRanks, pooling="mean"),
     "feature_similarity": lambda: by_block(
@@ -167,17 +172,11 @@ OTHERS = {
         estimate=np.array([3.0, 4.0, 5.0, 4.5]), trace=Number(4.1, 3.0, 5.2), parameters=10,
         nll=1.0, l2=0.0, weight_decay=0.0, provenance=PROVENANCE,
     ),
-    "claim_runs": lambda: ClaimRuns(
-        run=np.array(["vit-seed0", "cnn-seed0"]), arm=np.array(["vit", "cnn"]),
-        seed=np.zeros(2, int), images=np.full(2, 100), epochs=np.full(2, 3),
-        minutes=np.array([30.0, 60.0]), accuracy=np.full(2, 0.5), low=np.full(2, 0.4),
-        high=np.full(2, 0.6), provenance=PROVENANCE,
-    ),
-    "fourier_plane": lambda: FourierPlane(
+    "fourier_plane": lambda: FrequencyPlanes(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
         vertical=np.array([-1.0, -1, 0, 0]), horizontal=np.array([-1.0, 0, -1, 0]),
-        log_amplitude=np.arange(4.0), relative=np.arange(4.0) - 3,
-        relative_error=np.full(4, 0.1), parts="blocks", provenance=PROVENANCE,
+        log_amplitude=np.arange(4.0), relative=within(np.arange(4.0) - 3, 0.1),
+        parts="blocks", provenance=PROVENANCE,
     ),
     "hessian_by_block": lambda: by_block(
         BlockHessians, fraction=np.full(3, "64 images"),
@@ -210,12 +209,10 @@ def sentences(made):
 
 
 def test_every_type_with_findings_is_tried_here(sentences):
-    types: list[type[Result]] = []
-    for module in pkgutil.iter_modules(visprism.results.__path__):
-        members = vars(importlib.import_module(f"visprism.results.{module.name}")).values()
-        types += [m for m in members if isinstance(m, type) and issubclass(m, Result)]
     with_findings = {
-        t.__name__ for t in types if t.identifier and t.findings is not Result.findings
+        t.__name__
+        for t in result_types().values()
+        if t.__module__.startswith("visprism.") and t.findings is not Result.findings
     }
     assert with_findings <= set(sentences)
 

@@ -44,11 +44,10 @@ def gathered(analysis, batches, between=None):
     for number, batch in enumerate(batches):
         extracts = {block: analysis.extract(x) for block, x in batch.items()}
         parts.add(analysis.by_image(extracts), analysis.sums(extracts, number, 0))
-        first = next(iter(batch.values()))
-        images += len(getattr(first, "grid", first))  # of `Tokens`
+        images += len(next(iter(extracts.values())))
     by_image, sums = parts.of_all_processes(np.arange(images))
     origin = Provenance(images=images)
-    anatomy = replace(_anatomy(), blocks=tuple(batches[0]))
+    anatomy = replace(_anatomy(), blocks=tuple(b for b in batches[0] if isinstance(b, Block)))
     seen = Seen(by_image, sums, images, anatomy, between or {}, 0, origin)
     return [result.measured(origin) for result in analysis.results(seen)]
 

@@ -67,14 +67,10 @@ def examine(
         preprocessing: resize, crop and normalization; by default what each model states, or a
             torchvision pipeline ends in. Analyses that change pixels need it.
         images: split, number, size and batch size; see `DataOptions`.
-    <<<<<<< HEAD
         device: as torch names it, such as "cuda:1"; by default that of `run`, or where each
             model lies. Models that are given by name lie on the accelerator if there is one.
-        pretrained: load published weights of models that are given by name.
-    =======
         pretrained: of models that are given by name, False for random weights and True for
             published ones; None for those of `load_model`.
-    >>>>>>> fixcli
         out: folder for results; None keeps them in memory.
         fresh: forget what an earlier run left in `out`.
         on_error: "record" keeps a failure as data and goes on; "raise" raises it.

@@ -178,7 +178,10 @@ class Result:
         columns = self.columns()
         infos = self.infos()
         headings = {name: infos[name].heading if name in infos else name for name in columns}
-        scalars = {n for n in infos if not isinstance(getattr(self, n), np.ndarray)}
+        fields_of = {name: name if name in infos else _stem(name) for name in columns}
+        scalars = {
+            n for n, f in fields_of.items() if not isinstance(getattr(self, f), np.ndarray)
+        }
         names = columns_read_first(
             headings, columns, scalars, value=getattr(self, "value_name", "")
         )
@@ -422,7 +425,10 @@ def _estimated(name: str, values: Mapping[str, Any]) -> Any:
     return made(value, low, high, by_unit, str(values.get(f"{name}.missing", "")))
 
 
-def _identical(a: object, b: object) -> bool:
+def _identical(a: Any, b: Any) -> bool:
+    if isinstance(a, Estimated | Number) and isinstance(b, Estimated | Number):
+        ends = all(_identical(getattr(a, end), getattr(b, end)) for end in _ENDS)
+        return ends and _identical(np.asarray(a), np.asarray(b))
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
         return False

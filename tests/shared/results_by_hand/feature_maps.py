@@ -9,14 +9,13 @@ from results_by_hand.base import (
     NEIGHBORS,
     PROVENANCE,
     complete,
-    unused_columns,
     within,
 )
 from visprism.analyses.features.branch_transfer import BranchGains
 from visprism.analyses.features.cka import Similarity
 from visprism.analyses.features.fourier import HighFrequency, Spectrum
 from visprism.analyses.features.patch_pca import PatchComponents
-from visprism.analyses.features.receptive_field import ReceptiveField, ReceptiveMaps
+from visprism.analyses.features.receptive_field import FieldSizes, ReceptiveMaps
 from visprism.analyses.features.singular_values import (
     EffectiveRanks,
     SingularSpectrum,
@@ -24,7 +23,6 @@ from visprism.analyses.features.singular_values import (
 from visprism.analyses.features.variance import Variances
 from visprism.anatomy.costs import Costs
 from visprism.estimates.estimated import Estimated
-from visprism.results.kind_summary import VARIANCE
 from visprism.table.kinds import (
     SCALE_FREE,
     TO_LOWEST,
@@ -43,10 +41,10 @@ def spectrum():
         "log_amplitude": relative + 3,
         "relative": within(relative, np.tile([0.0, 0.1, 0.2], 5)),
     }
-    return Spectrum(
+    return complete(
+        Spectrum,
         **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
         **columns,
-        **unused_columns(15, **columns),
         provenance=PROVENANCE,
     )
 
@@ -57,11 +55,11 @@ def high_frequency():
         "relative": within([-2.0, -1.5, -1.0, -1.7, -1.5], [0.1, 0.1, 0.1, 0.2, 0.2]),
         "relative_lowest": within([-1.0, -0.5, -0.6, -0.7, -0.5], 0.1),
     }
-    return HighFrequency(
+    return complete(
+        HighFrequency,
         **BLOCKS,
         **NEIGHBORS,
         **columns,
-        **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
 
@@ -72,13 +70,8 @@ def branch_transfer():
         "frequency": np.tile([0.0, 0.5, 1.0], 5),
         "gain": within(np.tile([0.0, -0.5, -1.0], 5) * (1 + rows), 0.1),
     }
-    unknown = {
-        name: np.full(15, np.nan)
-        for name in BranchGains.infos()
-        if name not in {*BLOCKS, *columns, "profile", "stream"}
-    }
     blocks = {name: column[rows] for name, column in BLOCKS.items()}
-    return BranchGains(**blocks, **columns, **unknown, provenance=PROVENANCE)
+    return complete(BranchGains, **blocks, **columns, provenance=PROVENANCE)
 
 
 def variances():
@@ -99,11 +92,10 @@ def receptive_field():
     sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
     areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
     return complete(
-        ReceptiveField,
+        FieldSizes,
         **BLOCKS,
         **areas,
-        sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
-        sigma_error=np.array([0.0, 0.1, 0.1, 0.5, 0.5]),
+        sigma=within([1.0, 2.0, 4.0, 8.0, 7.5], [0.0, 0.1, 0.1, 0.5, 0.5]),
         side_50=sides,
         side_95=2 * sides,
         row=np.full(5, 15.5),

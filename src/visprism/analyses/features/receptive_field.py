@@ -221,6 +221,8 @@ def receptive_field(
     but around the field's center of mass; the signs are those of Hutchinson (1989).
     """
     run.require_full_precision("the receptive field")
+    if num_blocks < 1:
+        raise InputError(f"num_blocks must be at least 1, got {num_blocks}")
     run = run.on(anatomy.model)
     blocks = blocks_on_grid(anatomy)
     totals: dict[Block, np.ndarray] = {}
@@ -519,7 +521,7 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
             extent=(left, left + width, 1, 0),
             interpolation="nearest",
         )
-        framed(ax, left, 0, width, 1, f"{name} · depth {rows.depth[0]:.2f}")
+        framed(ax, left, 0.0, width, 1.0, f"{name} · depth {rows.depth[0]:.2f}")
         short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
         for text, color, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
             ax.annotate(

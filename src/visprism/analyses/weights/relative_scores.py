@@ -193,7 +193,7 @@ def _(result: ScoresByOffset, ax: Axes) -> Axes:
         best = rows.select(np.array([rows.weight.argmax()]))
         offset = f"{best.dy[0]:+d} rows, {best.dx[0]:+d} columns"
         text = f"head {head} · largest weight {best.weight[0]:.3g} at {offset}"
-        framed(ax, left, top, width, 1, text)
+        framed(ax, left, top, width, 1.0, text)
         ax.plot(
             left + width / 2,
             top + 0.5,

@@ -42,7 +42,7 @@ def fields():
 
     def fields(model, images, **options):
         anatomy = dissect(model, images[:2])
-        sizes, maps, _ = receptive_field(anatomy, [images], num_blocks=99, **options)
+        sizes, maps = receptive_field(anatomy, [images], num_blocks=99, **options)
         arrays = {}
         for name in dict.fromkeys(maps.block.tolist()):
             rows = maps.select(maps.block == name)

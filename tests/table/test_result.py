@@ -1,4 +1,4 @@
-"""Laws of results (src/visprism/results/base.py): tables that know where they come from."""
+"""Laws of results (src/visprism/table/result.py): tables that know where they come from."""
 
 import csv
 import subprocess
@@ -8,18 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism import InputError, PerImage, Provenance, Result, column, result_type, scalar
+from visprism import InputError, Provenance, Result, column, estimate, result_type, scalar
+from visprism.analyses.features.receptive_field import ReceptiveMaps
 from visprism.core.files import atomic_write
+from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.table.result import result_types
 
 
-def _in_celsius(values):
-    """Schema 1 had the temperatures in kelvin."""
-    values["celsius"] = values.pop("kelvin") - 273.15
-    return values
-
-
-@result_type("test-temperatures", schema=2, formerly="Towns", upgrades={1: _in_celsius})
+@result_type("test-temperatures")
 class Temperatures(Result):
     """One row per town."""
 
@@ -34,6 +30,14 @@ class Elsewhere(Result):
     """Another type."""
 
     count: np.ndarray = column("Count")
+
+
+@result_type("test-rainfall")
+class Rainfall(Result):
+    """One row per town, and the mean of all."""
+
+    rain: Estimated = estimate("Rain", "mm", "in a day", keep=True)
+    total: Number = estimate("Rain of all towns", "mm", "in a day")
 
 
 @pytest.fixture
@@ -145,6 +149,26 @@ def test_survives_being_written_and_read(result, tmp_path, reader):
         assert getattr(read, name).dtype == getattr(result, name).dtype
 
 
+def test_estimates_survive_with_their_intervals_and_values_by_unit(tmp_path):
+    days = np.random.default_rng(0).gamma(2.0, size=(30, 3))
+    made = Rainfall(rain=mean(days), total=mean(days.sum(1)))
+    made.save(tmp_path / "rain.npz")
+    read = Result.load(tmp_path / "rain.npz")
+    assert read == made
+    np.testing.assert_array_equal(read.rain.by_unit, days)
+    assert read.total.by_unit is None  # no question is answered by it
+    assert (read.total.low, read.total.high) == (made.total.low, made.total.high)
+    assert read != replace(made, rain=Estimated(made.rain, made.rain.low))
+    columns = read.columns()
+    assert list(columns) == [
+        f"{n}{e}" for n in ("rain", "total") for e in ("", "_low", "_high")
+    ]
+    np.testing.assert_array_equal(columns["rain_high"], made.rain.high)
+    chosen = read.select(np.array([2]))
+    np.testing.assert_array_equal(chosen.rain.by_unit, days[:, [2]])
+    assert chosen.rain.low == made.rain.low[[2]]
+
+
 def test_is_written_to_the_very_path_that_was_named(tmp_path, result):
     result.save(tmp_path / "towns")
     assert [file.name for file in tmp_path.iterdir()] == ["towns"]
@@ -179,28 +203,6 @@ def test_a_file_that_does_not_exist_or_is_a_folder_is_refused_in_a_sentence(tmp_
         reader.load(tmp_path)
 
 
-def test_a_file_of_an_older_schema_is_upgraded(result, tmp_path):
-    path = tmp_path / "towns.npz"
-    result.save(path)
-    rewritten(path, __schema__=np.array(1), kelvin=result.celsius + 273.15, celsius=None)
-    np.testing.assert_allclose(Result.load(path).celsius, result.celsius)
-
-
-def test_a_file_of_version_0_1_is_read_by_the_name_of_its_class(result, tmp_path):
-    path = tmp_path / "towns.npz"
-    result.save(path)
-    rewritten(path, __type__=np.array("Towns"), __schema__=np.array(2))
-    assert Result.load(path) == result
-
-
-def test_a_file_of_a_later_version_is_refused(result, tmp_path):
-    path = tmp_path / "towns.npz"
-    result.save(path)
-    rewritten(path, __schema__=np.array(3))
-    with pytest.raises(InputError, match=r"has schema 3 .* reads up to 2. Update visprism"):
-        Result.load(path)
-
-
 def test_a_file_that_lacks_a_column_is_refused(result, tmp_path):
     path = tmp_path / "towns.npz"
     result.save(path)
@@ -212,13 +214,15 @@ def test_a_file_that_lacks_a_column_is_refused(result, tmp_path):
 def test_every_built_in_type_loads_in_a_fresh_process(tmp_path):
     """A process that has imported nothing else reads any type."""
     path = tmp_path / "values.npz"
-    PerImage(quantity=np.array(["accuracy"]), image=np.array([0]), value=np.array([1.0])).save(
-        path
-    )
-    code = f"from visprism.results import base\nprint(base.Result.load({str(path)!r}))"
+    zeros = np.zeros(3)
+    ReceptiveMaps(
+        block=np.array(["stem"] * 3),
+        **dict.fromkeys(["depth", "row", "column", "share", "relative"], zeros),
+    ).save(path)
+    code = f"from visprism.table.result import Result\nprint(Result.load({str(path)!r}))"
     command = [sys.executable, "-c", code]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert out.stdout == "<PerImage: 1 rows>\n"
+    assert out.stdout == "<ReceptiveMaps: 3 rows>\n"
 
 
 def test_no_two_types_share_an_identifier():
@@ -240,7 +244,7 @@ def test_csv_has_a_header_and_a_line_per_row(result, tmp_path):
     result.save_csv(tmp_path / "towns.csv")
     with (tmp_path / "towns.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert header == ["town", "celsius", "warm", "season"]
+    assert header == ["town", "celsius (°C)", "warm", "season"]
     assert rows == [
         ["Ulm", "21.5", "True", "summer"],
         ["Øvre, Årdal", "nan", "False", "summer"],

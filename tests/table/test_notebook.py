@@ -1,11 +1,12 @@
-"""Laws of tables in notebooks (src/visprism/results/notebook_table.py)."""
+"""Laws of tables in notebooks (src/visprism/table/notebook.py)."""
 
 import re
 
 import numpy as np
 import pytest
 
-from visprism import Result, column, result_type, scalar
+from visprism import Result, column, estimate, result_type, scalar
+from visprism.estimates.estimated import Estimated
 
 
 @result_type("test-wide")
@@ -15,10 +16,8 @@ class Wide(Result):
     block: np.ndarray = column("Block", "", "name of the block")
     kind: np.ndarray = column("Kind", "", "the same in every row")
     depth: np.ndarray = column("Depth", "", "a number that differs")
-    norm: np.ndarray = column("Norm", "pixels", "the main value")
-    norm_error: np.ndarray = column("Standard error of the norm", "pixels", "over images")
-    norm_low: np.ndarray = column("Low", "pixels", "of the interval")
-    norm_high: np.ndarray = column("High", "pixels", "of the interval")
+    norm: Estimated = estimate("Norm", "pixels", "the main value")
+    share: Estimated = estimate("Share", "", "the same in every row")
     parts: np.ndarray = column("Parts", "", "a number that does not differ")
     missing: np.ndarray = column("Missing", "", "not measured")
     images: int = scalar("Images", "", "for every row", default=7)
@@ -30,8 +29,7 @@ class Wide(Result):
 class Narrow(Result):
     """A table of four columns."""
 
-    value: np.ndarray = column("Value", "", "a number")
-    value_error: np.ndarray = column("Standard error", "", "of the value")
+    value: Estimated = estimate("Value", "", "a number")
     count: np.ndarray = column("Count", "", "a number that does not differ")
     images: int = scalar("Images", "", "for every row", default=7)
 
@@ -43,10 +41,8 @@ def wide():
         block=np.array(["a", "b"]),
         kind=np.array(["mlp", "mlp"]),
         depth=np.array([0.0, 1.0]),
-        norm=numbers,
-        norm_error=numbers,
-        norm_low=np.full(2, np.nan),
-        norm_high=np.full(2, np.nan),
+        norm=Estimated(numbers),
+        share=Estimated(np.ones(2), np.zeros(2), np.full(2, 2.0)),
         parts=np.array([3, 3]),
         missing=np.full(2, np.nan),
     )
@@ -57,9 +53,9 @@ def headings(result):
 
 
 def test_a_wide_table_has_keys_the_main_value_and_its_interval(wide):
-    expected = ["Block", "Kind", "Depth", "Norm (pixels)", "Low (pixels)", "High (pixels)"]
+    expected = ["Block", "Kind", "Depth", "Norm (pixels)", "norm_low", "norm_high"]
     assert headings(wide) == expected
-    assert "4 more columns in <code>to_pandas()</code>" in wide._repr_html_()
+    assert "6 more columns in <code>to_pandas()</code>" in wide._repr_html_()
     assert set(wide.to_pandas().columns) == set(wide.columns())
 
 
@@ -71,10 +67,10 @@ def test_where_there_is_no_number_there_is_a_dash(wide):
 
 def test_a_single_row_has_no_constant_columns(wide):
     one = wide.select(np.array([0]))
-    assert headings(one) == [*headings(wide), "Parts"]
+    assert headings(one) == [*headings(wide), "Share", "share_low", "share_high", "Parts"]
 
 
 def test_a_narrow_table_has_all_its_columns():
-    narrow = Narrow(value=np.ones(3), value_error=np.full(3, np.nan), count=np.ones(3))
-    assert headings(narrow) == ["Value", "Standard error", "Count", "Images"]
+    narrow = Narrow(value=Estimated(np.ones(3)), count=np.ones(3))
+    assert headings(narrow) == ["Value", "value_low", "value_high", "Count", "Images"]
     assert "more columns" not in narrow._repr_html_()

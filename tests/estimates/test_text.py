@@ -1,4 +1,4 @@
-"""Laws of the text of numbers (src/visprism/results/text.py)."""
+"""Laws of the text of numbers (src/visprism/estimates/text.py)."""
 
 import pytest
 

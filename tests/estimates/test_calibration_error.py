@@ -1,4 +1,4 @@
-"""Tests of the bias and the interval of the ECE (src/visprism/results/calibration_error.py)."""
+"""Bias and interval of the ECE (src/visprism/estimates/calibration_error.py)."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,7 +11,6 @@ from visprism.core.statistics import NORMAL_95, wilson
 from visprism.estimates.calibration_error import (
     Bins,
     _absolute_deviation,
-    calibration_contributions,
     calibration_error,
 )
 
@@ -122,14 +121,16 @@ def test_the_interval_holds_also_where_some_bins_are_calibrated(images: int):
 def test_contributions_add_up_to_the_ece_where_every_bin_is_far_off():
     generator = np.random.default_rng(5)
     confidence, correct = sample(generator, 50_000, 0.3)
-    contributions = calibration_contributions(confidence, correct)
     error = calibration_error(confidence, correct)
-    assert contributions.mean() == pytest.approx(error.value, abs=1e-6)
+    gaps = confidence.astype(float) - correct
+    assert gaps.mean() == pytest.approx(error.value, abs=1e-6)
+    np.testing.assert_allclose(error.by_image - error.debiased, gaps - gaps.mean(), atol=1e-12)
 
 
 def test_images_of_a_calibrated_bin_contribute_nothing():
     confidence = np.full(40, 0.75, np.float32)
-    assert not calibration_contributions(confidence, np.arange(40) < 30).any()
+    error = calibration_error(confidence, np.arange(40) < 30)
+    assert not error.by_image.any()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Laws of attention maps and rollouts (src/visprism/measure/features/attention_maps.py)."""
+"""Laws of attention maps and rollouts (src/visprism/analyses/attention/attention_maps.py)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Laws of the effective receptive field (src/visprism/measure/receptive_field).
+"""Laws of the effective receptive field (src/visprism/analyses/features/receptive_field.py).
 
 Linear networks of one channel whose weights are known have fields in closed form.
 """
@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
+from maps import error_of
 from torch import nn
 
 from visprism import (
@@ -125,7 +126,7 @@ def test_the_error_is_the_spread_over_repeats(noise):
     anatomy = dissect(plain(box(1), *branches), noise(2, 1, 9, 9))
     many = [receptive_field(anatomy, [noise(12, 1, 9, 9)])[0] for _ in range(60)]
     spread = np.std([m.sigma for m in many], axis=0, ddof=1)
-    claimed = np.mean([m.sigma_error for m in many], axis=0)
+    claimed = np.mean([error_of(m.sigma, 12) for m in many], axis=0)
     np.testing.assert_allclose(claimed[1:], spread[1:], rtol=0.3)
     assert claimed[0] == 0
 
@@ -238,7 +239,7 @@ def test_shipped_networks_have_the_fields_of_gradients_without_their_zeros(name,
     """Numbers of an engine that computed each gradient inside of its box alone."""
     model = load_model(name, pretrained=True).model
     images = 2 * torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)) - 1
-    sizes, *_ = receptive_field(dissect(model, images[:2]), [images])
+    sizes, _ = receptive_field(dissect(model, images[:2]), [images])
     measured = sizes.sigma
     rows = [0, 2, 4, 6, 9] if name.startswith("resnet") else [0, 2, 4, 6, 8]
     np.testing.assert_allclose(measured[rows], sigma, rtol=1e-5)
@@ -280,7 +281,7 @@ def test_large_images_are_drawn_in_cells_of_a_power_of_two(fields, noise):
 def test_maps_are_kept_of_blocks_spread_over_the_depth(noise):
     images = noise(1, 1, 9, 9)
     anatomy = dissect(plain(*(box(padding=1) for _ in range(6))), images)
-    sizes, maps, _ = receptive_field(anatomy, [images], num_blocks=3)
+    sizes, maps = receptive_field(anatomy, [images], num_blocks=3)
     assert len(sizes) == 6
     assert list(dict.fromkeys(maps.block.tolist())) == ["stem", "2", "5"]
 
@@ -321,7 +322,7 @@ def test_images_in_a_mapping_are_differentiated_too(noise):
             return self.inner(pixel_values)
 
     images = {"pixel_values": noise(2, 1, 9, 9)}
-    sizes, *_ = receptive_field(dissect(Named().eval(), images), [images])
+    sizes, _ = receptive_field(dissect(Named().eval(), images), [images])
     assert sizes.side_95.item() == pytest.approx(3)
 
 

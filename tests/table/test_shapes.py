@@ -1,4 +1,4 @@
-"""Laws of the shapes of results (src/visprism/results/shapes.py, figures/shapes.py).
+"""Laws of the shapes of results (src/visprism/table/shapes.py, drawing/shapes.py).
 
 Each test declares a type of result as a plugin does, with nothing but its columns.
 """
@@ -19,10 +19,12 @@ from visprism import (
     SeriesPerBlock,
     Surface,
     column,
+    estimate,
     panel,
     plot,
     result_type,
 )
+from visprism.estimates.estimated import Estimated
 
 BLOCKS = {
     "block": np.array(["stem", "a", "b"]),
@@ -38,8 +40,8 @@ class Norms(ScalarPerBlock):
     """Token norms."""
 
     value_name: ClassVar[str] = "norm"
-    norm: np.ndarray = column("Token norm", "px", "mean norm")
-    norm_error: np.ndarray = column("Standard error", "px", "over images")
+    norm: Estimated = estimate("Token norm", "px", "mean norm")
+    spread: np.ndarray = column("Spread", "px", "over images")
 
 
 @result_type("test-quantiles")
@@ -65,8 +67,7 @@ class Accuracies(SeriesPerBlock):
     series_name: ClassVar[str] = "readout"
     value_name: ClassVar[str] = "accuracy"
     readout: np.ndarray = column("Readout")
-    accuracy: np.ndarray = column("Accuracy")
-    accuracy_error: np.ndarray = column("Standard error")
+    accuracy: Estimated = estimate("Accuracy")
 
 
 @result_type("test-matrix")
@@ -107,10 +108,13 @@ class Kernels(Pictures):
     weight: np.ndarray = column("Weight")
 
 
+def within(value, margin):
+    return Estimated(value, value - margin, value + margin)
+
+
 def norms():
-    return Norms(
-        **BLOCKS, norm=np.array([1.0, 3.0, 2.0]), norm_error=np.array([0.1, np.nan, 0.1])
-    )
+    norm = within(np.array([1.0, 3.0, 2.0]), np.array([0.196, np.nan, 0.196]))
+    return Norms(**BLOCKS, norm=norm, spread=np.arange(3.0))
 
 
 def quantiles():
@@ -170,8 +174,7 @@ def accuracies():
     return Accuracies(
         **{name: values[rows] for name, values in BLOCKS.items()},
         readout=np.repeat(["k-NN", "ridge"], 3),
-        accuracy=np.array([0.1, 0.5, 0.4, np.nan, 0.2, 0.9]),
-        accuracy_error=np.full(6, 0.1),
+        accuracy=within(np.array([0.1, 0.5, 0.4, np.nan, 0.2, 0.9]), np.full(6, 0.196)),
     )
 
 
@@ -222,9 +225,9 @@ def test_figures_take_their_labels_from_the_columns():
 
 
 def test_a_figure_shows_another_column_by_its_name():
-    ax = plot(norms(), Figure().subplots(), quantity="norm_error")
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), norms().norm_error)
-    assert ax.get_ylabel() == "Standard error (px)"
+    ax = plot(norms(), Figure().subplots(), quantity="spread")
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), norms().spread)
+    assert ax.get_ylabel() == "Spread (px)"
 
 
 def test_a_figure_shows_the_values():

@@ -1,4 +1,4 @@
-"""Laws of tokens (src/visprism/measure/features/tokens.py): what lies off the grid, and why."""
+"""Laws of tokens (src/visprism/passes/tokens.py): what lies off the grid, and why."""
 
 import pytest
 import torch
@@ -6,10 +6,10 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from visprism import (
+    FeatureStatistic,
     Layout,
-    Probe,
     ScalarPerBlock,
-    VarianceProbe,
+    Variance,
     block_columns,
     dissect,
     observe,
@@ -29,8 +29,8 @@ def roles_of(model, images):
 
 
 @pytest.fixture
-def images(noise):
-    return noise(3, 3, 16, 16).float()
+def images():
+    return torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
 
 # Layouts.
@@ -97,37 +97,30 @@ def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
     assert token_roles(dissect(NoGradient().eval(), images))["vit.blocks.1.mlp"] == ("prefix",)
 
 
-# Probes.
+# Statistics.
 
 
-class Copy(Probe):
+class Copy(FeatureStatistic):
     """Keeps the tokens of the last batch."""
 
     sees = ("tokens", "attention")
 
     def __init__(self, seen):
-        super().__init__()
         self.seen = seen
-
-    def __deepcopy__(self, memo):
-        return Copy(self.seen)
 
     def extract(self, x):
         return x.every.clone() if isinstance(x, Tokens) else x.values.clone()
 
-    def update(self, batch):
-        self.add({key: value.numpy() for key, value in batch.items()})
-
-    def result(self):
-        self.seen |= self.sums
-        return ScalarPerBlock(**block_columns([]))
+    def results(self, seen):
+        self.seen |= seen.by_image
+        return (ScalarPerBlock(**block_columns([])),)
 
 
-def test_a_probe_sees_all_tokens_and_the_attention_beside_another_probe(images):
+def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
     model = vit(reg_tokens=2)
     anatomy = dissect(model, images)
     seen = {}
-    _, variances = observe(anatomy, [images], [Copy(seen), VarianceProbe()])
+    _, variances = observe(anatomy, [images], [Copy(seen), Variance()])
     with torch.no_grad():
         expected = model.patch_embed(images)
         expected = model.norm_pre(model.patch_drop(model._pos_embed(expected)))
@@ -135,7 +128,7 @@ def test_a_probe_sees_all_tokens_and_the_attention_beside_another_probe(images):
             expected = block(expected)
     by_name = {key.name: value for key, value in seen.items() if hasattr(key, "kind")}
     torch.testing.assert_close(torch.from_numpy(by_name["blocks.1.mlp"]), expected)
-    (alone,) = observe(anatomy, [images], [VarianceProbe()])
+    (alone,) = observe(anatomy, [images], [Variance()])
     assert variances == alone
     attention = [value for key, value in seen.items() if hasattr(key, "geometry")]
     assert [a.shape for a in attention] == [(3, 1, 2, 7, 7)] * 2

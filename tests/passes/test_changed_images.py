@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Objective, VarianceProbe, dissect, observe, predict
+from visprism import InputError, Objective, Variance, dissect, observe, predict
 
 
 class Centered(nn.Sequential):
@@ -45,7 +45,7 @@ def test_predictions_are_those_of_the_images_that_were_passed(model, batch):
 def test_feature_maps_are_those_of_the_images_that_were_passed(model, batch):
     images = batch[0].clone()
     anatomy = dissect(model, images.clone())
-    variances = [observe(anatomy, [batch], [VarianceProbe()])[0].variance for _ in range(2)]
+    variances = [observe(anatomy, [batch], [Variance()])[0].variance for _ in range(2)]
     assert torch.equal(batch[0], images)
     assert (variances[0] == variances[1]).all()
 

@@ -1,4 +1,4 @@
-"""Laws of the statistics of attention (src/visprism/measure/features/attention.py)."""
+"""Laws of the statistics of attention (src/visprism/analyses/attention/attention.py)."""
 
 import math
 import pickle
@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import timm
 import torch
+from maps import error_of, gathered
 
 from visprism import (
-    AttentionProbe,
-    CKAProbe,
+    CKA,
     Compute,
-    FourierProbe,
+    FeatureStatistic,
+    Fourier,
     InputError,
-    Probe,
+    Provenance,
+    Seen,
     Weights,
     assert_results_equal,
     attend,
@@ -24,6 +26,7 @@ from visprism import (
     dissect,
     observe,
 )
+from visprism.analyses import Attention
 from visprism.passes.features import observing
 
 PATCH = 16  # pixels; the networks' grids are 4x4
@@ -52,13 +55,19 @@ def windowed():
 
 
 def found(attention, *heads):
-    """What the probe finds where each head has the same weights in every window and image."""
+    """What is found where each head has the same weights in every window and image."""
     weights = torch.stack([torch.as_tensor(h, dtype=torch.float64) for h in heads])
     windows = len(attention.geometry.queries.index)
     few = Weights(attention, weights.expand(2, windows, *weights.shape))
-    probe = AttentionProbe()
-    probe.update({attention: probe.extract(few)})
-    return probe.result()
+    return gathered(Attention(), [{attention: few}])[0]
+
+
+def result_of(anatomy, extracts, provenance):
+    """The result of what was extracted of each attention."""
+    by_image = Attention().by_image(extracts)
+    images = len(next(iter(by_image.values())))
+    seen = Seen(by_image, {}, images, anatomy, {}, 0, Provenance(images=images))
+    return replace(Attention().results(seen)[0], provenance=provenance)
 
 
 @pytest.fixture(autouse=True)
@@ -144,29 +153,29 @@ def test_windows_are_measured_inside_and_averaged(windowed):
 
 def test_the_error_is_that_of_the_mean_over_images():
     model, images, anatomy = built()
-    (statistics,) = observe(anatomy, images.split(2), [AttentionProbe()])
-    probe = AttentionProbe()
-    with torch.no_grad(), attend(anatomy, probe.extract) as extracted:
+    (statistics,) = observe(anatomy, images.split(2), [Attention()])
+    with torch.no_grad(), attend(anatomy, Attention().extract) as extracted:
         model(images)
     distances = np.concatenate([e.numpy() for e in extracted.values()], axis=-1)[
         :, 0
     ]  # distances
     np.testing.assert_allclose(statistics.distance, distances.mean(0), rtol=1e-5)
     error = distances.std(0, ddof=1) / math.sqrt(len(images))
-    np.testing.assert_allclose(statistics.distance_error, error, rtol=1e-3)
+    shown = error_of(statistics.distance, len(images))
+    np.testing.assert_allclose(shown, error, rtol=1e-3)
 
 
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
     model, images, anatomy = built()
-    (statistics,) = observe(anatomy, images.split(2), [AttentionProbe()])
-    probe = AttentionProbe()
-    with torch.no_grad(), attend(anatomy, probe.extract) as extracts:
+    (statistics,) = observe(anatomy, images.split(2), [Attention()])
+    with torch.no_grad(), attend(anatomy, Attention().extract) as extracts:
         model(images)
     by_image = np.concatenate([e.numpy() for e in extracts.values()], axis=-1).mean(-1)
     for i, name in ((0, "distance"), (2, "nmi")):
         mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
-        assert getattr(statistics, f"mean_{name}") == pytest.approx(mean, rel=1e-4)
-        assert getattr(statistics, f"mean_{name}_error") == pytest.approx(error, rel=1e-3)
+        found_mean = getattr(statistics, f"mean_{name}")
+        assert found_mean == pytest.approx(mean, rel=1e-4)
+        assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)
     distance, _ = statistics.answers()
     assert distance.low < distance.value < distance.high
     assert [f.text.split(" ")[0] for f in statistics.findings()] == ["mean", "normalized"]
@@ -177,8 +186,8 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
 
 def test_the_cut_into_batches_and_company_change_nothing():
     _, images, anatomy = built()
-    (alone,) = observe(anatomy, [images], [AttentionProbe()])
-    (_, company) = observe(anatomy, images.split(2), [FourierProbe(), AttentionProbe()])
+    (alone,) = observe(anatomy, [images], [Attention()])
+    (_, company) = observe(anatomy, images.split(2), [Fourier(), Attention()])
     same = company.with_provenance(batch_size=alone.provenance.batch_size)
     assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
 
@@ -191,47 +200,41 @@ def one_image_at_a_time(monkeypatch):
 @pytest.mark.usefixtures("one_image_at_a_time")
 def test_images_one_by_one_give_what_all_at_once_give():
     model, images, anatomy = built()
-    (one_by_one,) = observe(anatomy, [images], [AttentionProbe()])
-    probe = AttentionProbe()
-    with torch.no_grad(), attend(anatomy, probe.extract) as extracts:
+    (one_by_one,) = observe(anatomy, [images], [Attention()])
+    with torch.no_grad(), attend(anatomy, Attention().extract) as extracts:
         model(images)
-    probe.update({attention: extracts[attention.name] for attention in attentions(anatomy)})
-    at_once = replace(probe.result(), provenance=one_by_one.provenance)
+    by_layer = {attention: extracts[attention.name] for attention in attentions(anatomy)}
+    at_once = result_of(anatomy, by_layer, one_by_one.provenance)
     assert_results_equal(one_by_one, at_once, rtol=1e-3)  # information near 0, as above
 
 
-def test_a_probe_that_needs_all_images_at_once_is_given_them():
+def test_a_statistic_that_needs_all_images_at_once_is_given_them():
     sizes = set()
 
-    class Batch(Probe):
+    class Batch(FeatureStatistic):
         sees = "attention"
 
         def extract(self, x):
             sizes.add(len(x.values))
             return x.values.new_zeros(1)
 
-        def update(self, batch):
-            pass
-
-        def result(self):
+        def results(self, seen):
             raise NotImplementedError
 
     _, images, anatomy = built()
-    probe = AttentionProbe()
-    (alone,) = observe(anatomy, [images], [probe])
-    with observing(anatomy, [Batch(), probe], Compute()) as extract:
+    (alone,) = observe(anatomy, [images], [Attention()])
+    with observing(anatomy, [Batch(), Attention()], Compute()) as extract:
         _, extracts = extract(images)
-    probe.update(extracts)
-    company = replace(probe.result(), provenance=alone.provenance)
+    company = result_of(anatomy, extracts, alone.provenance)
     assert sizes == {len(images)}
     assert_results_equal(alone, company, rtol=1e-3)
 
 
-def test_other_probes_see_the_same_bits_beside_attention():
-    """So that a resumed study, whose pass has fewer probes, ends with the same results."""
+def test_other_statistics_see_the_same_bits_beside_attention():
+    """So that a resumed study, whose pass has fewer statistics, ends with the same results."""
     _, images, anatomy = built()
-    alone = observe(anatomy, [images], [FourierProbe(), CKAProbe()])
-    beside = observe(anatomy, [images], [FourierProbe(), AttentionProbe(), CKAProbe()])
+    alone = observe(anatomy, [images], [Fourier(), CKA()])
+    beside = observe(anatomy, [images], [Fourier(), Attention(), CKA()])
     for a, b in zip(alone, (beside[0], beside[2]), strict=True):
         assert_results_equal(a, b, rtol=0.0)
 
@@ -244,16 +247,16 @@ def test_subnormal_weights_are_none(without_class_token):
     assert_results_equal(*measured, rtol=0.0)
 
 
-def test_one_probe_measures_attentions_of_different_tokens(with_class_token, windowed):
+def test_one_analysis_measures_attentions_of_different_tokens(with_class_token, windowed):
     """What it keeps of the latest attention is used for the same tokens alone."""
-    probe = AttentionProbe()
+    analysis = Attention()
     generator = torch.Generator().manual_seed(0)
     for attention in (with_class_token, windowed, with_class_token):
         queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
         shape = 2, len(queries), 3, queries.shape[1], keys.shape[1]
         weights = Weights(attention, torch.rand(shape, generator=generator).softmax(-1))
         torch.testing.assert_close(
-            probe.extract(weights), AttentionProbe().extract(weights), rtol=0, atol=0
+            analysis.extract(weights), Attention().extract(weights), rtol=0, atol=0
         )
 
 
@@ -278,4 +281,4 @@ def test_a_model_without_attention():
     model = timm.create_model("resnet10t").eval()
     images = torch.randn(2, 3, 64, 64)
     with pytest.raises(InputError, match=r"softmax over positions .*, and ResNet has none"):
-        observe(dissect(model, images), [images], [AttentionProbe()])
+        observe(dissect(model, images), [images], [Attention()])
