@@ -23,6 +23,7 @@ from visprism import (
     load_model,
 )
 from visprism.analyses.subject import subject_of
+from visprism.core.options import options_of
 from visprism.images.images import decoded_images
 
 
@@ -114,13 +115,14 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
     assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
 
 
-def test_fewer_severities_are_cheaper_and_end_with_severity_3():
-    analysis, costs, given = Corruptions(), [], subject()
-    while analysis is not None:
-        costs.append(analysis.cost(given).per_image)
-        last, analysis = analysis, analysis.coarser()
+def test_fewer_severities_are_cheaper_and_quick_effort_has_severity_3():
+    given = subject()
+    costs = [
+        Corruptions(severities=severities).cost(given).per_image
+        for severities in ((1, 2, 3, 4, 5), (1, 3, 5), (3,))
+    ]
     assert costs == [76, 46, 16]
-    assert last.severities == (3,)
+    assert options_of(Corruptions)["severities"].info.by_effort == {"quick": (3,)}
 
 
 def test_stability_predicts_every_frame():

@@ -62,7 +62,7 @@ class IntrinsicDimension(Analysis):
     """Intrinsic dimension of the features of each block (TwoNN), and export of the features."""
 
     name = "intrinsic-dimension"
-    images = Sizes(fewest=3, full=5000, work=0.5)
+    images = Sizes(fewest=_FEWEST, full=5000, work=0.5)
     needs = Needs.FEATURES
     default = False
     source = "Facco et al. (2017); Ansuini et al. (2019)"
