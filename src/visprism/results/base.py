@@ -343,7 +343,7 @@ class Result:
 
 
 def result_types() -> dict[str, type[Result]]:
-    """Every registered type of result by its identifier, those of plug-ins too."""
+    """Every registered type of result by its identifier, also of plug-ins."""
     import_module("visprism.results")
     load_plugins()
     return {key: stored.type for key, stored in _TYPES.items() if key == stored.type.identifier}
