@@ -60,7 +60,7 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
 
     options = ["--data", "shapes", "--limit", "20", "--out", f"{tmp_path}/found"]
     assert main(["calibration", f"{run}/model.safetensors", *options]) == 0
-    (file,) = (tmp_path / "found" / "results").glob("*-calibration-calibration.npz")
+    (file,) = (tmp_path / "found" / "results").glob("*-calibration-calibration-*.npz")
     capsys.readouterr()
     metrics = Result.load(file)
     assert metrics.of("accuracy") == history.test_accuracy[-1]
@@ -120,7 +120,7 @@ def test_the_trajectory_reads_the_snapshots(tmp_path):
     files = sorted(map(str, (run / "snapshots").iterdir()))
     options = ["--checkpoints", ",".join(files), "--data", "shapes", "--limit", "4"]
     assert main(["trajectory", "resnet20", *options, "--out", f"{tmp_path}/study"]) == 0
-    (file,) = (tmp_path / "study" / "results").glob("*-trajectory-trajectory.npz")
+    (file,) = (tmp_path / "study" / "results").glob("*-trajectory-trajectory-*.npz")
     assert len(Result.load(file)) == 3
 
 
