@@ -59,7 +59,7 @@ def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbe
         str(tmp_path),
     ]
     assert main(["calibration", str(undisturbed / "model.safetensors"), *options]) == 0
-    (file,) = (tmp_path / "results").glob("*-calibration-calibration.npz")
+    (file,) = (tmp_path / "results").glob("*-calibration-calibration-*.npz")
     metrics, history = Result.load(file), Result.load(undisturbed / "history.npz")
     assert metrics.of("accuracy") == history.test_accuracy[-1]
     assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)

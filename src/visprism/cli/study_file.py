@@ -85,8 +85,8 @@ def _words(action: argparse.Action, value: Any, path: Path) -> list[str]:
             raise InputError(
                 f"{action.dest} of {_WHAT} {path} must be true or false, got {value!r}"
             )
-        if action.dest == "pretrained" and not value:
-            return ["--random-weights"]
+        if action.dest == "pretrained":
+            return ["--pretrained" if value else "--random-weights"]
         return [flag] if value else []
     if isinstance(value, dict):
         raise InputError(
