@@ -88,7 +88,8 @@ def test_the_python_of_a_how_to_page_runs_from_top_to_bottom(page):
 )
 def test_a_command_of_a_page_is_accepted_by_the_parser(words):
     command, flags = parse(words)
-    assert command and flags
+    assert command
+    assert flags
 
 
 def test_pages_show_commands():
