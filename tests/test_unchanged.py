@@ -1,5 +1,6 @@
 """A measurement gives the model and the process back as they were, however it ends."""
 
+import random
 import warnings
 from contextlib import suppress
 
@@ -19,7 +20,8 @@ BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.
 @pytest.fixture(autouse=True)
 def _types_checked(monkeypatch):
     """The type checks of these tests draw random numbers of Python; the package draws none."""
-    monkeypatch.setattr("random.getstate", lambda: None)
+    now = random.getstate()  # a state, for the compiler of torch sets what it gets
+    monkeypatch.setattr("random.getstate", lambda: now)
 
 
 # Networks without second derivatives, or that the images do not fit.
