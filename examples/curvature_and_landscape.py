@@ -29,7 +29,7 @@ study = vp.examine(
 # Leading Hessian eigenvalues (figure 1c and 4)
 # ---------------------------------------------
 #
-# One Hessian for each mini-batch of 16 training images. An eigenvalue comes with its
+# One Hessian for each mini-batch of 8 training images. An eigenvalue comes with its
 # residual: a true eigenvalue lies within that distance, so convergence is checked and not
 # assumed.
 
@@ -66,9 +66,9 @@ for result in rings.values():
 # What one sees
 # -------------
 #
-# - All leading eigenvalues are positive: no mini-batch shows negative curvature among them.
-#   The eigenvalues of both networks are of the same size, and two mini-batches are too few
-#   for an interval.
+# - The leading eigenvalues are positive. Negative curvature shows in the smallest eigenvalue.
+#   The leading eigenvalues of both networks are of the same size, and four mini-batches are
+#   too few for an interval.
 # - On circles at distance 1 the loss of the ResNet rises far more than that of the ViT while
 #   its BatchNorm statistics are frozen. With re-estimated statistics its rise is a fraction
 #   of that (finding VP105).

@@ -68,7 +68,8 @@ state = {
 
 deit = vp.load_model(
     "timm:deit_tiny_distilled_patch16_224"
-    "?img_size=32&patch_size=4&embed_dim=64&depth=4&num_heads=4&num_classes=10"
+    "?img_size=32&patch_size=4&embed_dim=64&depth=4&num_heads=4&num_classes=10",
+    pretrained=False,
 ).model
 no_positions = torch.zeros(1, 2, 64)  # of the two tokens
 positions_of_tokens = torch.cat([no_positions, state["pos_embed"]], dim=1)
@@ -124,7 +125,8 @@ plt.show()
 # %%
 swin = vp.load_model(
     "timm:swin_tiny_patch4_window7_224"
-    "?img_size=32&patch_size=4&window_size=4&embed_dim=64&depths=(4,)&num_heads=(4,)&num_classes=10"
+    "?img_size=32&patch_size=4&window_size=4&embed_dim=64&depths=(4,)&num_heads=(4,)&num_classes=10",
+    pretrained=False,
 ).model
 swin.patch_embed.norm = torch.nn.Identity()  # the ViT has no norm there
 del state["pos_embed"]

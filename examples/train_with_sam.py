@@ -18,7 +18,7 @@ import visprism as vp
 
 folder = Path(tempfile.mkdtemp())
 recipe = vp.RECIPES["demo_resnet"]().replace(epochs=3, limit=1500, snapshot_every=1)
-recipes = {"without SAM": recipe, "with SAM": recipe.replace(sam_rho=0.05)}
+recipes = {"without SAM": recipe, "with SAM": recipe.replace(sam_rho=0.1)}
 
 # %% [markdown]
 # Train both

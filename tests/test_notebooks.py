@@ -117,7 +117,7 @@ def _(names: Names) -> None:
         spectrum = of_kind(names["study"], model, "hessian", vp.results.HessianSpectrum)
         leading = spectrum.value[spectrum.rank > 0]
         assert (leading > 0).all()
-        assert spectrum.batches == 2
+        assert spectrum.batches == 4
         means.append(leading.mean())
     assert max(means) < 2 * min(means)
     text = {name: [str(f) for f in rings.findings()] for name, rings in names["rings"].items()}

@@ -24,8 +24,8 @@ def _types_checked(monkeypatch):
     monkeypatch.setattr("random.getstate", lambda: now)
 
 
-# Networks without second derivatives, or that the images do not fit.
-REFUSED = {"scripted", "bf16", "two inputs", "deformable sampling"}
+# Networks without gradients or second derivatives, or that the images do not fit.
+REFUSED = {"scripted", "quantized", "bf16", "two inputs", "deformable sampling"}
 PATCHING = ["ablation", "hessian", "landscape"]  # one way through each part that patches
 
 
