@@ -72,7 +72,7 @@ class Cost:
 
     per_image: int | float = 0.0  # passes for each image that is measured
     fixed: int | float = 0.0  # passes whatever the number of images
-    seconds_per_image: int | float = 0.0  # beside the passes, on two cores
+    seconds_per_image: int | float = 0.0  # outside the passes, on two cores
     evaluations: int | float = 0.0  # of the loss of each image, at any parameters
     gradients: int | float = 0.0  # of the loss of each image, for the parameters
     products: int | float = 0.0  # Hessian-vector products for each image
@@ -83,11 +83,11 @@ class Cost:
         return self.per_image + self.evaluations + 3 * self.gradients + 7 * self.products
 
     def macs(self, macs: float) -> tuple[int | float, int | float]:
-        """Multiply-accumulates for each image, and beside them, given those of a pass."""
+        """Multiply-accumulates for each image and in total, if a forward pass takes `macs`."""
         return self.passes * macs + self.seconds_per_image * _RATE, self.fixed * macs
 
     def seconds(self, images: int, forward: float, load: float = 0.0) -> float:
-        """Expected seconds, given those of a forward pass and of loading of one image.
+        """Expected seconds, if one image takes `forward` to compute and `load` to load.
 
         Example:
             >>> Cost(per_image=2, fixed=10).seconds(100, forward=0.01)

@@ -131,7 +131,7 @@ def model_name(model: Any, settings: Settings) -> str:
 
 
 def pretrained_of(values: Mapping[str, Any]) -> bool | None:
-    """Whether a request asks for published weights; None for those of `load_model`."""
+    """Whether a request asks for published weights; None leaves it to `load_model`."""
     pretrained = values.get("pretrained")
     if not isinstance(pretrained, bool | None):
         raise InputError(f"pretrained must be true, false or null, got {pretrained!r}")

@@ -236,7 +236,7 @@ class Library:
         return sorted(listed, key=lambda study: study["date"], reverse=True)
 
     def _is_resumable(self, folder: Path) -> bool:
-        """Whether the app made the folder of a study; those of the user are read only."""
+        """Whether the app made the folder of a study. Other folders are read only."""
         return folder not in self.settings.studies and (folder / REQUEST).is_file()
 
     def _check_room(self, jobs: Any) -> None:

@@ -21,8 +21,7 @@ _WEIGHTS, _HISTORY, _RECIPE = "model.safetensors", "history.npz", "recipe.yaml"
 class Scale:
     """How large the study is: data, models and one recipe, of which networks vary fields.
 
-    The training images of a run are `subset` of those of the data, times the fraction of the
-    network. They are selected, like everything random in a run, by its seed: networks of one
+    A run trains on `subset` x the fraction of the network of all training images. They are selected, like everything random in a run, by its seed: networks of one
     seed share training images, their order, and the images that are measured.
     """
 
@@ -146,7 +145,7 @@ class ClaimNetwork:
     fraction: float = 1.0  # of the training images of the scale
     # With fewer images: the same number of epochs as with all of them, or of updates.
     same: Literal["epochs", "updates"] = "epochs"
-    augmentation: Augmentation | None = None  # None: that of the recipe of the scale
+    augmentation: Augmentation | None = None  # None: as in the scale's recipe
     changes: Mapping[str, Any] = field(default_factory=dict, hash=False)  # fields of the recipe
 
     def recipe(self, scale: Scale, seed: int) -> Recipe:
@@ -239,7 +238,7 @@ class TrainingRun:
 
     @property
     def warm_up(self) -> int:
-        """The epoch at whose end the warm-up is over, from 1 on."""
+        """The last epoch of the warm-up, counted from 1."""
         return max(1, round(self.recipe.warmup))
 
     def snapshots(self) -> dict[int, Path]:

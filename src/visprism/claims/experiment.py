@@ -45,7 +45,7 @@ class MeasuredRun:
     seed: int
     images: int  # of training
     epochs: int
-    warm_up: int  # the epoch at whose end the warm-up is over
+    warm_up: int  # its last epoch
     minutes: float
     accuracy: tuple[float, float, float]  # with its 95% interval over test images
     curve: Mapping[str, Sequence[float | int | None]]  # epoch, training loss, test accuracy

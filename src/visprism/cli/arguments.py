@@ -150,7 +150,7 @@ class Sized:
 
     size: tuple[int, int] | None = argument(
         None,
-        "image size in pixels (default: as the model states, otherwise that of the data)",
+        "image size in pixels (default: as the model states, otherwise as in the data)",
         "N|HxW",
     )
 

@@ -87,7 +87,7 @@ class Models(Printing):
         print_table(header, rows, as_json=self.json)
         if not self.json:
             print(
-                "\nMACs are those of one image; --cost measures those of timm and torchvision."
+                "\nMACs are for one image. --cost measures models of timm and torchvision too."
                 "\n`visprism models PATTERN` searches the zoo, timm and torchvision."
             )
 
@@ -207,7 +207,7 @@ class Data(Printing):
     group, epilog = "models and data", DATA
 
     def run(self) -> None:
-        """List the registered data sets, those of plug-ins too, and how they are named."""
+        """List the registered data sets, also of plug-ins, and how to name them."""
         from visprism.images import DATA as REGISTERED
 
         print_table(["data", "description"], described(REGISTERED), as_json=self.json)

@@ -55,10 +55,10 @@ def _fits(state: State, expected: State) -> bool:
 
 
 def _filtered(convert: object, state: State, model: nn.Module) -> State | None:
-    """What a function of timm makes of a state; None if it meets one that it does not know."""
+    """The state as timm's function converts it; None if the function does not know its names."""
     try:
         return convert(dict(state), model) if callable(convert) else None
-    except Exception:  # it expects files of one kind
+    except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):
         return None
 
 

@@ -70,7 +70,7 @@ def examine(
         device: as torch names it, such as "cuda:1"; by default that of `run`, or where each
             model lies. Models that are given by name lie on the accelerator if there is one.
         pretrained: of models that are given by name, False for random weights and True for
-            published ones; None for those of `load_model`.
+            published ones; None leaves it to `load_model`.
         out: folder for results; None keeps them in memory.
         fresh: forget what an earlier run left in `out`.
         on_error: "record" keeps a failure as data and goes on; "raise" raises it.
