@@ -21,8 +21,9 @@ _WEIGHTS, _HISTORY, _RECIPE = "model.safetensors", "history.npz", "recipe.yaml"
 class Scale:
     """How large the study is: data, models and one recipe, of which networks vary fields.
 
-    A run trains on `subset` x the fraction of the network of all training images. They are selected, like everything random in a run, by its seed: networks of one
-    seed share training images, their order, and the images that are measured.
+    A run trains on `subset` x the fraction of the network of all training images. Its seed
+    selects them, like everything random in a run: networks of one seed share training images,
+    their order, and the images that are measured.
     """
 
     name: str

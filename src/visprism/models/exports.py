@@ -55,7 +55,7 @@ def _fits(state: State, expected: State) -> bool:
 
 
 def _filtered(convert: object, state: State, model: nn.Module) -> State | None:
-    """The state as timm's function converts it; None if the function does not know its names."""
+    """The state as timm's function converts it; None where that does not know the names."""
     try:
         return convert(dict(state), model) if callable(convert) else None
     except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):
