@@ -49,7 +49,7 @@ EXTREME = re.compile(r"\b(?:largest|smallest|highest|lowest)\b")
 # Extremes that are no selection: quantities of every block, head or matrix.
 DEFINED = re.compile(
     r"relative to the lowest frequency|RMS of the highest over the lowest band|"
-    r"largest in magnitude|largest Hessian eigenvalue|largest attention weight of a head|"
+    r"largest in magnitude|smallest eigenvalue at most|largest Hessian eigenvalue|largest attention weight of a head|"
     r"at the lowest and .* at the highest frequency|at the highest frequency in both directions"
 )
 SELECTED = re.compile(r"\bof (?:\d+|them|the leading)\b|selected on the test images")
@@ -217,10 +217,11 @@ def test_every_type_with_findings_is_tried_here(sentences):
     assert with_findings <= set(sentences)
 
 
-def test_every_interval_stands_beside_what_it_is_over(sentences):
-    printed = [text for texts in sentences.values() for text in texts if INTERVAL.search(text)]
-    assert len(printed) > 30
-    assert [text for text in printed if not UNITS.search(text)] == []
+def test_findings_with_intervals_say_once_what_they_are_over(sentences):
+    printed = [" ".join(texts) for texts in sentences.values()]
+    with_intervals = [text for text in printed if INTERVAL.search(text)]
+    assert len(with_intervals) > 20
+    assert [text for text in with_intervals if not UNITS.search(text)] == []
 
 
 def test_every_selected_extreme_says_of_how_many_it_was_selected(sentences):
@@ -238,6 +239,8 @@ def test_numbers_of_images_stand_with_their_split(sentences):
         for text in texts
         if (match := images.search(text))
         and match[1] is None
-        and not re.search("NLL of test images|with conflicting cues", text)
+        and not re.search(
+            "NLL of test images|with conflicting cues|fewer than [0-9]+ images", text
+        )
     ]
     assert without == []

@@ -135,7 +135,7 @@ def test_tables_beside_the_page_are_linked_and_no_others(study, tmp_path, page):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(results/[^"]+)"', page)
     assert sorted(links) == sorted(f"results/{f.name}" for f in tmp_path.glob("results/*.csv"))
-    assert len(links) == len(set(links)) == 7
+    assert len(links) == len(set(links)) == 5
 
 
 def test_blocks_can_be_chosen_by_model(page):

@@ -64,8 +64,10 @@ def test_every_analysis_gives_what_one_process_gives(alone, tmp_path, processes,
 
 
 def without_key(path):
-    """The name of a file without its key: the key covers the code of the model, and the tests of
-    types change that code in this process."""
+    """The name of a file without its key.
+
+    The key covers the code of the model, which the checks of types change in this process.
+    """
     return path.stem.rpartition("-")[0]
 
 

@@ -161,8 +161,7 @@ def test_the_error_is_that_of_the_mean_over_images():
     ]  # distances
     np.testing.assert_allclose(statistics.distance, distances.mean(0), rtol=1e-5)
     error = distances.std(0, ddof=1) / math.sqrt(len(images))
-    shown = error_of(statistics.distance, len(images))
-    np.testing.assert_allclose(shown, error, rtol=1e-3)
+    np.testing.assert_allclose(error_of(statistics.distance, len(images)), error, rtol=1e-3)
 
 
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():

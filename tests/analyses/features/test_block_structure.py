@@ -10,7 +10,7 @@ from maps import results_of
 from visprism import CKA, InputError
 from visprism.analyses.features.block_structure import BlockStructure
 from visprism.analyses.features.cka import Similarity
-from visprism.estimates.estimated import Number
+from visprism.estimates.estimated import Estimated, Number
 
 
 def similar(stages, cka, defined=None):
@@ -31,8 +31,8 @@ def similar(stages, cka, defined=None):
         other_kind=kinds[other],
         other_stage=stages[other],
         other_depth=other / (n - 1),
-        cka=values,
-        biased=values,
+        cka=Estimated(values),
+        biased=Estimated(values),
         null_deviation=np.zeros(n * n),
         defined=np.ones(n * n, dtype=bool) if defined is None else defined,
     )
@@ -69,7 +69,7 @@ def test_neither_the_stem_nor_undefined_blocks_count():
     full = similar(STAGES, lambda i, j: (stages[i] == stages[j]) * 0.9 - 0.5 * (i * j == 0))
     assert full.block_structure().score == pytest.approx(0.9)
     dead = (full.block == "block2") | (full.other == "block2")
-    marked = replace(full, defined=~dead, cka=np.where(dead, 0.0, full.cka))
+    marked = replace(full, defined=~dead, cka=Estimated(np.where(dead, 0.0, full.cka)))
     assert marked.block_structure().score == pytest.approx(0.9)
     assert marked.block_structure().pairs.tolist() == [1, 6, 3]
 

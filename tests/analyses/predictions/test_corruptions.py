@@ -7,7 +7,7 @@ from torch import nn
 
 from visprism import InputError, Provenance, calibration, predict, robustness
 from visprism.analyses.predictions.corruptions import ALEXNET, CLEAN, CorruptedMetrics
-from visprism.estimates.estimated import Estimated
+from visprism.estimates.estimated import Estimated, Number
 
 
 class Brightest(nn.Module):
@@ -40,8 +40,8 @@ def measured(accuracies, *, size=32, classes=10):
         cutoff=np.full(2 * number, np.nan),
         value=Estimated(np.append(list(accuracies.values()), np.full(number, 0.125))),
         change=Estimated(np.full(2 * number, np.nan)),
-        mean_accuracy=np.nan,
-        mean_drop=np.nan,
+        mean_accuracy=Number(np.nan),
+        mean_drop=Number(np.nan),
         classes=classes,
         provenance=Provenance(image_shape=(3, size, size), images=50),
     )

@@ -10,6 +10,7 @@ from torch import nn
 
 from visprism import InputError, stability
 from visprism.analyses.predictions.stability import relative_flip_rates
+from visprism.estimates.estimated import Estimated
 
 
 class Brightest(nn.Module):
@@ -79,12 +80,12 @@ def rates(model):
 def test_the_relative_rate_is_the_mean_of_ratios_not_the_ratio_of_means(model):
     reference = rates(model)
     factors = np.array([0.5, 2])
-    faster = replace(reference, flip_rate=factors * reference.flip_rate)
+    faster = replace(reference, flip_rate=Estimated(factors * reference.flip_rate))
     result = relative_flip_rates(faster, reference)
     np.testing.assert_allclose(result.ratio, factors)
     assert result.mean_ratio == pytest.approx(1.25)
     assert relative_flip_rates(reference, reference).mean_ratio == 1
-    still = relative_flip_rates(reference, replace(reference, flip_rate=np.array([0, 0.5])))
+    still = relative_flip_rates(reference, replace(reference, flip_rate=Estimated([0, 0.5])))
     assert np.isnan([still.ratio[0], still.mean_ratio]).all()
     assert "undefined" in str(still.findings()[0])
 

@@ -118,6 +118,7 @@ def hessian_summary():
         ape=Estimated([50.0, 20.0], [40.0, 15.0], [60.0, 25.0]),
         largest=100 * two,
         smallest=-30 * two,
+        negative_batches=16 * two,
         nll=2.3 * two,
         converged=two,
         provenance=PROVENANCE,

@@ -74,7 +74,7 @@ def robustness():
         CorruptedMetrics,
         corruption=np.tile(corruption, 2),
         severity=np.tile([0, 1, 5, 1, 5], 2),
-        metric=np.repeat(["accuracy", "ece"], 5),
+        metric=np.repeat(["accuracy", "debiased_ece"], 5),
         cutoff=np.full(10, np.nan),
         value=Estimated(
             [0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1], np.zeros(10), np.ones(10)

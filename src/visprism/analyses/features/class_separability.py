@@ -268,7 +268,7 @@ def separability(
     shuffled = np.exp(_shuffled(features, index, origin.seed))
     differs = np.exp(log_nc1) < shuffled.min(0)
     nc1 = (np.where(differs, np.exp(x), np.nan) for x in (log_nc1, log_nc1.low, log_nc1.high))
-    nearest = [classes[_class_of_nearest_mean(x.astype(np.float64), index)] for x in features]
+    nearest = [classes[_closest_centroids(x.astype(np.float64), index)] for x in features]
     decided = None
     if predicts_targets and pooled.logits is not None:
         decided = pooled.logits.argmax(1)
@@ -286,9 +286,7 @@ def separability(
             disagreement=np.array(
                 [np.nan if decided is None else (n != decided).mean() for n in nearest]
             ),
-            self_duality=Number(
-                _self_duality(pooled, index, classes, classifier, several=several)
-            ),
+            self_duality=_self_duality(pooled, index, classes, classifier, several=several),
             classes=len(classes),
         ),
         FeatureRanks(
@@ -406,7 +404,7 @@ def _nc2(x: Rows, index: Index) -> list[float]:
     ]
 
 
-def _class_of_nearest_mean(x: Rows, index: Index) -> Index:
+def _closest_centroids(x: Rows, index: Index) -> Index:
     """The class of the nearest class mean."""
     means, _ = _class_means(x, index)
     return ((means**2).sum(1) - 2 * x @ means.T).argmin(1)
@@ -419,10 +417,10 @@ def _self_duality(
     classifier: nn.Linear | None,
     *,
     several: bool,
-) -> float:
+) -> Number:
     """NC3, with the centered class means of the classifier's input."""
     if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
-        return float("nan")
+        return Number(np.nan)
     weights = classifier.weight.detach().double().cpu().numpy()[classes]
     weights /= np.linalg.norm(weights)
 

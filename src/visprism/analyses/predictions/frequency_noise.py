@@ -208,6 +208,7 @@ class FrequencyNoise(PerturbedAccuracy):
     """Accuracy drop under noise of each frequency band."""
 
     name = "frequency-noise"
+    group = "robustness"
     images = Sizes(fewest=16, quick=128, standard=512)
     source = "Park & Kim (2022), fig. 2b; equal energy as in Yin et al. (2019)"
     claims = ("C7",)
