@@ -49,7 +49,8 @@ EXTREME = re.compile(r"\b(?:largest|smallest|highest|lowest)\b")
 # Extremes that are no selection: quantities of every block, head or matrix.
 DEFINED = re.compile(
     r"relative to the lowest frequency|RMS of the highest over the lowest band|"
-    r"largest in magnitude|smallest eigenvalue at most|largest Hessian eigenvalue|largest attention weight of a head|"
+    r"largest in magnitude|smallest eigenvalue at most|largest Hessian eigenvalue|"
+    r"largest attention weight of a head|"
     r"at the lowest and .* at the highest frequency|at the highest frequency in both directions"
 )
 SELECTED = re.compile(r"\bof (?:\d+|them|the leading)\b|selected on the test images")
