@@ -1,7 +1,7 @@
 """What CKA costs: all 61 layers of a ResNet-20 against themselves on 1,000 images.
 
 Ways take turns in one run, so that what else the machine does hits them alike: the forward pass
-alone; `visprism.observe` with a `CKAProbe` on the layers; and, if asked for, torch-cka (PyPI),
+alone; `visprism.observe` with `CKA` on the layers; and, if asked for, torch-cka (PyPI),
 which runs both of its models for all pairs of layers. The table has medians, and the largest
 difference of each result from CKA computed in float64 from feature maps that were copied as
 each layer gave them.
@@ -33,11 +33,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from visprism import CKA, observe
 from visprism.anatomy import Anatomy, dissect, layers, watch
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images import in_memory, load_data
-from visprism.measure.features import CKAProbe, observe
+from visprism.images.open_data import load_data
+from visprism.images.pixels import in_memory
 from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"
@@ -117,7 +118,7 @@ def forward_alone(model: nn.Module, images: Tensor) -> None:
 
 
 def ours(anatomy: Anatomy, images: Tensor) -> np.ndarray:
-    (result,) = observe(anatomy, images.split(BATCH), [CKAProbe()])
+    (result,) = observe(anatomy, images.split(BATCH), [CKA()])
     return result.columns()["cka"].reshape(len(anatomy), -1)
 
 

@@ -22,14 +22,15 @@ os.environ.setdefault("TIMM_FUSED_ATTN", "0")
 
 import torch
 
+from visprism.claims.effects import RATIO, ClaimEffects
 from visprism.claims.experiment import MeasuredRun, RawNumbers, run_claims
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, rise
 from visprism.claims.measure import key
 from visprism.claims.report import effects_of, markdown_table
 from visprism.claims.verdicts import estimate
 from visprism.core.files import write_text
-from visprism.figures import panel, save_figure
-from visprism.results.claims import RATIO, ClaimEffects
+from visprism.drawing.panel import panel
+from visprism.drawing.save import save_figure
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"

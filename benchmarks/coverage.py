@@ -191,7 +191,7 @@ def dissected(name: str, model, side: int, channels: int) -> dict:  # noqa: ANN0
     images = torch.randn(2, channels, side, side, generator=torch.Generator().manual_seed(0))
     anatomy = vp.dissect(model, images)
     middle = anatomy[1:-1]
-    vp.observe(anatomy, [images], [vp.FourierProbe(), vp.VarianceProbe()])
+    vp.observe(anatomy, [images], [vp.Fourier(), vp.Variance()])
     kinds = defaultdict(int)
     for block in middle:
         kinds[block.kind] += 1
@@ -261,7 +261,7 @@ def main() -> None:
 
     import visprism as vp
 
-    vp.dissect, vp.observe, vp.FourierProbe  # noqa: B018 (names are imported when they are read)
+    vp.dissect, vp.observe, vp.Fourier  # noqa: B018 (names are imported when they are read)
     work = examine_smallest if args.all else examine
     earlier = {}
     if args.resume and args.resume.exists():

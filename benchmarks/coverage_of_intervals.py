@@ -24,19 +24,25 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from visprism.analyses.features.class_separability import separability
+from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by_image
+from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
+from visprism.analyses.predictions.shape_bias import shape_bias
+from visprism.analyses.predictions.temperature import temperature
+from visprism.anatomy import Block
+from visprism.core.provenance import Provenance
 from visprism.core.statistics import (
     auroc_interval,
     heavy_tailed_difference,
     heavy_tailed_interval,
     kappa_interval,
-    log_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
@@ -45,38 +51,21 @@ from visprism.core.statistics import (
     t_quantile,
     wilson,
 )
-from visprism.measure.features.class_separability import (
-    _class_means,
-    _collapse,
-    _ranks,
-)
-from visprism.measure.features.feature_similarity import _ranks as ranks_of_pairs
-from visprism.measure.features.feature_similarity import rsa_error
-from visprism.measure.features.separability_errors import error_of_class_means, self_duality
-from visprism.measure.outputs.calibration import calibration
-from visprism.measure.outputs.predictions import Predictions
-from visprism.measure.outputs.shape_bias import shape_bias_by_image
-from visprism.measure.outputs.stability import _interval as flip_interval
-from visprism.measure.outputs.temperature import temperature
-from visprism.results.calibration import Calibration
-from visprism.results.calibration_error import calibration_error
-from visprism.results.differences import paired_differences
-from visprism.results.hessian_statistics import (
-    average_positive,
-    average_positive_difference,
-    geometric_mean,
-    negative_proportion,
-    negative_proportion_difference,
-)
-from visprism.results.predictions import (
-    Outcomes,
-    calibration_differences,
-)
+from visprism.estimates.answers import Answer
+from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.differences import difference as difference_of_models
+from visprism.estimates.eigenvalues import average_positive, geometric_mean, negative_proportion
+from visprism.estimates.estimated import Number, mean, within_one
+from visprism.passes.outcomes import Outcomes
+from visprism.passes.pooled import PooledFeatures
+from visprism.passes.predictions import Predictions
+from visprism.table.result import Result
 
 RESULTS = Path(__file__).parent / "results" / "interval_coverage.json"
 REFERENCE = 400_000  # images whose mean stands for a truth without a closed form
 
 Generator = np.random.Generator
+_HEAD = ("self_duality",)  # of the whole network
 Ends = tuple[float, float]
 
 
@@ -272,11 +261,31 @@ def shape_bias_difference(g: Generator, n: int, biases: tuple[float, float]) -> 
         u = np.where(g.random(n) < 0.5, common, g.random(n))
         decision = torch.from_numpy(np.digitize(u, [0.9 * bias, 0.9]))
         logits = 9.0 * torch.nn.functional.one_hot(decision, 3)
-        models.append(shape_bias_by_image(Predictions(logits, targets), textures))
-    if not all(model.quantities for model in models):
-        return float("nan"), float("nan")
-    result = paired_differences(*models)
-    return float(result.low[0]), float(result.high[0])
+        models.append(shape_bias(Predictions(logits, targets), textures, ["a", "b", "c"]))
+    return compared("shape bias", *models)
+
+
+def compared(quantity: str, *models: Result) -> Ends:
+    """Ends of the difference of two models in one of their answers; NaN without values."""
+    pair = [next(a for a in m.answers() if a.quantity.startswith(quantity)) for m in models]
+    number = difference_of_models(*pair)
+    return (float("nan"), float("nan")) if number is None else ends(number)
+
+
+def ends(number: Number) -> Ends:
+    """Both ends of the interval of an estimate."""
+    return number.low, number.high
+
+
+def combined(first: Number, second: Number) -> Ends:
+    """The interval of the difference of two models in one estimate."""
+    pair = [
+        Answer("", "", float(x), x.low, x.high, comparison="combined", by_unit=x.by_unit)
+        for x in (first, second)
+    ]
+    made = difference_of_models(*pair)
+    assert made is not None
+    return made.low, made.high
 
 
 # Losses of images: draws, and their mean.
@@ -296,7 +305,9 @@ def means() -> Iterator[Case]:
             def flips(g: Generator, n: int = n, rate: tuple = rate, k: int = groups) -> Ends:
                 truth = g.uniform(*rate)  # a correlation of 0.5 between conditions of an image
                 chances = g.beta(truth, 1 - truth, size=n)
-                low, high = flip_interval(g.binomial(k, chances) / k)
+                low, high = (
+                    float(end[0]) for end in within_one(g.binomial(k, chances)[:, None] / k)
+                )
                 return low - truth, high - truth
 
             printed = "accuracy on corrupted images, flip rate"
@@ -332,7 +343,7 @@ def means() -> Iterator[Case]:
                 def loss(
                     g: Generator, n: int = n, m: BinaryModel = model, of: str = metric
                 ) -> Ends:
-                    return calibration(m.sample(g, n)).interval(of)
+                    return ends(calibration(m.sample(g, n)).of(of))
 
                 situation = f"logits of {spread} times {scale}"
                 truth = model.truth(metric)
@@ -340,7 +351,7 @@ def means() -> Iterator[Case]:
         for rate in (0.1, 0.3):
 
             def independent(g: Generator, n: int = n, rate: float = rate) -> Ends:
-                return calibration(outcomes(g.random(n) >= rate, g.random(n))).interval("aurc")
+                return ends(calibration(outcomes(g.random(n) >= rate, g.random(n))).of("aurc"))
 
             situation = f"errors {rate}, whatever the confidence"
             yield Case("mean aurc", "NLL, ECE, AURC", situation, n, rate, independent)
@@ -366,7 +377,7 @@ class BinaryModel:
         return self._reference.of(metric)
 
     @cached_property
-    def _reference(self) -> Calibration:
+    def _reference(self) -> CalibrationMetrics:
         return calibration(self.sample(np.random.default_rng(0), REFERENCE))
 
 
@@ -456,8 +467,7 @@ def calibration_errors() -> Iterator[Case]:
 
         def both_right(g: Generator, n: int = n) -> Ends:
             pair = (outcomes(np.ones(n, bool), g.beta(a, 2, n)) for a in (20, 8))
-            result = calibration_differences(*pair)
-            return float(result.low[0]), float(result.high[0])
+            return compared("debiased ECE", *map(calibration, pair))
 
         truth, situation = 0.2 - 2 / 22, "both of accuracy 1"
         yield Case("difference of ECE", "paired", situation, n, truth, both_right)
@@ -474,8 +484,7 @@ def calibration_errors() -> Iterator[Case]:
                     torch.from_numpy(0.7 * luck + 0.714 * g.normal(size=512))
                 )
                 pair.append(outcomes(u.numpy() < MODELS[name](c), c))
-            result = calibration_differences(*pair)
-            return float(result.low[0]), float(result.high[0])
+            return compared("debiased ECE", *map(calibration, pair))
 
         truth = true_ece(b) - true_ece(a)
         yield Case("difference of ECE", "paired", f"{a}; {b}", 512, truth, difference)
@@ -485,7 +494,7 @@ def calibration_errors() -> Iterator[Case]:
             z = torch.from_numpy(2 * g.normal(size=(n, 4)))
             targets = torch.multinomial(z.softmax(1), 1, generator=torch_generator(g))[:, 0]
             result, _ = temperature(Predictions(factor * z, targets))
-            return result.temperature_low, result.temperature_high
+            return result.temperature.low, result.temperature.high
 
         yield Case("temperature", "temperature", f"of {factor}", n, factor, fitted)
 
@@ -518,9 +527,7 @@ def comparisons() -> Iterator[Case]:
     ):
 
         def rare(g: Generator, n: int = n, rates: tuple = rates) -> Ends:
-            result = paired_differences(*(accurate(g, n, rate).per_image() for rate in rates))
-            row = list(result.quantity).index("NLL")
-            return float(result.low[row]), float(result.high[row])
+            return compared("NLL", *(calibration(accurate(g, n, rate)) for rate in rates))
 
         g = np.random.default_rng(0)
         mean = [float(accurate(g, 4 * REFERENCE, rate).nll.mean()) for rate in rates]
@@ -557,22 +564,24 @@ def eigenvalues() -> Iterator[Case]:
         for p in ((0.005, 0.03), (0.03, 0.1), (0.1, 0.3), (0.3, 0.6)):
             for r in (0.1, 0.4, 0.8):
 
-                def nep(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
+                def proportion(g: Generator, n: int = n, p: tuple = p, r: float = r) -> Ends:
                     truth, shape = g.uniform(*p), 1 / r - 1
                     q = g.beta(truth * shape, (1 - truth) * shape, size=(n, 1))
                     values = np.where(g.random((n, 5)) < q, -1.0, 1.0)
-                    _, low, high = negative_proportion(list(values))
-                    return low - truth, high - truth
+                    nep = negative_proportion(list(values))
+                    return nep.low - truth, nep.high - truth
 
                 situation = f"{p[0]} to {p[1]} negative, correlation {r}"
-                yield Case("NEP", "NEP", situation, n, 0.0, nep)
+                yield Case("NEP", "NEP", situation, n, 0.0, proportion)
         for k, p, r in ((10, 0.02, 0.5), (10, 0.05, 0.5), (5, 0.05, 0.4), (5, 0.01, 0.8)):
 
             def single(
                 g: Generator, n: int = n, k: int = k, p: float = p, r: float = r
             ) -> Ends:
                 q = g.beta(p * (1 / r - 1), (1 - p) * (1 / r - 1), size=(n, 1))
-                return negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))[1:]
+                return ends(
+                    negative_proportion(list(np.where(g.random((n, k)) < q, -1.0, 1.0)))
+                )
 
             situation = f"{p} negative of {k}, correlation {r}"
             yield Case("NEP", "NEP", situation, n, p, single)
@@ -580,7 +589,7 @@ def eigenvalues() -> Iterator[Case]:
 
             def logarithms(g: Generator, n: int = n, s: float = spread) -> Ends:
                 values = np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5)))
-                return geometric_mean(list(values))[1:]
+                return ends(geometric_mean(list(values)))
 
             situation = f"spread {spread} of logs"
             yield Case("geometric mean", "geometric mean", situation, n, 1.0, logarithms)
@@ -590,7 +599,7 @@ def eigenvalues() -> Iterator[Case]:
                 common = g.random((n, 1))  # a mini-batch is hard for both models
                 u = np.where(g.random((n, 5)) < 0.4, common, g.random((n, 5)))
                 values = (list(np.where(u < p, -1.0, 1.0)) for p in pair)
-                return negative_proportion_difference(*values)
+                return combined(*map(negative_proportion, values))
 
             situation = f"{first} and {second} negative"
             yield Case(
@@ -607,14 +616,14 @@ def heavy_tails(n: int) -> Iterator[Case]:
         def gamma_ape(g: Generator, shape: float = shape) -> Ends:
             scale = g.gamma(shape, 1 / shape, size=(n, 1))
             values = scale * g.weibull(1.5, size=(n, 5)) / 0.9027453
-            return average_positive(list(values))[1:]
+            return ends(average_positive(list(values)))
 
         yield Case("APE", "APE", f"gamma with shape {shape}", n, 1.0, gamma_ape)
     for part, factor in ((0.1, 10.0), (0.2, 10.0), (0.1, 4.0), (0.1, 30.0)):
 
         def mixed(g: Generator, part: float = part, factor: float = factor) -> Ends:
             sharp = np.where(g.random((n, 1)) < part, factor, 1.0)
-            return average_positive(list(sharp * np.exp(0.3 * g.normal(size=(n, 5)))))[1:]
+            return ends(average_positive(list(sharp * np.exp(0.3 * g.normal(size=(n, 5))))))
 
         truth = (1 - part + part * factor) * float(np.exp(0.045))
         yield Case("APE", "APE", f"{part} are {factor} times as sharp", n, truth, mixed)
@@ -623,13 +632,13 @@ def heavy_tails(n: int) -> Iterator[Case]:
 
         def ape(g: Generator, s: float = spread) -> Ends:
             values = np.exp(s * g.normal(size=(n, 1)) + 0.4 * g.normal(size=(n, 5)))
-            return average_positive(list(values))[1:]
+            return ends(average_positive(list(values)))
 
         def sharper(g: Generator, s: float = spread) -> Ends:
             common = s * g.normal(size=(n, 1))
             shifts = np.zeros((n, 1)), 0.3 + 0.3 * g.normal(size=(n, 1))
             pair = (list(np.exp(common + d + 0.4 * g.normal(size=(n, 5)))) for d in shifts)
-            return average_positive_difference(*pair)
+            return combined(*map(average_positive, pair))
 
         def rises(g: Generator, s: float = spread) -> Ends:
             return heavy_tailed_interval(np.exp(s * g.normal(size=n)))
@@ -698,24 +707,18 @@ class FeatureSample:
         index = np.arange(self.units) % self.classes
         x = means[index] + scales * g.normal(size=(self.units, self.width))
         x = np.maximum(x, 0) if self.rectified else x
-        row = _collapse(x, index) | _ranks(x)
-        duality = partial(self_duality, weights=torch.from_numpy(head))
-        row["nc3"] = float(duality(torch.from_numpy(_class_means(x, index))))
-        row["nc3_error"] = error_of_class_means(duality, x, index)
-        values = {
-            name: (row[name], self.around(row[name], row[f"{name}_error"]))
-            for name in FEATURE_INTERVALS
-            if name != "rsa"
-        }
-        margin = t_quantile(self.units) * np.array([row["nc1_error"]])
-        low, high = log_interval(np.array([row["nc1"]]), margin)
-        values["nc1"] = row["nc1"], (float(low[0]), float(high[0]))
-        return values
-
-    def around(self, value: float, error: float) -> Ends:
-        """The interval as results print it."""
-        margin = t_quantile(self.units) * error
-        return float(value - margin), float(value + margin)
+        layer = torch.nn.Linear(self.width, self.classes, bias=False)
+        layer.weight.data = torch.from_numpy(head).float()
+        block = Block("block", "conv", 0, 0.0, False, (self.width, 1, 1), None)
+        rows = x.astype(np.float32)
+        pooled = PooledFeatures({block: rows}, index, None, len(rows), rows)
+        collapse, ranks = separability(
+            pooled, "mean", layer, Provenance(), predicts_targets=False
+        )
+        values = {"nc3": collapse.self_duality}
+        for result in (collapse, ranks):
+            values |= {n: getattr(result, n)[0] for n in result.estimates() if n not in _HEAD}
+        return {name: (float(v), (v.low, v.high)) for name, v in values.items()}
 
 
 @dataclass(frozen=True)
@@ -732,8 +735,8 @@ class PairSample(FeatureSample):
         x += means[g.integers(self.classes, size=self.units)]
         y = np.maximum(x @ weights, 0) + self.noise * g.normal(size=x.shape)
         first, second = (ranks_of_pairs(1 - np.corrcoef(values)) for values in (x, y))
-        rsa = float((first * second).sum())
-        return {"rsa": (rsa, self.around(rsa, rsa_error(first, second)))}
+        rsa = mean(rsa_by_image(first, second))
+        return {"rsa": (float(rsa), (rsa.low, rsa.high))}
 
 
 FEATURE_INTERVALS = {

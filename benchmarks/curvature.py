@@ -44,8 +44,8 @@ from visprism.core.provenance import revision
 from visprism.images.open_data import load_data
 from visprism.images.pixels import in_memory
 from visprism.images.training_batches import memory_feed
+from visprism.loss.eigenvalues import top_eigenvalues
 from visprism.loss.objective import Objective
-from visprism.loss.spectrum import top_eigenvalues
 from visprism.models import load_model
 from visprism.training import RECIPES, fit
 

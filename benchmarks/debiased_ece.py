@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 from coverage_of_intervals import confidences  # pyrefly: ignore (a script beside this one)
 
-from visprism.results.calibration_error import calibration_error
+from visprism.estimates.calibration_error import calibration_error
 
 SIZES = (256, 512, 2000)
 GAPS = (0.0, 0.03, 0.08)

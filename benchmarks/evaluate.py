@@ -35,9 +35,9 @@ from torch import Tensor, nn
 from visprism.core.devices import Compute
 from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.measure.forward_passes import default_batch_size
-from visprism.measure.outputs import predict
 from visprism.models import load_model
+from visprism.passes.forward_passes import default_batch_size
+from visprism.passes.predict import predict
 
 RESULTS = Path(__file__).parent / "results" / "evaluate.json"
 # name: (side of the images, share of the images, batch sizes of the search)

@@ -95,7 +95,7 @@ def pass_over(images: int) -> None:
     feed = vp.batches(data, loaded.preprocessing, 64)
     first = next(iter(feed))[0]
     anatomy = vp.dissect(loaded.model, first[:2])
-    vp.observe(anatomy, feed, [vp.FourierProbe(), vp.VarianceProbe()])
+    vp.observe(anatomy, feed, [vp.Fourier(), vp.Variance()])
     vp.predict(loaded.model, feed)
 
 

@@ -29,8 +29,10 @@ from torchmetrics.functional.classification import (
     multiclass_calibration_error,
 )
 
+from visprism.analyses.predictions.calibration import calibration
 from visprism.core.provenance import revision
-from visprism.measure.outputs import Predictions, calibration, outcomes
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predictions import Predictions
 
 RESULTS = Path(__file__).parent / "results" / "metrics.json"
 

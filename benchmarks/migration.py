@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import visprism as vp
+from visprism.analyses.loss.mode_connectivity import mode_connectivity
 from visprism.core.provenance import revision
-from visprism.loss.mode_connectivity import mode_connectivity
 
 RESULTS = Path(__file__).parent / "results" / "migration.json"
 PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
@@ -154,7 +154,7 @@ def curvature() -> Iterator[Row]:
         yield row("PyHessian", f"leading eigenvalue {number}", float(a), float(b))
     estimates = peer.trace(maxIter=2000, tol=1e-9)
     result = vp.trace(objective, probes=300)
-    estimate = row("PyHessian", "trace", float(np.mean(estimates)), float(result.mean))
+    estimate = row("PyHessian", "trace", float(np.mean(estimates)), float(result.trace))
     yield estimate | {"their_error": float(np.std(estimates) / len(estimates) ** 0.5)}
 
 
@@ -267,7 +267,7 @@ def robust_accuracy() -> Iterator[Row]:
         vp.Attack("apgd", epsilon, steps=50),
         vp.Attack("apgd-t", epsilon, steps=50, loss="dlr"),
     ]
-    result, _ = vp.adversarial(
+    result = vp.adversarial(
         loaded.model,
         [((pixels - mean) / std, targets)],
         attacks,

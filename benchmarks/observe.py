@@ -31,15 +31,10 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from visprism import CKA, Fourier, Variance, observe
+from visprism.analyses.attention.attention import Attention
 from visprism.anatomy import Anatomy, attentions, dissect, watch
 from visprism.core.provenance import revision
-from visprism.measure.features import (
-    AttentionProbe,
-    CKAProbe,
-    FourierProbe,
-    VarianceProbe,
-    observe,
-)
 
 MODELS: dict[str, dict[str, Any]] = {
     "resnet50": {"zero_init_last": False},  # or its random blocks would all be the identity
@@ -76,11 +71,11 @@ def built(name: str) -> tuple[nn.Module, Tensor]:
 def measured(name: str, repeats: int) -> dict:
     model, images = built(name)
     anatomy = dissect(model, images[:2])
-    everything = [FourierProbe(), VarianceProbe(), CKAProbe()]
-    everything += [AttentionProbe()] if attentions(anatomy) else []
+    everything = [Fourier(), Variance(), CKA()]
+    everything += [Attention()] if attentions(anatomy) else []
     ways = {
         "forward": lambda: forward_alone(model, images),
-        "visprism": lambda: observe(anatomy, [images], [FourierProbe(), VarianceProbe()]),
+        "visprism": lambda: observe(anatomy, [images], [Fourier(), Variance()]),
         "all": lambda: observe(anatomy, [images], everything),
         "notebooks": lambda: notebooks(anatomy, images),
     }
@@ -128,7 +123,7 @@ def peak_mebibytes(name: str, batches: int) -> float:
     """Peak memory of this process after observing so many batches."""
     model, images = built(name)
     made = (images + i for i in range(batches))
-    observe(dissect(model, images[:2]), made, [FourierProbe(), VarianceProbe()])
+    observe(dissect(model, images[:2]), made, [Fourier(), Variance()])
     status = Path("/proc/self/status")
     if status.exists():  # `ru_maxrss` would count what the parent held when it started this one
         line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))

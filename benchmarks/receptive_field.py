@@ -25,9 +25,9 @@ from statistics import median
 import timm
 import torch
 
+from visprism.analyses.features.receptive_field import receptive_field
 from visprism.anatomy import dissect
 from visprism.core.provenance import revision
-from visprism.measure.features import receptive_field
 
 MODELS = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny_patch16_224")
 RESULTS = Path(__file__).parent / "results" / "receptive_field.json"

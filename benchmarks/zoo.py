@@ -31,9 +31,9 @@ import torch
 from torch import Tensor, nn
 
 from visprism.core.provenance import revision
-from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
+from visprism.passes.throughput import model_cost
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "models.md"

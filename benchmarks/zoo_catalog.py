@@ -17,9 +17,9 @@ import torch
 
 from visprism.cli.catalog import CATALOG, ZooEntry
 from visprism.core.files import write_text
-from visprism.measure.throughput import model_cost
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
+from visprism.passes.throughput import model_cost
 
 FILE = Path(__file__).parent.parent / "src" / "visprism" / "models" / CATALOG
 

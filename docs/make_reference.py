@@ -13,7 +13,7 @@ import visprism
 from visprism.analyses import ANALYSES
 from visprism.cli.parser import commands
 from visprism.core.options import Option, options_of
-from visprism.results.base import result_types
+from visprism.table.result import result_types
 
 FILE = Path(__file__).parent / "reference.md"
 README = Path(__file__).parent.parent / "README.md"

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import visprism as vp
+from visprism.passes.features import observations
 
 
 class Mix(nn.Module):
@@ -75,12 +76,14 @@ plt.show()
 # One pass, any number of measurements
 # ------------------------------------
 #
-# A probe sees the output of every block. ``vp.observe`` feeds all probes in one pass over the
-# images. The weights are random, so the curves describe the architecture and its
-# initialization, not something learned.
+# An analysis of features sees the output of every block. ``observations`` feeds all of them in
+# one pass over the images. The weights are random, so the curves describe the architecture and
+# its initialization, not something learned.
 
 # %%
-spectrum, variances = vp.observe(anatomy, batches, [vp.FourierProbe(), vp.VarianceProbe()])
+(spectrum, highest, kinds), (variances, _) = observations(
+    anatomy, batches, [vp.Fourier(), vp.Variance()]
+)
 vp.plot(spectrum)
 vp.plot(variances)
 plt.show()
@@ -90,8 +93,7 @@ plt.show()
 # -----------------------------------
 
 # %%
-highest = spectrum.high_frequency()
-print(*highest.summarize_by_kind().findings(), sep="\n")
+print(*kinds.findings(), sep="\n")
 
 # %% [markdown]
 # Which blocks change the logits

@@ -47,14 +47,14 @@ plt.show()
 # height of a point.
 
 # %%
-highest = {name: study[name]["fourier"].high_frequency() for name in study}
+highest = {name: study[name].results("fourier")[1] for name in study}
 vp.plot(highest)
 plt.show()
 
 # %%
-kinds = {name: result.summarize_by_kind() for name, result in highest.items()}
-for name, result in kinds.items():
-    print(name, *result.findings(), sep="\n  ")
+for name in study:
+    by_kind = study[name].results("fourier")[2]
+    print(name, *by_kind.findings(), sep="\n  ")
 
 # %% [markdown]
 # Variance of feature maps (figure 9)

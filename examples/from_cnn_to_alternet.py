@@ -68,7 +68,7 @@ study = vp.examine(
     preprocessing=preprocessing,
     images=vp.DataOptions(limit=128),
 )
-vp.plot({name: study[name]["fourier"].high_frequency() for name in study})
+vp.plot({name: study[name].results("fourier")[1] for name in study})
 vp.plot(study["variance"])
 plt.show()
 

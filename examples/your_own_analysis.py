@@ -13,13 +13,17 @@ a package::
 Then ``visprism sparsity --help`` explains it. Run: python examples/your_own_analysis.py
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
 import visprism as vp
+from visprism.estimates.estimated import mean
+from visprism.estimates.questions import Question
+
+QUESTION = Question("How sparse are feature maps?", "sparsity")
 
 
 @vp.result_type("sparsity")
@@ -27,38 +31,8 @@ class Sparsity(vp.ScalarPerBlock):
     """Fraction of activations near 0; one row per block."""
 
     value_name = "sparsity"
-    sparsity: np.ndarray = vp.column("Sparsity", "", "fraction of activations near 0")
-    sparsity_error: np.ndarray = vp.column("Standard error", "", "of the sparsity, over images")
-
-    def answers(self) -> tuple[vp.Answer, ...]:
-        """The mean over blocks."""
-        mean = float(self.sparsity.mean())
-        return (vp.Answer("How sparse are feature maps?", "mean sparsity", mean),)
-
-
-class SparsityProbe(vp.Probe):
-    def __init__(self, threshold: float) -> None:
-        super().__init__()
-        self.threshold = threshold
-
-    def extract(self, x: Tensor) -> Tensor:
-        largest = x.abs().amax((1, 2, 3), keepdim=True)
-        return (x.abs() <= self.threshold * largest).float().mean((1, 2, 3))
-
-    def update(self, batch: Mapping[vp.Block, Tensor]) -> None:
-        for block, sparsity in batch.items():
-            s = sparsity.double().cpu().numpy()
-            self.add({block: np.array([len(s), s.sum(), (s**2).sum()])})
-
-    def result(self) -> Sparsity:
-        count, total, squares = np.stack(list(self.gathered().values())).T
-        mean = total / count
-        variance = np.maximum(squares / count - mean**2, 0)
-        return Sparsity(
-            **vp.block_columns(list(self.sums)),
-            sparsity=mean,
-            sparsity_error=np.sqrt(variance / np.maximum(count - 1, 1)),
-        )
+    sparsity: np.ndarray = vp.estimate("Sparsity", "", "fraction of activations near 0")
+    overall: float = vp.estimate("Mean sparsity of all blocks", question=QUESTION)
 
 
 @vp.ANALYSES.register
@@ -82,11 +56,14 @@ class MeasureSparsity(vp.FeatureAnalysis):
         0.01, "largest absolute value, as a fraction of the largest", minimum=0, maximum=1
     )
 
-    def probe(self, subject: vp.Subject) -> SparsityProbe:
-        return SparsityProbe(self.threshold)
+    def extract(self, x: Tensor) -> Tensor:
+        largest = x.abs().amax((1, 2, 3), keepdim=True)
+        return (x.abs() <= self.threshold * largest).double().mean((1, 2, 3))
 
-    def derive(self, result: vp.Result) -> Sequence[vp.Result]:
-        return (result,)
+    def results(self, seen: vp.Seen) -> Sequence[vp.Result]:
+        by_image = seen.stacked()  # images by blocks
+        blocks = vp.block_columns(seen.blocks)
+        return (Sparsity(**blocks, sparsity=mean(by_image), overall=mean(by_image.mean(1))),)
 
 
 if __name__ == "__main__":

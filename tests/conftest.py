@@ -77,7 +77,7 @@ def _installed(folder):
     """Install the example of an analysis as a plug-in, as `pip install` would, and undo it."""
     from visprism.analyses import ANALYSES
     from visprism.core import registry
-    from visprism.results import base
+    from visprism.table import result
 
     example = Path(__file__).parents[1] / "examples" / f"{PLUGIN}.py"
     shutil.copy(example, folder)
@@ -85,7 +85,7 @@ def _installed(folder):
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {PLUGIN}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[visprism.plugins]\nsparsity = {PLUGIN}\n")
-    before = dict(ANALYSES._functions), dict(base._TYPES)
+    before = dict(ANALYSES._functions), dict(result._TYPES)
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     registry.load_plugins.cache_clear()
@@ -94,7 +94,7 @@ def _installed(folder):
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop(PLUGIN, None)
-        for registered, names in zip((ANALYSES._functions, base._TYPES), before, strict=True):
+        for registered, names in zip((ANALYSES._functions, result._TYPES), before, strict=True):
             registered.clear()
             registered.update(names)
         registry.load_plugins.cache_clear()

@@ -51,7 +51,7 @@ def test_imports_point_downwards(path):
     assert not upward, f"{path} must not import {upward}"
 
 
-@pytest.mark.parametrize("part", ["anatomy", "loss", "measure", "figures"])
+@pytest.mark.parametrize("part", ["anatomy", "loss", "passes", "drawing"])
 def test_measurements_work_on_any_model_and_any_images(part):
     for path in (p for p in MODULES if part_of(p) == part):
         assert not imported_parts(path) & {"models", "images"}, path

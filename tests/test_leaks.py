@@ -9,7 +9,7 @@ import pytest
 import torch
 from unusual_modules import built
 
-from visprism import FourierProbe, Objective, VarianceProbe, dissect, examine, observe, predict
+from visprism import Fourier, Objective, Variance, dissect, examine, observe, predict
 from visprism.loss.products import hvp
 
 IMAGES = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -58,7 +58,7 @@ def hessian_vector_product():
 
 CALLS = {
     "dissect": lambda: dissect(MODEL, IMAGES),
-    "observe": lambda: observe(ANATOMY, [IMAGES], [FourierProbe(), VarianceProbe()]),
+    "observe": lambda: observe(ANATOMY, [IMAGES], [Fourier(), Variance()]),
     "predict": lambda: predict(MODEL, [(IMAGES, torch.tensor([0, 1]))]),
     "hvp": hessian_vector_product,  # softmax saves its output for the backward pass
 }
@@ -97,7 +97,7 @@ def test_a_pass_over_many_images_runs_in_flat_memory():
                 sizes.append(resident())
             yield torch.randn(32, 3, 16, 16, generator=generator), torch.arange(32) % 10
 
-    observe(ANATOMY, batches(1600), [FourierProbe(), VarianceProbe()])
+    observe(ANATOMY, batches(1600), [Fourier(), Variance()])
     assert max(sizes) - sizes[0] < SLACK
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import visprism as vp
-from visprism.results.perturbations import HIGH_ACCURACY, HIGH_DROP, LOW_ACCURACY, LOW_DROP
 
 PROJECT = Path(__file__).parents[1]
+HIGH, LOW = (f"mean over bands {side} 0.5 π rad/pixel" for side in ("above", "below"))
+HIGH_DROP, LOW_DROP = (f"accuracy drop, {bands}" for bands in (HIGH, LOW))
+HIGH_ACCURACY, LOW_ACCURACY = (f"accuracy, {bands}" for bands in (HIGH, LOW))
 NOTEBOOKS = sorted((PROJECT / "examples").glob("*.py"))
 LESSONS = runpy.run_path(str(PROJECT / "docs" / "generators" / "notebooks.py"))["LESSONS"]
 ELSEWHERE = {"examine_your_model", "your_own_analysis"}  # test_notebook.py, test_plugins.py
@@ -141,7 +143,7 @@ def _(names: Names) -> None:
         return line
 
     for model, kind in (("ResNet-20", "conv"), ("ViT-Pico", "mlp")):
-        assert "mean accuracy drop -" in late_minus_early(model, kind)
+        assert "mean accuracy drops -" in late_minus_early(model, kind)
         assert "not significant" not in late_minus_early(model, kind)
     assert "not significant" in late_minus_early("ViT-Pico", "attention")
     vit = sentences(names["study"], "ViT-Pico", "ablation")

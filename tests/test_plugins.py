@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import visprism as vp
-from visprism import InputError, Result, check_probe
+from visprism import InputError, Result, check_statistic
 from visprism.cli import main
 from visprism.cli.parser import command_parser, help_text
 
@@ -61,7 +61,7 @@ def test_its_options_are_validated_as_those_of_every_analysis():
         vp.analyses.MeasureSparsity(threshold=-1)
 
 
-def test_its_probe_obeys_the_laws_of_probes(tmp_path):
+def test_it_obeys_the_laws_of_statistics(tmp_path):
     import your_own_analysis
 
-    check_probe(lambda: your_own_analysis.SparsityProbe(0.5), tmp_path)
+    check_statistic(your_own_analysis.MeasureSparsity(0.5), tmp_path)

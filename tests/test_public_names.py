@@ -13,7 +13,7 @@ import pytest
 import visprism
 from visprism import ANALYSES
 from visprism.core.options import options_of
-from visprism.results.base import result_types
+from visprism.table.result import result_types
 
 PROJECT = Path(__file__).parent.parent
 STUB = Path(visprism.__file__).with_suffix(".pyi")

@@ -1,10 +1,18 @@
-"""`check_probe` (src/visprism/testing/probes.py) finds each way to break the laws of probes."""
+"""`check_statistic` (src/visprism/testing/statistics.py) finds each way to break its laws."""
 
 import numpy as np
 import pytest
 import torch
 
-from visprism import Probe, Result, assert_results_equal, check_probe, column, plot, result_type
+from visprism import (
+    FeatureStatistic,
+    Result,
+    assert_results_equal,
+    check_statistic,
+    column,
+    plot,
+    result_type,
+)
 
 
 @result_type("test-means")
@@ -21,93 +29,61 @@ def _(result: Means, ax=None):
     return ax
 
 
-class MeanProbe(Probe):
+class MeanMaps(FeatureStatistic):
     """Keeps all laws."""
 
     def extract(self, x):
         return x.mean((1, 2, 3))
 
-    def update(self, batch):
-        self.add({b: np.array([len(e), e.sum().item()]) for b, e in batch.items()})
-
-    def result(self):
-        sums = self.gathered()
-        return Means(
-            block=np.array([block.name for block in sums]),
-            mean=np.array([total / images for images, total in sums.values()]),
-        )
+    def results(self, seen):
+        means = seen.stacked().mean(0)
+        return (Means(block=np.array([b.name for b in seen.blocks]), mean=means),)
 
 
-class MeanOfBatchMeans(MeanProbe):
-    def update(self, batch):
-        self.add({b: np.array([1, e.mean().item()]) for b, e in batch.items()})
+class SumOfMaps(MeanMaps):
+    """Keeps all laws, with sums in place of values by image."""
+
+    def by_image(self, extracts):
+        return {}
+
+    def sums(self, extracts, batch, seed):
+        return {b: np.array([len(x), x.sum().item()]) for b, x in extracts.items()}
+
+    def results(self, seen):
+        means = np.array([total / images for images, total in seen.sums.values()])
+        return (Means(block=np.array([b.name for b in seen.sums]), mean=means),)
 
 
-class RecordsImages(MeanProbe):
-    """Keeps all laws, those of values of single images too."""
-
-    def update(self, batch):
-        super().update(batch)
-        self.record("mean", self.values(next(iter(batch.values()))).numpy())
-
-    def values(self, extract):
-        return extract
+class MeanOfBatchMeans(SumOfMaps):
+    def sums(self, extracts, batch, seed):
+        return {b: np.array([1, x.mean().item()]) for b, x in extracts.items()}
 
 
-class RecordsBatchMeans(RecordsImages):
-    def values(self, extract):
-        return extract.mean().expand(len(extract))
+class BatchMeansByImage(MeanMaps):
+    def by_image(self, extracts):
+        return {b: x.mean().expand(len(x)).numpy() ** 2 for b, x in extracts.items()}
 
 
-class RecordsSortedValues(RecordsImages):
-    def values(self, extract):
-        return extract.sort().values
+class FirstBatchOnly(SumOfMaps):
+    def sums(self, extracts, batch, seed):
+        return {} if batch else super().sums(extracts, batch, seed)
 
 
-class RecordsOneValueByBatch(RecordsImages):
-    def values(self, extract):
-        return extract[:1]
+class FirstImageTwice(SumOfMaps):
+    def sums(self, extracts, batch, seed):
+        first = {b: x[:1] for b, x in extracts.items()}
+        return super().sums(first if batch == 0 else extracts, batch, seed)
 
 
-class FirstImageOnly(MeanProbe):
-    def update(self, batch):
-        new = {b: e[:1] for b, e in batch.items() if b not in self.sums}
-        super().update(new)
-
-
-class KeepsStateElsewhere(MeanProbe):
-    def __init__(self):
-        super().__init__()
-        self.images = 0
-
-    def update(self, batch):
-        super().update(batch)
-        self.images += len(next(iter(batch.values())))
-
-    def result(self):
-        result = super().result()
-        images = np.array([count for count, _ in self.sums.values()])
-        return Means(block=result.block, mean=result.mean * images / max(1, self.images))
-
-
-class ChangesTheMap(MeanProbe):
+class ChangesTheMap(MeanMaps):
     def extract(self, x):
         return x.abs_().mean((1, 2, 3))
 
 
-class ReadsMemoryInOrder(MeanProbe):
+class ReadsMemoryInOrder(MeanMaps):
     def extract(self, x):
         rows = torch.as_strided(x, x.shape, x.contiguous().stride(), x.storage_offset())
         return rows[:, 0].mean((1, 2))
-
-
-class NeedsNoData(MeanProbe):
-    def result(self):
-        return (
-            super().result()
-            if self.sums
-            else Means(block=np.zeros(0, dtype=str), mean=np.zeros(0))
-        )
 
 
 @result_type("test-undrawable")
@@ -120,34 +96,32 @@ def _(result: Undrawable, ax=None):
     ax.plot(result.mean)
 
 
-class HasNoFigure(MeanProbe):
-    def result(self):
-        return Undrawable(**vars(super().result()))
+class HasNoFigure(MeanMaps):
+    def results(self, seen):
+        (result,) = super().results(seen)
+        return (Undrawable(**vars(result)),)
 
 
-@pytest.mark.parametrize("probe", [MeanProbe, RecordsImages])
-def test_a_probe_that_keeps_the_laws_passes(tmp_path, probe):
-    check_probe(probe, tmp_path)
+@pytest.mark.parametrize("statistic", [MeanMaps, SumOfMaps])
+def test_a_statistic_that_keeps_the_laws_passes(tmp_path, statistic):
+    check_statistic(statistic(), tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("probe", "law"),
+    ("statistic", "law"),
     [
         (MeanOfBatchMeans, "other batches change the result"),
-        (FirstImageOnly, "the order of images changes the result|other batches change"),
-        (KeepsStateElsewhere, "spreading over processes changes the result"),
-        (RecordsBatchMeans, "other batches change the result"),
-        (RecordsSortedValues, "the order of images changes the result|other batches change"),
-        (RecordsOneValueByBatch, "record must get one value for each image"),
+        (BatchMeansByImage, "other batches change the result"),
+        (FirstBatchOnly, "other batches change the result"),
+        (FirstImageTwice, "other batches change the result"),
         (ChangesTheMap, "extract changes the feature map"),
         (ReadsMemoryInOrder, "the order of memory changes the result"),
-        (NeedsNoData, "a probe without data must raise InputError"),
         (HasNoFigure, "plot does not return the axes"),
     ],
 )
-def test_a_broken_law_is_named(tmp_path, probe, law):
+def test_a_broken_law_is_named(tmp_path, statistic, law):
     with pytest.raises(AssertionError, match=law):
-        check_probe(probe, tmp_path)
+        check_statistic(statistic(), tmp_path)
 
 
 def test_equal_results_may_hold_nan_and_differ_by_rounding():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import visprism
-from visprism.results.base import result_types
+from visprism.table.result import result_types
 
 DOCS = Path(__file__).parents[1]
 _MODULES = ("analyses", "results")

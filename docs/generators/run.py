@@ -13,7 +13,7 @@ from matplotlib import pyplot
 from PIL import Image
 
 import visprism as vp
-from visprism.figures import overview
+from visprism.report.overview import overview
 
 NETWORKS = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
 _IMAGES = 32

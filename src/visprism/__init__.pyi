@@ -38,45 +38,55 @@ from visprism.core.options import option as option
 
 # Analyses; `vp.analyses` has every one, also `Anatomy`, `Attention` and those of plug-ins.
 from visprism import analyses as analyses
-from visprism.analyses.ablation import Ablation as Ablation
-from visprism.analyses.adversarial import Adversarial as Adversarial
-from visprism.analyses.attention_maps import AttentionMaps as AttentionMaps
-from visprism.analyses.attribution import Attribution as Attribution
-from visprism.analyses.band_energy import BandEnergy as BandEnergy
-from visprism.analyses.branch_transfer import BranchTransfer as BranchTransfer
-from visprism.analyses.calibration import Calibration as Calibration
-from visprism.analyses.cka import CKA as CKA
-from visprism.analyses.class_separability import ClassSeparability as ClassSeparability
-from visprism.analyses.corruptions import Corruptions as Corruptions
-from visprism.analyses.density import Density as Density
-from visprism.analyses.feature_similarity import FeatureSimilarity as FeatureSimilarity
-from visprism.analyses.distribution_shift import DistributionShift as DistributionShift
-from visprism.analyses.fourier import Fourier as Fourier
-from visprism.analyses.fourier_plane import FourierPlane as FourierPlane
-from visprism.analyses.fourier_sensitivity import FourierSensitivity as FourierSensitivity
-from visprism.analyses.frequency_noise import FrequencyNoise as FrequencyNoise
-from visprism.analyses.hessian import Hessian as Hessian
-from visprism.analyses.hessian_by_block import HessianByBlock as HessianByBlock
-from visprism.analyses.intrinsic_dimension import IntrinsicDimension as IntrinsicDimension
-from visprism.analyses.landscape import Landscape as Landscape
-from visprism.analyses.mode_connectivity import ModeConnectivity as ModeConnectivity
-from visprism.analyses.out_of_distribution import OutOfDistribution as OutOfDistribution
-from visprism.analyses.patch_filters import PatchFilters as PatchFilters
-from visprism.analyses.patch_pca import PatchPCA as PatchPCA
-from visprism.analyses.position_embeddings import PositionEmbeddings as PositionEmbeddings
-from visprism.analyses.quantization import Quantization as Quantization
-from visprism.analyses.readout import Readout as Readout
-from visprism.analyses.receptive_field import ReceptiveField as ReceptiveField
-from visprism.analyses.relative_scores import RelativeScores as RelativeScores
-from visprism.analyses.shape_bias import ShapeBias as ShapeBias
-from visprism.analyses.sharpness import Sharpness as Sharpness
-from visprism.analyses.singular_values import SingularValues as SingularValues
-from visprism.analyses.stability import Stability as Stability
-from visprism.analyses.token_norms import TokenNorms as TokenNorms
-from visprism.analyses.token_similarity import TokenSimilarity as TokenSimilarity
-from visprism.analyses.training_curvature import TrainingCurvature as TrainingCurvature
-from visprism.analyses.trajectory import Trajectory as Trajectory
-from visprism.analyses.variance import Variance as Variance
+from visprism.analyses.predictions.ablation import Ablation as Ablation
+from visprism.analyses.predictions.adversarial import Adversarial as Adversarial
+from visprism.analyses.attention.attention_maps import AttentionMaps as AttentionMaps
+from visprism.analyses.features.attribution import Attribution as Attribution
+from visprism.analyses.features.band_energy import BandEnergy as BandEnergy
+from visprism.analyses.features.branch_transfer import BranchTransfer as BranchTransfer
+from visprism.analyses.predictions.calibration import Calibration as Calibration
+from visprism.analyses.features.cka import CKA as CKA
+from visprism.analyses.features.class_separability import ClassSeparability as ClassSeparability
+from visprism.analyses.predictions.corruptions import Corruptions as Corruptions
+from visprism.analyses.loss.density import Density as Density
+from visprism.analyses.features.feature_similarity import FeatureSimilarity as FeatureSimilarity
+from visprism.analyses.predictions.distribution_shift import (
+    DistributionShift as DistributionShift,
+)
+from visprism.analyses.features.fourier import Fourier as Fourier
+from visprism.analyses.features.fourier_plane import FourierPlane as FourierPlane
+from visprism.analyses.predictions.fourier_sensitivity import (
+    FourierSensitivity as FourierSensitivity,
+)
+from visprism.analyses.predictions.frequency_noise import FrequencyNoise as FrequencyNoise
+from visprism.analyses.loss.hessian import Hessian as Hessian
+from visprism.analyses.loss.hessian_by_block import HessianByBlock as HessianByBlock
+from visprism.analyses.features.intrinsic_dimension import (
+    IntrinsicDimension as IntrinsicDimension,
+)
+from visprism.analyses.loss.landscape import Landscape as Landscape
+from visprism.analyses.loss.mode_connectivity import ModeConnectivity as ModeConnectivity
+from visprism.analyses.predictions.out_of_distribution import (
+    OutOfDistribution as OutOfDistribution,
+)
+from visprism.analyses.weights.patch_filters import PatchFilters as PatchFilters
+from visprism.analyses.features.patch_pca import PatchPCA as PatchPCA
+from visprism.analyses.weights.position_embeddings import (
+    PositionEmbeddings as PositionEmbeddings,
+)
+from visprism.analyses.predictions.quantization import Quantization as Quantization
+from visprism.analyses.features.readout import Readout as Readout
+from visprism.analyses.features.receptive_field import ReceptiveField as ReceptiveField
+from visprism.analyses.weights.relative_scores import RelativeScores as RelativeScores
+from visprism.analyses.predictions.shape_bias import ShapeBias as ShapeBias
+from visprism.analyses.loss.sharpness import Sharpness as Sharpness
+from visprism.analyses.features.singular_values import SingularValues as SingularValues
+from visprism.analyses.predictions.stability import Stability as Stability
+from visprism.analyses.features.token_norms import TokenNorms as TokenNorms
+from visprism.analyses.features.token_similarity import TokenSimilarity as TokenSimilarity
+from visprism.analyses.loss.training_curvature import TrainingCurvature as TrainingCurvature
+from visprism.analyses.loss.trajectory import Trajectory as Trajectory
+from visprism.analyses.features.variance import Variance as Variance
 
 # Models.
 from visprism.models import MODELS as MODELS
@@ -120,43 +130,38 @@ from visprism.anatomy import replace as replace
 from visprism.anatomy import watch as watch
 
 # Measurements of feature maps and attention.
-from visprism.measure.features import AttentionProbe as AttentionProbe
-from visprism.measure.features import BandEnergyProbe as BandEnergyProbe
-from visprism.measure.features import BranchTransferProbe as BranchTransferProbe
-from visprism.measure.features import CKAProbe as CKAProbe
-from visprism.measure.features import FourierPlaneProbe as FourierPlaneProbe
-from visprism.measure.features import FourierProbe as FourierProbe
-from visprism.measure.features import Probe as Probe
-from visprism.measure.features import SingularValueProbe as SingularValueProbe
-from visprism.measure.features import TokenNormProbe as TokenNormProbe
-from visprism.measure.features import TokenSimilarityProbe as TokenSimilarityProbe
-from visprism.measure.features import VarianceProbe as VarianceProbe
-from visprism.measure.features import attention_maps as attention_maps
-from visprism.measure.features import compare as compare
-from visprism.measure.features import observe as observe
-from visprism.measure.features import receptive_field as receptive_field
-from visprism.measure.features import rollout as rollout
-from visprism.measure.features.per_block import block_columns as block_columns
+from visprism.passes.features import FeatureStatistic as FeatureStatistic
+from visprism.passes.features import Seen as Seen
+from visprism.passes.features import observe as observe
+from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
+from visprism.analyses.attention.attention_maps import rollout as rollout
+from visprism.analyses.features.cka import compare as compare
+from visprism.analyses.features.receptive_field import (
+    receptive_field as receptive_field,
+)
+from visprism.passes.blocks import block_columns as block_columns
 
 # Measurements of weights.
-from visprism.measure.weights import patch_filters as patch_filters
-from visprism.measure.weights import positional_similarity as positional_similarity
-from visprism.measure.weights import relative_scores as relative_scores
+from visprism.analyses.weights.patch_filters import patch_filters as patch_filters
+from visprism.analyses.weights.position_embeddings import (
+    positional_similarity as positional_similarity,
+)
+from visprism.analyses.weights.relative_scores import relative_scores as relative_scores
 
 # Measurements of the loss.
 from visprism.loss.objective import Objective as Objective
 from visprism.loss.parameter_selection import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
-from visprism.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
-from visprism.loss.sharpness import sharpness as sharpness
+from visprism.analyses.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
+from visprism.analyses.loss.sharpness import sharpness as sharpness
 from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
 from visprism.loss.monitor import CurvatureMonitor as CurvatureMonitor
-from visprism.loss.by_block import hessian_by_block as hessian_by_block
+from visprism.analyses.loss.hessian_by_block import hessian_by_block as hessian_by_block
 from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum
-from visprism.loss.density import spectral_density as spectral_density
-from visprism.loss.spectrum import top_eigenpairs as top_eigenpairs
-from visprism.loss.spectrum import top_eigenvalues as top_eigenvalues
-from visprism.loss.density import trace as trace
+from visprism.analyses.loss.density import spectral_density as spectral_density
+from visprism.loss.eigenvalues import top_eigenpairs as top_eigenpairs
+from visprism.loss.eigenvalues import top_eigenvalues as top_eigenvalues
+from visprism.analyses.loss.density import trace as trace
 from visprism.loss.planes import Plane as Plane
 from visprism.loss.landscape import curvature_at_origin as curvature_at_origin
 from visprism.loss.landscape import landscape as landscape
@@ -165,53 +170,54 @@ from visprism.loss.planes import plane_through as plane_through
 from visprism.loss.planes import principal_plane as principal_plane
 from visprism.loss.planes import project as project
 from visprism.loss.planes import random_planes as random_planes
-from visprism.loss.landscape import rings as rings
-from visprism.loss.planes import trajectory as trajectory
+from visprism.loss.rings import rings as rings
+from visprism.analyses.loss.trajectory import trajectory as trajectory
 
 # Measurements of outputs.
-from visprism.measure.outputs import Attack as Attack
-from visprism.measure.outputs import Predictions as Predictions
-from visprism.measure.outputs import ablation as ablation
-from visprism.measure.outputs import adversarial as adversarial
-from visprism.measure.outputs import by_category as by_category
-from visprism.measure.outputs import calibration as calibration
-from visprism.measure.outputs import classes_of as classes_of
-from visprism.measure.outputs import fourier_sensitivity as fourier_sensitivity
-from visprism.measure.outputs import frequency_noise as frequency_noise
-from visprism.measure.outputs import outcomes as outcomes
-from visprism.measure.outputs import predict as predict
-from visprism.measure.outputs import reliability as reliability
-from visprism.measure.outputs import risk_coverage as risk_coverage
-from visprism.measure.outputs import robustness as robustness
-from visprism.measure.outputs import shape_bias as shape_bias
-from visprism.measure.outputs import stability as stability
-from visprism.measure.outputs import temperature as temperature
+from visprism.analyses.predictions.attacks import Attack as Attack
+from visprism.passes.predictions import Predictions as Predictions
+from visprism.analyses.predictions.ablation import ablation as ablation
+from visprism.analyses.predictions.adversarial import adversarial as adversarial
+from visprism.analyses.predictions.shape_bias import by_category as by_category
+from visprism.analyses.predictions.calibration import calibration as calibration
+from visprism.analyses.predictions.shape_bias import classes_of as classes_of
+from visprism.analyses.predictions.fourier_sensitivity import (
+    fourier_sensitivity as fourier_sensitivity,
+)
+from visprism.analyses.predictions.frequency_noise import frequency_noise as frequency_noise
+from visprism.passes.outcomes import outcomes as outcomes
+from visprism.passes.predict import predict as predict
+from visprism.analyses.predictions.calibration import reliability as reliability
+from visprism.analyses.predictions.calibration import risk_coverage as risk_coverage
+from visprism.analyses.predictions.corruptions import robustness as robustness
+from visprism.analyses.predictions.shape_bias import shape_bias as shape_bias
+from visprism.analyses.predictions.stability import stability as stability
+from visprism.analyses.predictions.temperature import temperature as temperature
 
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results
-from visprism.results.answers import Answer as Answer
-from visprism.results.base import ColumnInfo as ColumnInfo
-from visprism.results.base import Result as Result
-from visprism.results.base import column as column
-from visprism.results.base import result_type as result_type
-from visprism.results.base import scalar as scalar
-from visprism.results.findings import Finding as Finding
-from visprism.results.shapes import BlockMatrix as BlockMatrix
-from visprism.results.shapes import Curve as Curve
-from visprism.results.shapes import Pictures as Pictures
-from visprism.results.shapes import QuantilesPerBlock as QuantilesPerBlock
-from visprism.results.shapes import ScalarPerBlock as ScalarPerBlock
-from visprism.results.shapes import SeriesPerBlock as SeriesPerBlock
-from visprism.results.shapes import Surface as Surface
-from visprism.results.shapes import result_shape as result_shape
-from visprism.results.differences import Differences as Differences
-from visprism.results.per_image import PerImage as PerImage
+from visprism.estimates.answers import Answer as Answer
+from visprism.table.result import ColumnInfo as ColumnInfo
+from visprism.table.result import Result as Result
+from visprism.table.result import column as column
+from visprism.table.result import estimate as estimate
+from visprism.table.result import result_type as result_type
+from visprism.table.result import scalar as scalar
+from visprism.estimates.findings import Finding as Finding
+from visprism.table.shapes import BlockMatrix as BlockMatrix
+from visprism.table.shapes import Curve as Curve
+from visprism.table.shapes import Pictures as Pictures
+from visprism.table.shapes import QuantilesPerBlock as QuantilesPerBlock
+from visprism.table.shapes import ScalarPerBlock as ScalarPerBlock
+from visprism.table.shapes import SeriesPerBlock as SeriesPerBlock
+from visprism.table.shapes import Surface as Surface
+from visprism.table.shapes import result_shape as result_shape
 
 # Figures.
-from visprism.figures import figure as figure
-from visprism.figures import panel as panel
-from visprism.figures import plot as plot
-from visprism.figures import save_figure as save_figure
+from visprism.drawing.registry import figure as figure
+from visprism.drawing.panel import panel as panel
+from visprism.drawing.registry import plot as plot
+from visprism.drawing.save import save_figure as save_figure
 
 # Training.
 from visprism.harmonize import MSAConfig as MSAConfig
@@ -226,7 +232,7 @@ from visprism.training import fit as fit
 from visprism.training import load_recipe as load_recipe
 from visprism.training import train as train
 
-# Checks for custom probes and analyses.
+# Checks for new analyses.
 from visprism.testing import assert_results_equal as assert_results_equal
-from visprism.testing import check_probe as check_probe
+from visprism.testing import check_statistic as check_statistic
 from visprism.testing import check_unchanged as check_unchanged

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from visprism.analyses.predictions.calibration import calibration
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import ImageSet, batches, load_data, memory_feed
-from visprism.measure.outputs import calibration, predict
 from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.passes.predict import predict
 from visprism.training import RECIPES, Recipe, fit
 
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import DataOptions, Preprocessing, examine, save_checkpoint
+from visprism import Preprocessing, save_checkpoint
 
 WAY = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 
@@ -41,6 +41,8 @@ def checkpoint(network, tmp_path_factory):
 @pytest.fixture(scope="package")
 def measured(network):
     """`measured(analysis, option=...)`: the results of one analysis on images of `shapes`."""
+
+    from visprism import DataOptions, examine
 
     def measured(analysis, *, model=0, limit=16, data="shapes", **options):
         study = examine(

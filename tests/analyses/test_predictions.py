@@ -9,19 +9,22 @@ from torch import nn
 
 from visprism import (
     ANALYSES,
+    Calibration,
+    Corruptions,
     InputError,
     Measured,
-    PerImage,
     Preprocessing,
     Run,
+    ShapeBias,
+    Stability,
     corrupt,
     examine,
     load_data,
     load_model,
 )
 from visprism.analyses.subject import subject_of
+from visprism.core.options import options_of
 from visprism.images.images import decoded_images
-from visprism.results.calibration import Temperature
 
 
 def network(seed):
@@ -70,20 +73,20 @@ def test_a_readout_needs_as_many_images_as_folds():
 
 
 def test_calibration_measures_everything_on_one_pass():
-    analysis = ANALYSES["calibration"]()
-    metrics, diagram, curve, scaling, outcomes, per_image = measure(analysis, subject())
+    analysis = Calibration()
+    metrics, diagram, curve, scaling, outcomes = measure(analysis, subject())
     assert diagram.ece == pytest.approx(metrics.of("ece"))
     assert curve.aurc == pytest.approx(metrics.of("aurc"))
     assert metrics.of("accuracy") == outcomes.correct.mean()
-    assert per_image.values_of("NLL")[1].mean() == pytest.approx(metrics.of("nll"))
+    assert metrics.answers()[1].by_unit.mean() == pytest.approx(metrics.of("nll"))
     assert metrics.provenance.images == 24
-    assert isinstance(scaling, Temperature)
+    assert scaling.provenance.images == 24
 
 
 def test_two_models_are_compared_by_their_errors_and_their_calibration():
-    analysis = ANALYSES["calibration"]()
+    analysis = Calibration()
     pair = [Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]
-    consistency, pictures, difference = analysis.compare(*pair, Run())
+    consistency, pictures = analysis.compare(*pair, Run())
     assert set(pictures.image) <= set(consistency.image)
     given = pair[0].subject
     for index, picture in zip(pictures.image, pictures.pictures(), strict=True):
@@ -91,18 +94,15 @@ def test_two_models_are_compared_by_their_errors_and_their_calibration():
         assert np.array_equal(picture, pixels[index].permute(1, 2, 0))
     assert consistency.images == 24
     assert -1 <= consistency.kappa <= 1
-    assert difference.quantity.tolist() == ["debiased ECE"]
-    same, none = analysis.compare(pair[0], pair[0], Run())
+    (same,) = analysis.compare(pair[0], pair[0], Run())
     assert len(same) == 0
-    assert none.difference[0] == 0
 
 
 def test_corruptions_are_those_of_the_pixels_before_normalization():
-    analysis = ANALYSES["corruptions"](corruptions=("fog", "contrast"), severities=(5,))
+    analysis = Corruptions(corruptions=("fog", "contrast"), severities=(5,))
     given = subject()
-    result, errors, per_image = measure(analysis, given)
+    result, errors = measure(analysis, given)
     assert errors.corruption.tolist() == ["fog", "contrast"]
-    assert isinstance(per_image, PerImage)
     (_, pixels), *_ = given.pixel_batches(24)
     corrupted = corrupt(pixels, "contrast", 5, seed=0, numbers=range(24)).float() / 255
     mean, std = (
@@ -115,43 +115,39 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
     assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
 
 
+def test_fewer_severities_are_cheaper_and_quick_effort_has_severity_3():
+    given = subject()
+    costs = [
+        Corruptions(severities=severities).cost(given).per_image
+        for severities in ((1, 2, 3, 4, 5), (1, 3, 5), (3,))
+    ]
+    assert costs == [76, 46, 16]
+    assert options_of(Corruptions)["severities"].info.by_effort == {"quick": (3,)}
+
+
 def test_stability_predicts_every_frame():
-    analysis = ANALYSES["stability"](perturbations=("brightness", "rotate"))
-    result, per_image = measure(analysis, subject(images=4))
+    analysis = Stability(perturbations=("brightness", "rotate"))
+    (result,) = measure(analysis, subject(images=4))
     assert result.frames.tolist() == [31, 31]
     assert result.provenance.images == 4
-    assert per_image.value.mean() == pytest.approx(result.mean_flip_rate)
+    assert result.mean_flip_rate.by_unit.mean() == pytest.approx(result.mean_flip_rate)
 
 
 def test_shape_bias_needs_images_whose_textures_are_stated():
-    analysis = ANALYSES["shape-bias"]()
-    result, per_image = measure(
-        analysis, subject(data="shapes?size=32&cues=conflict", images=30)
-    )
+    analysis = ShapeBias()
+    (result,) = measure(analysis, subject(data="shapes?size=32&cues=conflict", images=30))
     assert result.images[-1] == 30
     tensors = [(torch.zeros(4, 3, 32, 32), torch.arange(4))]
     reason = analysis.inapplicable(subject_of(network(0), tensors))
     assert "texture" in reason
-    assert np.isfinite(result.low).all()
-    enough = min(result.shape_decisions[-1], result.texture_decisions[-1]) >= 5
-    assert len(per_image) == (30 if enough else 0)
-    if enough:
-        assert per_image.value.mean() == pytest.approx(result.bias[-1])
+    assert np.isfinite(result.bias.low).all()
 
 
 def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
     loaded = load_model("resnet20.shapes")
     images = [(torch.rand(8, 3, 32, 32), torch.arange(8))]
-    called = ANALYSES["calibration"]()(loaded, images)
-    plain = ANALYSES["calibration"]()(loaded.model, images, preprocessing=loaded.preprocessing)
+    called = Calibration()(loaded, images)
+    plain = Calibration()(loaded.model, images, preprocessing=loaded.preprocessing)
     assert called == plain
     with pytest.raises(InputError, match="an Anatomy or a LoadedModel, got str"):
-        ANALYSES["calibration"]()("resnet20.shapes", images)
-
-
-def test_an_ece_of_few_images_is_not_called_insignificant():
-    few = Temperature(
-        temperature=0.5, debiased_before=0.1, debiased_after=0.09, images=80, folds=2
-    )
-    (text,) = [f.text for f in few.findings() if "debiased ECE" in f.text]
-    assert text.endswith("(no interval: fewer than 100 images)")
+        Calibration()("resnet20.shapes", images)

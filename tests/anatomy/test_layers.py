@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import FourierProbe, dissect, layers, load_model, observe, watch
+from visprism import Fourier, dissect, layers, load_model, observe, watch
 
 
 class Branch(nn.Module):
@@ -121,5 +121,5 @@ def test_layers_of_layers_are_the_same(dissected, network_name):
 
 
 def test_any_probe_sees_the_layers_that_it_sees_blocks(network, images):
-    (spectrum,) = observe(layers(dissect(network, images)), [images], [FourierProbe()])
+    (spectrum,) = observe(layers(dissect(network, images)), [images], [Fourier()])
     assert "blocks.1.shortcut" in spectrum.block

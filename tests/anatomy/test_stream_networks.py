@@ -15,7 +15,7 @@ from timm.models.nasnet import NASNetALarge
 from timm.models.tnt import TNT
 from torch import nn
 
-from visprism import FourierProbe, costs, dissect, observe, watch
+from visprism import Fourier, costs, dissect, observe, watch
 
 
 def images(side):
@@ -256,7 +256,7 @@ def test_a_block_that_merges_streams_continues_none_of_them():
     anatomy = dissect(Merging().eval(), images(32))
     assert anatomy["fuse"].previous == ""
     assert anatomy["last"].previous is None  # the block before
-    (spectrum,) = observe(anatomy, [images(32)], [FourierProbe()])
+    (spectrum,) = observe(anatomy, [images(32)], [Fourier()])
     changes = dict(zip(spectrum.block, spectrum.change, strict=True))
     assert np.isnan(changes["fuse"])
     assert np.isfinite(changes["last"])

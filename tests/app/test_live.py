@@ -20,8 +20,9 @@ from visprism import (
     forward,
     receptive_field,
 )
+from visprism.analyses.attention.attention_maps import rollouts
+from visprism.analyses.features.receptive_field import receptive_map
 from visprism.app.live.pool import Pool
-from visprism.measure.features import receptive_map, rollouts
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_the_receptive_field_of_the_center_is_that_of_the_analysis(specimen, ima
     (last,) = specimen.anatomy[-2:-1]
     rows, columns = last.shape[-2:]
     weights = receptive_map(specimen.anatomy, image, last, (rows // 2, columns // 2))
-    sizes, _, _ = receptive_field(specimen.anatomy, [image], num_blocks=1)
+    sizes, _ = receptive_field(specimen.anatomy, [image], num_blocks=1)
     grid = torch.arange(32, dtype=torch.float64)
     mass = weights[0].double() / weights[0].sum()
     row = float((mass.sum(1) * grid).sum())

@@ -6,7 +6,7 @@ import torch
 from visprism import Result, harmonize_model, load_model
 from visprism.cli import main
 from visprism.core.run import stream
-from visprism.results.harmonize import ReplacementSearch
+from visprism.harmonize.replacement_search import ReplacementSearch
 
 
 @pytest.fixture(scope="module")

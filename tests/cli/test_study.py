@@ -143,7 +143,9 @@ def test_the_plan_goes_to_stderr_and_the_table_to_stdout(studied, study_command,
     printed = capsys.readouterr()
     assert "Plan:" in printed.err
     assert "32x32" in printed.err  # how the images are prepared
-    assert printed.out.startswith("How sparse are feature maps? (mean sparsity)\n")
+    assert printed.out.startswith(
+        "How sparse are feature maps? (Mean sparsity of all blocks)\n"
+    )
     assert printed.out.endswith(f"Wrote {studied / 'report.html'}\n")
 
 
@@ -164,14 +166,14 @@ def fail_on(monkeypatch, model, error):
     from visprism.analyses import ANALYSES
 
     analysis = ANALYSES["sparsity"]
-    probe = analysis.probe
+    measure = analysis.measure
 
-    def failing(self, subject):
+    def failing(self, subject, run):
         if subject.name == model:
             raise error
-        return probe(self, subject)
+        return measure(self, subject, run)
 
-    monkeypatch.setattr(analysis, "probe", failing)
+    monkeypatch.setattr(analysis, "measure", failing)
 
 
 def test_a_failed_analysis_ends_in_exit_code_1_and_the_others_are_written(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from visprism.analyses.predictions.out_of_distribution import auroc
 from visprism.core.statistics import auroc_interval
-from visprism.measure.features.out_of_distribution import auroc
 
 
 def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():

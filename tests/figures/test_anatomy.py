@@ -6,8 +6,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from visprism import plot
-from visprism.figures.anatomy import stages
-from visprism.figures.style import KIND_COLORS
+from visprism.analyses.anatomy import stages
+from visprism.drawing.style import KIND_COLORS
 
 
 def bars(ax, label):

@@ -1,4 +1,4 @@
-"""Laws of chance level (src/visprism/results/chance.py): VP101, and no verdict with it."""
+"""Laws of chance level: VP101, and no verdict with it."""
 
 from dataclasses import replace
 from math import isnan, nan
@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from visprism import Provenance
-from visprism.results.chance import at_chance
-from visprism.results.perturbations import HIGH_DROP
+from visprism.estimates.chance import at_chance
 
 
 @pytest.mark.parametrize("correct", [0, 25, 30, 33, 34, 35, 40, 100])
@@ -61,7 +60,7 @@ def test_claim_c7_says_nothing_about_a_model_at_chance(made, accuracy, place):
         clean_accuracy=accuracy,
         provenance=Provenance(images=100),
     )
-    (high,) = (a for a in result.answers() if a.quantity == HIGH_DROP)
+    (high,) = (a for a in result.answers() if a.id == "frequency-robustness.high_drop")
     assert high.place == place or (isnan(high.place) and isnan(place))
     assert ("VP101" in [f.code for f in result.findings()]) is isnan(place)
 

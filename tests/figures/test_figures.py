@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from results_by_hand.base import complete
 
 from visprism import InputError, Result, figure, panel, plot
-from visprism.figures import render_formats
-from visprism.figures.registry import FRAMES, Frame, frame_of
-from visprism.results.class_separability import ClassSeparability
+from visprism.analyses.features.class_separability import NeuralCollapse
+from visprism.drawing.registry import FRAMES, Frame, frame_of
+from visprism.drawing.save import render_formats
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 
 
 def test_every_figure_is_tried_here(made):
     registered = set(plot.registry) - {object, Result}
-    shapes = {kind for kind in registered if kind.__module__ == "visprism.results.shapes"}
+    shapes = {kind for kind in registered if kind.__module__ == "visprism.table.shapes"}
     kinds = {kind for kind in registered - shapes if kind.__module__.startswith("visprism.")}
     assert {kind.__name__ for kind in kinds} == {
         type(result).__name__ for result in made.values()
@@ -115,16 +116,17 @@ def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
     blocks = made["variances"]
     columns = {name: column for name, column in blocks.columns().items() if name in BLOCK}
     values = dict.fromkeys(
-        (i.name for i in fields(ClassSeparability) if i.name not in BLOCK),
+        (i.name for i in fields(NeuralCollapse) if i.name not in BLOCK),
         np.full(len(blocks), value),
     )
     scalars = {
         "self_duality": value,
-        "self_duality_error": 0.0,
         "pooling": "mean",
         "classes": 3,
     }
-    result = ClassSeparability(**columns | values | scalars | {"provenance": blocks.provenance})
+    result = complete(
+        NeuralCollapse, **columns | values | scalars | {"provenance": blocks.provenance}
+    )
     assert result.has_figure(scale=scale) != np.isnan(value)
     axes = panel([result], scale=scale).axes[0]
     render_formats(axes.figure, ["svg", "png"])

@@ -1,17 +1,20 @@
 """The figures of the Fourier analysis show the numbers of the result."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgba
 from scipy import stats
 
 from visprism import plot
-from visprism.figures.style import (
+from visprism.drawing.style import (
     ATTENTION_SHADE,
     DEPTH,
     KIND_COLORS,
     SUBSAMPLING_SHADE,
 )
+from visprism.estimates.estimated import Estimated
 
 T_OF_8_IMAGES = stats.t.ppf(0.975, 7)
 
@@ -49,9 +52,7 @@ def test_the_band_is_the_95_percent_interval(made, ax):
 
 def test_one_image_has_curves_but_no_bands(made, ax):
     spectrum = made["spectrum"]
-    alone = type(spectrum)(
-        **{**vars(spectrum), "relative_error": np.full(len(spectrum), np.nan)}
-    )
+    alone = replace(spectrum, relative=Estimated(spectrum.relative))
     plot(alone, ax)
     assert len(ax.lines) == 5
     assert not ax.collections
@@ -112,7 +113,7 @@ def test_points_have_the_color_of_their_kind_and_a_95_percent_bar(made, ax):
         point, _, (bar,) = container
         assert to_hex(point.get_color()) == KIND_COLORS[ends.kind[i]].lower()
         low, high = bar.get_segments()[0][:, 1]
-        assert (high - low) / 2 == pytest.approx(T_OF_8_IMAGES * ends.relative_error[i])
+        assert (low, high) == pytest.approx((ends.relative.low[i], ends.relative.high[i]))
 
 
 def test_a_kind_of_a_plugin_is_drawn_in_a_color_of_no_other_kind(made, ax):

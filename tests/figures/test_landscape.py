@@ -6,9 +6,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from visprism import panel, plot
-from visprism.figures.landscape import project_isometric
-from visprism.figures.losses import CHANCE_POSITION, LOSSES, LossScale
-from visprism.results.trajectory import Projection
+from visprism.analyses.loss.landscape_figures import project_isometric
+from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.loss.planes import Projection
 
 # The scale.
 

@@ -7,8 +7,9 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from visprism import panel, plot
-from visprism.figures.robustness import percent
-from visprism.figures.style import SIMILARITY
+from visprism.analyses.predictions.corruptions import percent
+from visprism.drawing.style import SIMILARITY
+from visprism.estimates.estimated import Estimated
 
 
 def bars(ax):
@@ -98,7 +99,9 @@ def test_without_a_reference_and_clean_images_there_are_only_bars(made, ax):
 
 def test_flip_rates_have_their_intervals_and_models_one_axis(made):
     one = made["stability"]
-    figure = panel({"a": one, "b": replace(one, flip_rate=one.flip_rate * 3)})
+    rate = one.flip_rate
+    larger = Estimated(*(3 * np.array([rate, rate.low, rate.high])))
+    figure = panel({"a": one, "b": replace(one, flip_rate=larger)})
     first, second = figure.axes[:2]
     assert [b.get_height() for b in bars(first)] == [0.05, 0.02]
     (lines,) = first.collections

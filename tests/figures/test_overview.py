@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from visprism.figures import overview
+from visprism.report.overview import overview
 
 
 def test_every_quantity_of_every_model_has_its_place(made):

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
-from visprism.figures import render_figure, shapes
-from visprism.figures.registry import frame_of
+from visprism.drawing import shapes
+from visprism.drawing.registry import frame_of
+from visprism.drawing.save import render_figure
 
 
 def models(result, number):

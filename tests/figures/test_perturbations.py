@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from visprism import plot
-from visprism.figures.style import color_of
+from visprism.drawing.style import color_of
 
 
 def markers(ax):
@@ -48,7 +48,7 @@ def test_means_by_kind_have_their_intervals(made, ax):
     result = made["kind_ablations"]
     plot(result, ax)
     spans = [c.get_segments()[0][:, 0].tolist() for c in ax.collections]
-    expected = np.stack([result.drop_low, result.drop_high], axis=1)
+    expected = np.stack([result.drop.low, result.drop.high], axis=1)
     np.testing.assert_allclose(spans, expected)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == ["attention (blocks)", "mlp (blocks)", "attention minus mlp (blocks)"]
@@ -120,7 +120,10 @@ def test_accuracy_stands_over_the_strength_of_attacks_without_a_band(made, ax):
     assert labels == ["FGSM, L∞", "PGD, L∞"]
     spans = [s[:, 1].tolist() for c in ax.collections for s in c.get_segments()]
     order = [0, 1, 2, 3]  # FGSM, then PGD, by strength
-    assert spans == [[pytest.approx(v) for v in (result.low[i], result.high[i])] for i in order]
+    assert spans == [
+        [pytest.approx(v) for v in (result.accuracy.low[i], result.accuracy.high[i])]
+        for i in order
+    ]
     ax.clear()
     plot(result.select(np.isfinite(result.frequency)), ax)
     assert list(markers(ax)) == [(0.5, 0.4)]
@@ -131,7 +134,7 @@ def test_each_category_has_its_bias_and_interval(made, ax):
     plot(result, ax)
     assert list(markers(ax)) == [(0.75, 2), (0.25, 1), (0.5, 0)]
     spans = [c.get_segments()[0][:, 0].tolist() for c in ax.collections]
-    assert spans == list(map(list, zip(result.low, result.high, strict=True)))
+    assert spans == list(map(list, zip(result.bias.low, result.bias.high, strict=True)))
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == ["cat", "car", "all"]
 

@@ -1,42 +1,42 @@
 """Laws of sentences: intervals name their units, and maxima that they are selected."""
 
-import importlib
-import pkgutil
 import re
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import numpy as np
 import pytest
 import torch
+from results_by_hand.base import complete, within
 
-import visprism.results
 from visprism import Predictions, Provenance, Result, calibration, outcomes, temperature
-from visprism.results.attribution import AttributionMaps, AttributionScores
-from visprism.results.band_energy import BandEnergies
-from visprism.results.branch_transfer import HighFrequencyGain
-from visprism.results.class_separability import ClassSeparability, FeatureRanks
-from visprism.results.feature_similarity import FeatureSimilarity
-from visprism.results.fourier_plane import FourierPlane
-from visprism.results.frequency_contrasts import FrequencyContrasts
-from visprism.results.hessian_by_block import HessianByBlock
-from visprism.results.intrinsic_dimension import IntrinsicDimensions
-from visprism.results.landscape import OriginCurvature
-from visprism.results.loss import Trace
-from visprism.results.mode_connectivity import LinearPaths, Soup
-from visprism.results.out_of_distribution import MSP, OutOfDistribution
-from visprism.results.patch_pca import PatchComponents
-from visprism.results.predictions import error_consistency
-from visprism.results.quantization import QuantizationSensitivity
-from visprism.results.readout import Readouts
-from visprism.results.stability import RelativeFlipRates
-from visprism.results.token_norms import (
+from visprism.analyses.features.attribution import AttributionMaps, AttributionScores
+from visprism.analyses.features.band_energy import BandEnergies
+from visprism.analyses.features.branch_transfer import HighFrequencyGain
+from visprism.analyses.features.class_separability import FeatureRanks, NeuralCollapse
+from visprism.analyses.features.feature_similarity import BlockSimilarities
+from visprism.analyses.features.fourier_plane import FrequencyPlanes
+from visprism.analyses.features.intrinsic_dimension import IntrinsicDimensions
+from visprism.analyses.features.patch_pca import PatchComponents
+from visprism.analyses.features.readout import Readouts
+from visprism.analyses.features.token_norms import (
     AttentionSinks,
     MassiveActivations,
     OutlierPlaces,
     OutlierTokens,
-    TokenNorms,
+    TokenNormQuantiles,
 )
-from visprism.results.token_similarity import TokenSimilarity
+from visprism.analyses.features.token_similarity import TokenCosines
+from visprism.analyses.loss.density import Trace
+from visprism.analyses.loss.hessian_by_block import BlockHessians
+from visprism.analyses.loss.mode_connectivity import LinearPaths, Soup
+from visprism.analyses.predictions.error_consistency import error_consistency
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.analyses.predictions.out_of_distribution import MSP, Detection
+from visprism.analyses.predictions.quantization import QuantizationSensitivity
+from visprism.analyses.predictions.stability import RelativeFlipRates
+from visprism.estimates.estimated import Estimated, Number
+from visprism.loss.landscape import OriginCurvature
+from visprism.table.result import result_types
 
 NUMBER = r"[-+]?[\d.,]*\d%?(?:e[-+]?\d+)?"
 INTERVAL = re.compile(rf"\[{NUMBER}, {NUMBER}\]")
@@ -49,7 +49,8 @@ EXTREME = re.compile(r"\b(?:largest|smallest|highest|lowest)\b")
 # Extremes that are no selection: quantities of every block, head or matrix.
 DEFINED = re.compile(
     r"relative to the lowest frequency|RMS of the highest over the lowest band|"
-    r"largest in magnitude|largest Hessian eigenvalue|largest attention weight of a head|"
+    r"largest in magnitude|smallest eigenvalue at most|largest Hessian eigenvalue|"
+    r"largest attention weight of a head|"
     r"at the lowest and .* at the highest frequency|at the highest frequency in both directions"
 )
 SELECTED = re.compile(r"\bof (?:\d+|them|the leading)\b|selected on the test images")
@@ -82,14 +83,24 @@ def by_block(kind: type[Result], **columns: object) -> Result:
         "previous": np.array(["", "stem", "conv1"]),
         "between": np.full(3, ""),
     }
-    names = [n for n in kind.infos() if n != "profile"]
-    values = {name: located.get(name, np.array([0.3, 0.2, 0.1])) for name in names}
-    return kind(**values | columns, provenance=PROVENANCE)
+    values = {}
+    for f in fields(kind):
+        if f.type in (np.ndarray, Estimated):
+            values[f.name] = located.get(f.name, np.array([0.3, 0.2, 0.1]))
+        elif f.name in kind.estimates() and f.default is MISSING:
+            values[f.name] = Number(0.2, 0.15, 0.25)
+    values |= {
+        n: within(v, 0.02)
+        for n, v in values.items()
+        if n in kind.estimates() and isinstance(v, np.ndarray)
+    }
+    return complete(kind, **values | columns, provenance=PROVENANCE)
 
 
 OTHERS = {
     "attribution_scores": lambda: by_block(
-        AttributionScores, method=np.full(3, "Grad-CAM"), steps=10
+        AttributionScores, method=np.full(3, "Grad-CAM"), steps=10,
+        scored=np.full(3, 60), without_gradient="",
     ),
     "quantization": lambda: by_block(
         QuantizationSensitivity, bits=np.full(3, "4 bits"), baseline_accuracy=0.9,
@@ -103,15 +114,15 @@ OTHERS = {
     ),
     "linear_paths": lambda: LinearPaths(
         checkpoint=np.full(3, "b.pt"), position=np.array([0, 0.5, 1]),
-        nll=np.array([0.2, 0.9, 0.3]), nll_error=np.full(3, 0.1),
-        accuracy=np.array([0.9, 0.4, 0.8]), barrier=np.array([0, 0.65, 0]),
-        barrier_low=np.array([0, 0.4, 0]), barrier_high=np.array([0, 0.9, 0]),
+        nll=Estimated([0.2, 0.9, 0.3], [0.1, 0.8, 0.2], [0.3, 1.0, 0.4]),
+        accuracy=np.array([0.9, 0.4, 0.8]),
+        barrier=Estimated([0, 0.65, 0], [0, 0.4, 0], [0, 0.9, 0]),
         batch_norm="reestimated", provenance=PROVENANCE,
     ),
     "soup": lambda: Soup(
         member=np.array(["model", "b.pt", "soup"]), accuracy=np.array([0.9, 0.8, 0.85]),
-        nll=np.array([0.3, 0.4, 0.3]), gain=np.array([-0.05, 0.05, 0.0]),
-        gain_low=np.array([-0.1, 0.0, 0.0]), gain_high=np.array([0.0, 0.1, 0.0]),
+        nll=np.array([0.3, 0.4, 0.3]),
+        gain=Estimated([-0.05, 0.05, 0.0], [-0.1, 0.0, 0.0], [0.0, 0.1, 0.0]),
         provenance=PROVENANCE,
     ),
     "calibration": lambda: calibration(predictions(0)),
@@ -120,8 +131,8 @@ OTHERS = {
     "band_energies": lambda: by_block(BandEnergies),
     "high_frequency_gain": lambda: by_block(HighFrequencyGain),
     "frequency_contrasts": lambda: FrequencyContrasts(
-        noise=np.array(["equal energy", "paper"]), contrast=np.array([0.2, 0.3]),
-        low=np.array([-0.1, 0.2]), high=np.array([0.5, 0.4]), rms_ratio=np.array([1.0, 4.0]),
+        noise=np.array(["equal energy", "paper"]),
+        contrast=Estimated([0.2, 0.3], [-0.1, 0.2], [0.5, 0.4]), rms_ratio=np.array([1.0, 4.0]),
         provenance=PROVENANCE,
     ),
     "readouts": lambda: by_block(
@@ -129,30 +140,29 @@ OTHERS = {
         evaluation="5 folds", lens_note="", chance=0.25,
     ),
     "outlier_tokens": lambda: by_block(
-        OutlierTokens, threshold=4.0, mean_share=0.2, mean_share_error=0.02,
-        mean_share_low=0.16, mean_share_high=0.24,
+        OutlierTokens, threshold=4.0, mean_share=Number(0.2, 0.16, 0.24),
     ),
     "massive_activations": lambda: by_block(MassiveActivations, channel=np.array([1, 2, 1])),
-    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3, mean_error=0.02),
+    "attention_sinks": lambda: by_block(AttentionSinks, threshold=0.3),
     "token_norms": lambda: by_block(
-        TokenNorms, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
+        TokenNormQuantiles, tokens=np.full(3, "grid"), probability=np.array([0.05, 0.5, 0.95])
     ),
     "outlier_places": lambda: OutlierPlaces(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
         share=np.array([0.0, 0.1, 0.0, 0.2]), provenance=PROVENANCE,
     ),
-    "token_similarity": lambda: by_block(TokenSimilarity, tokens=np.full(3, "grid")),
+    "token_similarity": lambda: by_block(TokenCosines, tokens=np.full(3, "grid")),
     "class_separability": lambda: by_block(
-        ClassSeparability, self_duality=0.3, self_duality_error=0.01, pooling="mean", classes=4
+        NeuralCollapse, self_duality=Number(0.3), pooling="mean", classes=4
     ),
     "feature_ranks": lambda: by_block(FeatureRanks, pooling="mean"),
     "feature_similarity": lambda: by_block(
-        FeatureSimilarity, other=np.array(["conv1", "attn", "stem"]),
+        BlockSimilarities, other=np.array(["conv1", "attn", "stem"]),
         other_kind=np.array(["conv", "attention", "stem"]), other_stage=np.array([1, 1, 0]),
         neighbors=10, permutations=5, pooling="mean", other_model="",
     ),
     "out_of_distribution": lambda: by_block(
-        OutOfDistribution, score=np.full(3, MSP), other_data="noise", other_images=40,
+        Detection, score=np.full(3, MSP), other_data="noise", other_images=40,
         fitted_on="50 training images", pooling="mean",
     ),
     "patch_components": lambda: by_block(
@@ -160,17 +170,17 @@ OTHERS = {
         column=np.zeros(3, int), background_threshold=np.nan,
     ),
     "trace": lambda: Trace(
-        estimate=np.array([3.0, 4.0, 5.0, 4.5]), parameters=10, nll=1.0, l2=0.0,
-        weight_decay=0.0, provenance=PROVENANCE,
+        estimate=np.array([3.0, 4.0, 5.0, 4.5]), trace=Number(4.1, 3.0, 5.2), parameters=10,
+        nll=1.0, l2=0.0, weight_decay=0.0, provenance=PROVENANCE,
     ),
-    "fourier_plane": lambda: FourierPlane(
+    "fourier_plane": lambda: FrequencyPlanes(
         picture=np.full(4, "attn"), row=np.array([0, 0, 1, 1]), column=np.array([0, 1, 0, 1]),
         vertical=np.array([-1.0, -1, 0, 0]), horizontal=np.array([-1.0, 0, -1, 0]),
-        log_amplitude=np.arange(4.0), relative=np.arange(4.0) - 3,
-        relative_error=np.full(4, 0.1), parts="blocks", provenance=PROVENANCE,
+        log_amplitude=np.arange(4.0), relative=within(np.arange(4.0) - 3, 0.1),
+        parts="blocks", provenance=PROVENANCE,
     ),
     "hessian_by_block": lambda: by_block(
-        HessianByBlock, fraction=np.full(3, "64 images"),
+        BlockHessians, fraction=np.full(3, "64 images"),
         converged=np.array([True, True, False]), probes=8, by="block",
     ),
     "relative_flip_rates": lambda: RelativeFlipRates(
@@ -200,20 +210,19 @@ def sentences(made):
 
 
 def test_every_type_with_findings_is_tried_here(sentences):
-    types: list[type[Result]] = []
-    for module in pkgutil.iter_modules(visprism.results.__path__):
-        members = vars(importlib.import_module(f"visprism.results.{module.name}")).values()
-        types += [m for m in members if isinstance(m, type) and issubclass(m, Result)]
     with_findings = {
-        t.__name__ for t in types if t.identifier and t.findings is not Result.findings
+        t.__name__
+        for t in result_types().values()
+        if t.__module__.startswith("visprism.") and t.findings is not Result.findings
     }
     assert with_findings <= set(sentences)
 
 
-def test_every_interval_stands_beside_what_it_is_over(sentences):
-    printed = [text for texts in sentences.values() for text in texts if INTERVAL.search(text)]
-    assert len(printed) > 30
-    assert [text for text in printed if not UNITS.search(text)] == []
+def test_findings_with_intervals_say_once_what_they_are_over(sentences):
+    printed = [" ".join(texts) for texts in sentences.values()]
+    with_intervals = [text for text in printed if INTERVAL.search(text)]
+    assert len(with_intervals) > 20
+    assert [text for text in with_intervals if not UNITS.search(text)] == []
 
 
 def test_every_selected_extreme_says_of_how_many_it_was_selected(sentences):
@@ -231,6 +240,8 @@ def test_numbers_of_images_stand_with_their_split(sentences):
         for text in texts
         if (match := images.search(text))
         and match[1] is None
-        and not re.search("NLL of test images|with conflicting cues", text)
+        and not re.search(
+            "NLL of test images|with conflicting cues|fewer than [0-9]+ images", text
+        )
     ]
     assert without == []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from visprism import panel, plot
-from visprism.figures.style import DEPTH
+from visprism.drawing.style import DEPTH
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from visprism.figures.text import caption, fill, inches, title
+from visprism.drawing.text import caption, fill, inches, title
 
 LONG = "timm:vit_base_patch14_reg4_dinov2.lvd142m?img_size=224&num_classes=10"
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from visprism import plot
-from visprism.figures.style import DEPTH
+from visprism.drawing.style import DEPTH
 
 
 def points(ax):

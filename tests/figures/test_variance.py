@@ -1,9 +1,12 @@
 """The figure of the variance shows the numbers of the result, absolute or scale-free."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from visprism import panel, plot
+from visprism.estimates.estimated import Estimated
 
 
 @pytest.mark.parametrize("quantity", ["variance", "relative"])
@@ -27,7 +30,7 @@ def test_the_axis_is_logarithmic_and_labeled_in_plain_numbers(made):
 
 def test_a_map_of_one_position_has_no_variance_and_leaves_a_gap(made, ax):
     variances = made["variances"]
-    gap = np.where(np.arange(5) == 4, np.nan, variances.variance)
+    gap = Estimated(np.where(np.arange(5) == 4, np.nan, variances.variance))
     plot(type(variances)(**{**vars(variances), "variance": gap}), ax)
     ax.figure.canvas.draw()
     assert ax.get_ylim()[1] < 10  # the other four are no more than 2
@@ -36,7 +39,6 @@ def test_a_map_of_one_position_has_no_variance_and_leaves_a_gap(made, ax):
 @pytest.mark.parametrize("nothing", [0.0, np.nan])
 def test_feature_maps_without_variance_can_be_drawn(made, nothing):
     variances = made["variances"]
-    columns = dict.fromkeys(("variance", "variance_error"), np.full(len(variances), nothing))
-    figure = panel([type(variances)(**{**vars(variances), **columns})])
+    figure = panel([replace(variances, variance=Estimated(np.full(len(variances), nothing)))])
     figure.draw_without_rendering()
     assert figure.axes[0].get_yscale() == "linear"

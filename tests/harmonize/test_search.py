@@ -8,8 +8,8 @@ import torch
 from scipy.stats import binomtest
 
 from visprism import InputError, Run, load_model, search_replacements
+from visprism.harmonize.replacement_search import ReplacementSearch, paired_gain
 from visprism.harmonize.search import is_significant
-from visprism.results.harmonize import ReplacementSearch, paired_gain
 
 
 @pytest.fixture(scope="module")

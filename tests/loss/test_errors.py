@@ -12,15 +12,12 @@ from visprism import (
     Objective,
     Run,
     TimeBudgetError,
-    dissect,
-    hessian_by_block,
     hessian_spectrum,
     landscape,
     random_planes,
     rings,
     sharpness,
     smoothed_cross_entropy,
-    spectral_density,
     top_eigenvalues,
 )
 from visprism.loss.products import hvp
@@ -126,7 +123,6 @@ def test_refuses_other_arguments(regression, images, classes):
             objective, k=9999
         ),
         "tol must be positive and at most": lambda: top_eigenvalues(objective, tol=0.5),
-        "runs must be at least 1, got 0": lambda: spectral_density(objective, runs=0),
         "num_batches must be at least 1": lambda: hessian_spectrum(
             regression, batches, num_batches=0
         ),
@@ -136,12 +132,6 @@ def test_refuses_other_arguments(regression, images, classes):
         "angles must be even and at least 4": lambda: rings(regression, batches, angles=5),
         "normalization must be one of filter": lambda: random_planes(
             regression, normalization="norm"
-        ),
-        "by must be block, kind or stage": lambda: hessian_by_block(
-            dissect(regression, images), batches, by="layer"
-        ),
-        "probes must be at least 3": lambda: hessian_by_block(
-            dissect(regression, images), batches, probes=2
         ),
         "every must be at least 1": lambda: CurvatureMonitor(
             regression, batches, torch.optim.SGD(regression.parameters(), lr=0.1), every=0

@@ -15,8 +15,8 @@ from visprism import (
     hessian_spectrum,
     top_eigenvalues,
 )
+from visprism.loss.hessian_summary import HessianSpectrum
 from visprism.loss.products import Products
-from visprism.results.hessian import HessianSpectrum
 
 
 @pytest.fixture

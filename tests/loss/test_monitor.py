@@ -9,8 +9,8 @@ from torch.nn.functional import one_hot
 
 from visprism import CurvatureMonitor, InputError, Objective
 from visprism.core.run import stream
-from visprism.loss.monitor import sam_threshold, update_rule
 from visprism.loss.products import Products
+from visprism.loss.update_rules import sam_threshold, update_rule
 
 
 def squared(logits, targets):

@@ -1,11 +1,15 @@
-"""Laws of circles around the weights (src/visprism/loss/)."""
+"""Laws of circles around the weights, and of the interval of their increase."""
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 
 from visprism import Run, landscape, random_planes, rings
+from visprism.estimates.differences import difference
+from visprism.estimates.estimated import stacked
+from visprism.loss.rings import Rings, crossed_mean
 
 
 def squares(logits, targets):
@@ -40,79 +44,73 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
     """r^2/4 (d1' H d1 + d2' H d2), with H of least squares the second moment of the inputs."""
     model, batches = linear
     radii = (0.03, 0.1, 0.5, 1.0, 3.0)
-    result, _ = rings(model, batches, radii=radii, angles=angles, pairs=3, loss=squares)
+    result = rings(model, batches, radii=radii, angles=angles, pairs=3, loss=squares)
     x = batches[0][0].flatten(1)
-    planes = random_planes(model, pairs=3)
-    for pair, plane in enumerate(planes):
+    for pair, plane in enumerate(random_planes(model, pairs=3)):
         curvature = sum(
             float(((x @ d["1.weight"].T) ** 2).sum()) / len(x)
             for d in (plane.first, plane.second)
         )
-        for radius in radii:
-            mean = result.pair_means("frozen", radius)[pair]
-            assert mean == pytest.approx(radius**2 / 4 * curvature, rel=1e-9)
+        expected = [radius**2 / 4 * curvature for radius in result.radius]
+        np.testing.assert_allclose(result.rise.by_unit[pair], expected, rtol=1e-9)
+    np.testing.assert_allclose(result.rise, result.rise.by_unit.mean(0), rtol=1e-12)
 
 
-def test_every_point_is_at_its_distance(linear):
-    """Against a surface that has the same point on its grid."""
-    model, batches = linear
-    result, _ = rings(model, batches, radii=(0.5,), angles=4, pairs=1, loss=squares)
-    surface = landscape(model, batches, random_planes(model, points=5), loss=squares)
-    for angle, rise in zip(result.angle, result.rise, strict=True):
-        a, b = 0.5 * np.cos(angle), 0.5 * np.sin(angle)
-        at = np.hypot(surface.a - a, surface.b - b).argmin()
-        assert rise == pytest.approx(surface.rise[at], rel=1e-12)
-
-
-# Treatments of BatchNorm.
-
-
-def test_a_model_with_batch_norm_has_both_treatments(normalized):
+@pytest.mark.parametrize("treatment", ["frozen", "reestimated"])
+def test_every_point_is_at_its_distance(normalized, treatment):
+    """Against a surface that has the same points on its grid, for each treatment."""
     model, batches = normalized
-    result, _ = rings(model, batches, angles=4)
-    assert set(result.batch_norm) == {"frozen", "reestimated"}
-    assert len(result) == 2 * 3 * 3 * 4
-    for treatment in ("frozen", "reestimated"):
-        surface = landscape(
-            model, batches, random_planes(model, points=5, pairs=3), batch_norm=treatment
-        )
-        rows = result.select(
-            (result.batch_norm == treatment) & (result.radius == 0.5) & (result.pair == 1)
-        )
-        for angle, rise in zip(rows.angle, rows.rise, strict=True):
-            place = surface.a - 0.5 * np.cos(angle), surface.b - 0.5 * np.sin(angle)
-            far = np.where(surface.pair == 1, np.hypot(*place), np.inf)
-            assert rise == pytest.approx(surface.rise[far.argmin()], rel=1e-9)
-    text = str([str(finding) for finding in result.findings()])
-    assert "frozen BatchNorm statistics" in text
-    assert "re-estimated BatchNorm statistics" in text
+    result = rings(model, batches, angles=4)
+    assert len(result) == 2 * 3
+    planes = random_planes(model, points=5, pairs=3)
+    surface = landscape(model, batches, planes, batch_norm=treatment)
+    (row,) = np.flatnonzero((result.batch_norm == treatment) & (result.radius == 0.5))
+    points = result.nll.by_unit[:, row].reshape(3, 4)
+    for (pair, number), nll in np.ndenumerate(points):
+        angle = np.pi / 2 * number
+        place = surface.a - 0.5 * np.cos(angle), surface.b - 0.5 * np.sin(angle)
+        far = np.where(surface.pair == pair, np.hypot(*place), np.inf)
+        assert nll == pytest.approx(float(surface.nll[far.argmin()]), rel=1e-9)
+    center = float(surface.nll[12])
+    assert float(result.rise[row]) == pytest.approx(points.mean() - center, rel=1e-9)
 
 
-def test_a_model_without_batch_norm_has_one_and_answers_for_both(linear):
+def test_a_model_without_batch_norm_has_the_same_rows_for_both_treatments(linear):
     model, batches = linear
-    result, per_image = rings(model, batches, angles=4, loss=squares)
-    assert set(result.batch_norm) == {"frozen"}
+    result = rings(model, batches, angles=4, loss=squares)
     frozen, estimated = result.answers()
     assert frozen.value == estimated.value
-    assert frozen.quantity.startswith("NLL increase at distance 0.5 (BatchNorm frozen)")
-    label = "NLL increase at distance 1 (BatchNorm re-estimated)"
-    assert f"{label}, in the same 3 direction pairs" in per_image.quantities
-    assert frozen.quantity in result.per_direction_pair().quantities
+    assert frozen.quantity.endswith("at filter-normalized distance 0.5 (BatchNorm frozen)")
+    assert len(result.findings()) == 3
     assert "BatchNorm" not in str(result.findings()[0])
+    assert difference(frozen, frozen) is None  # directions of two models are not pairs
 
 
-# Images.
+# The interval.
 
 
-def test_the_values_of_single_images_average_to_the_increase(normalized):
-    model, batches = normalized
-    result, per_image = rings(model, batches, angles=4)
-    for ring in result.summary():
-        name = f"NLL increase at distance {ring.radius:g} (BatchNorm "
-        name += "frozen)" if ring.batch_norm == "frozen" else "re-estimated)"
-        images, values = per_image.values_of(f"{name}, in the same 3 direction pairs")
-        assert values.mean() == pytest.approx(ring.rise, rel=1e-9)
-        assert len(images) == 10
+@pytest.mark.parametrize(
+    ("directions", "images", "residual"), [(0.0, 1.0, 0.3), (1.0, 0.0, 0.3), (1.0, 3.0, 1.0)]
+)
+@pytest.mark.parametrize("pairs", [3, 5])
+def test_the_interval_covers_the_mean_over_all_directions_and_images(
+    pairs, directions, images, residual
+):
+    rng, inside, simulations = np.random.default_rng(0), 0, 500
+    for _ in range(simulations):
+        values = directions * rng.normal(size=(pairs, 1)) + images * rng.normal(size=(1, 30))
+        made = crossed_mean(values + residual * rng.normal(size=(pairs, 30)))
+        inside += made.low <= 0 <= made.high
+    assert 0.92 <= inside / simulations <= 0.99
+
+
+def test_without_differences_between_images_it_is_students():
+    means = np.array([1.0, 2.0, 4.0])
+    made = crossed_mean(np.repeat(means[:, None], 8, axis=1))
+    low, high = stats.t.interval(0.95, 2, means.mean(), means.std(ddof=1) / 3**0.5)
+    assert (made.low, made.high) == (pytest.approx(low), pytest.approx(high))
+    few = crossed_mean(np.ones((2, 8)))
+    assert (np.isnan(few.low), few.missing) == (True, "fewer than 3 direction pairs")
 
 
 # What leaves them unchanged.
@@ -120,29 +118,67 @@ def test_the_values_of_single_images_average_to_the_increase(normalized):
 
 def test_the_batch_size_does_not_matter(normalized):
     model, batches = normalized
-    one, other = (
-        rings(model, cut, angles=4)[0]
-        for cut in (batches, list(zip(*(part.split(3) for part in batches[0]), strict=True)))
-    )
-    np.testing.assert_allclose(one.rise, other.rise, rtol=1e-9)
+    cut = list(zip(*(part.split(3) for part in batches[0]), strict=True))
+    one, other = (rings(model, data, angles=4) for data in (batches, cut))
+    for name in ("rise", "accuracy", "nll"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
+    np.testing.assert_allclose(one.rise.low, other.rise.low, rtol=1e-7)
 
 
-def test_the_model_is_restored(normalized):
+def test_the_model_is_restored_and_a_seed_gives_the_same_directions(normalized):
     model, batches = normalized
     before = {n: (t.data_ptr(), t.clone()) for n, t in model.state_dict().items()}
-    rings(model, batches, angles=4)
-    for n, t in model.state_dict().items():
-        assert (t.data_ptr(), True) == (before[n][0], torch.equal(t, before[n][1]))
-
-
-def test_a_seed_gives_the_same_directions(linear):
-    model, batches = linear
     one, same, other = (
-        rings(model, batches, angles=4, loss=squares, run=Run(seed=seed))[0].rise
+        rings(model, batches, radii=(0.5,), angles=4, run=Run(seed=seed)).rise
         for seed in (1, 1, 2)
     )
+    for n, t in model.state_dict().items():
+        assert (t.data_ptr(), True) == (before[n][0], torch.equal(t, before[n][1]))
     np.testing.assert_array_equal(one, same)
     assert not np.allclose(one, other)
 
 
-# Contracts and errors.
+# Findings.
+
+
+def rings_of(values, radii=(0.5,)):
+    """Hand-made circles: a list of pair means by distance for each treatment."""
+    rises = [np.asarray(v, dtype=float) for by_radius in values.values() for v in by_radius]
+    numbers = [crossed_mean(np.repeat(rise[:, None], 8, axis=1)) for rise in rises]
+    n = len(numbers)
+    return Rings(
+        batch_norm=np.repeat(list(values), len(radii)),
+        radius=np.tile(radii, len(values)),
+        rise=stacked(numbers),
+        spread=np.ones(n),
+        nll=np.array([float(number) + 1 for number in numbers]),
+        accuracy=np.full(n, 0.5),
+        pairs=len(rises[0]),
+        has_batch_norm=len(values) > 1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "codes"),
+    [(10.0, ["VP105"]), (1.6, ["VP105"]), (1.5, []), (1.0, []), (0.0, ["VP105"]), (np.inf, [])],
+)
+def test_treatments_that_disagree_are_a_finding(factor, codes):
+    frozen = np.array([2.0, 4, 9])
+    result = rings_of({"frozen": [factor * frozen], "reestimated": [frozen]})
+    assert [f.code for f in result.findings() if f.code] == codes
+
+
+def test_small_increases_do_not_disagree_and_the_largest_disagreement_is_named():
+    small = rings_of({"frozen": [[1e-4] * 3], "reestimated": [[0.0] * 3]})
+    assert [f.code for f in small.findings() if f.code] == []
+    rises = {"frozen": [[2.0] * 3, [9.0] * 3, [3.0] * 3], "reestimated": [[1.0] * 3] * 3}
+    result = rings_of(rises, radii=(0.1, 0.5, 1.0))
+    (finding,) = (f for f in result.findings() if f.code)
+    assert "at 3 of 3 distances, by ratio most at 0.5: 9 [9, 9] with frozen" in finding.text
+
+
+def test_findings_name_the_split_and_points_that_are_not_finite():
+    result = rings_of({"frozen": [[2.0, np.inf, 9.0]]}).with_provenance(split="train")
+    texts = [str(finding) for finding in result.findings()]
+    assert texts[0].startswith("NLL of training images rises by inf nats at filter-normalized")
+    assert texts[1] == "the NLL is not finite at 1 of 1 points"

@@ -69,9 +69,9 @@ def test_dissect_finds_its_blocks_and_probes_see_them(family, counts):
     assert kinds[0] == "stem"
     assert kinds[-1] == "head"
     assert len(kinds) == sum(counts.values()) + 2
-    probes = [vp.FourierProbe(), vp.VarianceProbe()]
+    probes = [vp.Fourier(), vp.Variance()]
     attends = counts.get("attention", 0)
-    results = vp.observe(anatomy, [images], probes + [vp.AttentionProbe()] * bool(attends))
+    results = vp.observe(anatomy, [images], probes + [vp.analyses.Attention()] * bool(attends))
     assert all(map(len, results))
     if attends:
         assert len(set(results[-1].block)) == attends

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -15,7 +15,6 @@ from visprism import (
     Entry,
     Failure,
     Finding,
-    PerImage,
     Provenance,
     Result,
     Section,
@@ -26,14 +25,21 @@ from visprism import (
     result_type,
     scalar,
 )
-from visprism.figures.style import tip
+from visprism.drawing.style import tip
 
 BLOCKS = ("stem", "conv1", "attn2")
+
+
+def brightness(offset):
+    """Brightness of 32 images."""
+    return np.linspace(0, 1, 32) + offset * (1 + 0.2 * (-1.0) ** np.arange(32))
 
 
 @result_type("test-norms")
 class Norms(Result):
     """A value for each block."""
+
+    units: ClassVar[int] = 32  # images of the brightness
 
     block: np.ndarray = column("Block", "", "name of the block")
     depth: np.ndarray = column("Normalized depth", "", "0 for the first block, 1 for the last")
@@ -57,7 +63,13 @@ class Norms(Result):
             Answer(
                 "Do norms fall?", "norm at the end", value, *limits, claim="C6", verdict=verdict
             ),
-            Answer("How bright?", "brightness", value, over="images"),
+            Answer(
+                "How bright?",
+                "brightness",
+                value,
+                over="images",
+                by_unit=brightness((value + 0.25) / 4)[: self.units],
+            ),
             Answer("How bright?", "contrast", 2 * value),
         )
 
@@ -154,15 +166,6 @@ def gaps(model="a"):
     )
 
 
-def brightness(model, offset):
-    return PerImage(
-        quantity=np.full(32, "brightness"),
-        image=np.arange(32),
-        value=np.linspace(0, 1, 32) + offset * (1 + 0.2 * (-1.0) ** np.arange(32)),
-        provenance=provenance(model),
-    )
-
-
 def provenance(model):
     return Provenance(
         model=model,
@@ -188,7 +191,7 @@ def study_of(first="a", second="b", reason="the model has no attention"):
             Entry(
                 (first,),
                 "test-norms",
-                (norms(first), gaps(first), brightness(first, 0.0)),
+                (norms(first), gaps(first)),
                 options,
                 8,
                 1.5,
@@ -197,7 +200,7 @@ def study_of(first="a", second="b", reason="the model has no attention"):
             Entry(
                 (second,),
                 "test-norms",
-                (norms(second, end=0.75), brightness(second, 0.25)),
+                (norms(second, end=0.75),),
                 options,
                 8,
                 2.5,

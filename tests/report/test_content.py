@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from results_by_hand import MAKERS
 
-from visprism import Answer, Entry, InputError
+from visprism import Answer, Entry, InputError, Provenance
+from visprism.analyses.predictions.temperature import TemperatureScaling
+from visprism.estimates import questions
+from visprism.estimates.estimated import Number
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report import drawings
-from visprism.results import questions
-from visprism.results.calibration import Temperature
-from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study.report_content import content_of
 from visprism.study.study import FROM_PYTHON
 
@@ -94,8 +95,9 @@ def test_a_model_without_an_answer_has_the_reason_of_its_failure(study):
 
 
 def test_a_result_states_why_it_has_no_number(study):
-    temperature = Temperature(temperature=1.5, images=8, fitted_images=8)
-    without = Temperature(reason="temperature must exist, got none.")
+    temperature = TemperatureScaling(temperature=Number(1.5), provenance=Provenance(images=8))
+    reason = "temperature must exist, got none."
+    without = TemperatureScaling(temperature=Number("nan"), reason=reason)
     entries = [
         Entry((model,), "calibration", (result,))
         for model, result in (("a", temperature), ("b", without))

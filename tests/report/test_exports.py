@@ -2,11 +2,10 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 
-from visprism import PerImage, Study
+from visprism import Study
 from visprism.study.exports import json_of
 
 
@@ -59,24 +58,17 @@ def test_json_has_the_numbers_of_the_table(study):
     assert difference["significant"] is True
 
 
-def test_a_difference_in_three_images_has_no_interval_in_any_export(study, tmp_path):
-    def first_images(result):
-        return result.select(result.image < 3) if isinstance(result, PerImage) else result
-
-    few = replace(
-        study,
-        entries=tuple(
-            replace(entry, results=tuple(first_images(r) for r in entry.results))
-            for entry in study.entries
-        ),
-    )
-    few.to_html(tmp_path / "page.html")
+def test_a_difference_in_three_images_has_no_interval_in_any_export(
+    study, make, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(type(make.norms()), "units", 3)
+    study.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<small>no interval: fewer than 32 images</small>" in page
-    for text in (page, few.to_markdown(), "\n".join(few.lines()), few._repr_html_()):
+    for text in (page, study.to_markdown(), "\n".join(study.lines()), study._repr_html_()):
         assert "no interval: fewer than 32 images" in text
         assert "not significant" not in text
-    (difference,) = json.loads(json_of(few))["questions"][1]["differences"]
+    (difference,) = json.loads(json_of(study))["questions"][1]["differences"]
     assert (difference["low"], difference["significant"]) == (None, None)
 
 
@@ -85,7 +77,7 @@ def test_json_has_findings_with_codes_failures_versions_and_options(study):
     entry = content["analyses"][1]
     assert (entry["analysis"], entry["models"]) == ("test-norms", ["a"])
     assert entry["options"] == {"steps": 5, "bands": [0.5, 1.0]}
-    assert entry["results"] == ["test-norms", "test-gaps", "per-image"]
+    assert entry["results"] == ["test-norms", "test-gaps"]
     codes = [(f["code"], f["severity"]) for f in entry["findings"]]
     assert ("VP108", "note") in codes
     assert content["failures"][0]["reason"] == "the model has no attention"

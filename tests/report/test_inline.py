@@ -4,8 +4,8 @@ import re
 
 from matplotlib.figure import Figure
 
-from visprism.figures import render_figure
-from visprism.figures.style import model_axes, tip
+from visprism.drawing.save import render_figure
+from visprism.drawing.style import model_axes, tip
 from visprism.report import inline_svg
 
 

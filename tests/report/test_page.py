@@ -12,10 +12,10 @@ import pytest
 import visprism.report
 import visprism.study.files
 from visprism import InputError, Study, panel
-from visprism.figures import render_formats
+from visprism.drawing.save import render_formats
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report import rendered
 from visprism.report.terms import TERMS, TermLinks
-from visprism.results.paper_claims import PAPER_CLAIMS
 from visprism.study.files import write_files, write_report
 from visprism.study.report_content import content_of
 
@@ -135,7 +135,7 @@ def test_tables_beside_the_page_are_linked_and_no_others(study, tmp_path, page):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     links = re.findall(r'href="(results/[^"]+)"', page)
     assert sorted(links) == sorted(f"results/{f.name}" for f in tmp_path.glob("results/*.csv"))
-    assert len(links) == len(set(links)) == 7
+    assert len(links) == len(set(links)) == 5
 
 
 def test_blocks_can_be_chosen_by_model(page):

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from visprism.measure.outputs.attacks import attack_images
-from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.passes.perturbed import PixelSpace
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.5)
 SPACE = PixelSpace(MEAN, STD)

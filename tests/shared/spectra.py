@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from visprism.results.hessian import HessianSpectrum
+from visprism.loss.hessian_summary import HessianSpectrum
 
 
 def spectrum_of(values, phase=""):

@@ -9,28 +9,30 @@ from torch import nn
 
 from visprism import (
     Analysis,
-    Answer,
     Cost,
     Needs,
-    PerImage,
     Result,
     Section,
     Sizes,
     column,
+    estimate,
     option,
     result_type,
 )
+from visprism.estimates.estimated import Estimated, mean
+from visprism.estimates.questions import Question
+
+BRIGHT = Question("How bright?", "brightness")
 
 
 @result_type("test-brightness")
 class Brightness(Result):
     """Mean of the images; one row."""
 
-    mean: np.ndarray = column("Mean", "", "mean of all numbers of all images")
+    mean: Estimated = estimate(
+        "brightness", "", "mean of all numbers of all images", question=BRIGHT
+    )
     images: np.ndarray = column("Images", "", "number of images")
-
-    def answers(self):
-        return (Answer("How bright?", "brightness", float(self.mean[0]), over="images"),)
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,10 @@ class MeasureBrightness(Analysis):
         ]
         values = torch.cat(images).flatten(1).mean(1).double().numpy() + self.offset
         n = len(values)
-        per_image = PerImage(
-            quantity=np.full(n, "brightness"), image=np.arange(n), value=values
-        )
-        mean = np.array([values.mean()])
         origin = run.measured(images=n, batch_size=16, image_shape=tuple(images[0].shape[1:]))
-        return Brightness(mean=mean, images=np.array([n]), provenance=origin), per_image
+        return (
+            Brightness(mean=mean(values[:, None]), images=np.array([n]), provenance=origin),
+        )
 
     def cost(self, subject):
         return Cost(per_image=1.0)

@@ -59,8 +59,8 @@ def test_a_loader_that_shuffles_gives_every_model_the_same_images(net, loader, b
     data = TensorDataset(images_of(loader), torch.cat([t for _, t in loader]))
     shuffled = DataLoader(data, batch_size=5, shuffle=True)
     study = examine({"a": net(0), "b": net(1)}, shuffled, analyses=[brightness])
-    a, b = (study.model(name).results("brightness")[1] for name in "ab")
-    np.testing.assert_array_equal(a.value, b.value)
+    a, b = (study[name]["brightness"].mean.by_unit for name in "ab")
+    np.testing.assert_array_equal(a, b)
 
 
 def test_models_are_compared_image_by_image(net, loader, brightness):
@@ -75,7 +75,7 @@ def test_a_smaller_limit_takes_a_part_of_a_larger_one(net, loader, brightness):
         examine(net(), loader, analyses=[brightness], images=DataOptions(limit=limit))
         for limit in (5, 13)
     )
-    first, second = (s.model("Net").results("brightness")[1].value for s in (few, many))
+    first, second = (s["Net"]["brightness"].mean.by_unit[:, 0] for s in (few, many))
     assert len(first) == 5
     assert set(first) < set(second)
 
@@ -119,7 +119,7 @@ def test_the_first_images_of_a_study_are_balanced_over_classes(net, brightness, 
     }
     study = examine(net(), forms[form], analyses=[brightness], images=DataOptions(limit=limit))
     # What a study measures of each image belongs to the image at that position of the data.
-    values = study.model("Net").results("brightness")[1].value
+    values = study["Net"]["brightness"].mean.by_unit[:, 0]
     np.testing.assert_allclose(values, study.positions / 24, rtol=1e-6)
     assert len(values) == (limit or 24)
     classes = data.targets.numpy()[study.positions]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from visprism import Failure, Finished, InputError, Result, Study, examine
+from visprism.estimates.estimated import Estimated
 
 
 @pytest.fixture
@@ -68,9 +69,9 @@ def test_an_interrupted_study_is_loaded_as_far_as_it_goes(study, tmp_path):
 
 def test_several_results_of_one_type_have_files_of_their_own(study, tmp_path):
     first = study.entries[0]
-    (result, per_image) = first.results
-    other = replace(result, mean=np.array([7.0]))
-    twice = replace(study, entries=(replace(first, results=(result, other, per_image)),))
+    (result,) = first.results
+    other = replace(result, mean=Estimated(np.array([7.0])))
+    twice = replace(study, entries=(replace(first, results=(result, other)),))
     twice.save(tmp_path)
     assert Study.load(tmp_path).entries == twice.entries
 

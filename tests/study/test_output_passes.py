@@ -15,10 +15,11 @@ from visprism import (
     Run,
     adversarial,
     examine,
-    frequency_noise,
     predict,
 )
 from visprism.analyses.subject import subject_of
+from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
+from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
 WAY = Preprocessing((32, 32), **NORMALIZATION)
@@ -116,27 +117,26 @@ def test_predictions_do_not_depend_on_the_order_of_the_calls(subject, images_of_
     assert images_of_passes[2:] == [48, 52]
 
 
+def darkened(number, pixels, targets, indices):
+    return 0.5 * pixels
+
+
 def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
-    run = Run()
-    clean = predict(model, data, run=run)
-    for measure in (
-        lambda **options: frequency_noise(
-            model, data, frequencies=(0.5,), run=run, **NORMALIZATION, **options
-        ),
-        lambda **options: adversarial(
-            model, data, [Attack("fgsm")], run=run, **NORMALIZATION, **options
-        ),
-    ):
-        without, given = (measure(**o)[0].columns() for o in ({}, {"clean": clean}))
-        for name, values in without.items():
-            if values.dtype.kind == "f":
-                np.testing.assert_allclose(given[name], values, rtol=1e-4, atol=1e-6)
+    clean = predict(model, data)
+    space = PixelSpace(*NORMALIZATION.values())
+    attacks, perturbed = [], []
+    for given in ({}, {"clean": clean}):
+        attacks.append(adversarial(model, data, [Attack("fgsm")], **NORMALIZATION, **given))
+        perturbed.append(evaluate_perturbed(model, data, space, 1, darkened, **given)[0])
+    assert_results_equal(*attacks, rtol=1e-4)
+    for without, given in zip(*(vars(paired).values() for paired in perturbed), strict=True):
+        np.testing.assert_allclose(given, without, rtol=1e-4, atol=1e-6)
 
 
 def test_predictions_of_other_images_are_refused(model, data):
-    clean = predict(model, data[::-1])
+    clean, space = predict(model, data[::-1]), PixelSpace(*NORMALIZATION.values())
     with pytest.raises(InputError, match="clean must be predictions of one pass over the same"):
-        frequency_noise(model, data, clean=clean, **NORMALIZATION)
+        evaluate_perturbed(model, data, space, 1, darkened, clean=clean)
 
 
 # Batches.

@@ -1,6 +1,7 @@
 """Paired differences in the table of a study (src/visprism/study/table.py)."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,16 +9,16 @@ import torch
 from scipy import optimize, stats
 from timm.models import VisionTransformer
 
-from visprism import Answer, PerImage, Provenance, Result, examine
-from visprism.results.perturbations import (
-    HIGH_ACCURACY,
-    HIGH_DROP,
-    LOW_DROP,
-    FrequencyRobustness,
-)
-from visprism.results.predictions import Outcomes, error_consistency
+from visprism import Answer, Provenance, Result, examine
+from visprism.analyses.predictions.error_consistency import error_consistency
+from visprism.analyses.predictions.frequency_noise import BandAccuracy
+from visprism.estimates.estimated import Estimated, mean
+from visprism.passes.outcomes import Outcomes
 from visprism.study.table import Difference, Row, comparison_rows
 
+HIGH_ACCURACY, HIGH_DROP, LOW_DROP = (
+    BandAccuracy.estimates()[name].label for name in ("high_accuracy", "high_drop", "low_drop")
+)
 SIDE = 4  # of the token grid
 IMAGES = 32
 
@@ -57,24 +58,16 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
 
 def drops(mixing, *, drop, clean_accuracy=0.9, seed=0):
     """Accuracy drops of one model under noise, with the values of its 200 images."""
-    origin = Provenance(images=200)
-    lost = np.random.default_rng(seed).permutation(200)[: int(200 * drop)]
-    rows = FrequencyRobustness(
-        frequency=np.array([0.1, 0.9]), rms=np.full(2, 0.1), accuracy=np.full(2, 0.5),
-        drop=np.full(2, drop), drop_low=np.full(2, drop - 0.05),
-        drop_high=np.full(2, drop + 0.05), nll=np.ones(2),
-        nll_rise=np.zeros(2), nll_rise_error=np.zeros(2),
-        clean_accuracy=clean_accuracy, classes=4, mixing=mixing, provenance=origin,
+    lost = np.zeros(200)
+    lost[np.random.default_rng(seed).permutation(200)[: int(200 * drop)]] = 1.0
+    rows = BandAccuracy(
+        frequency=np.array([0.1, 0.9]), rms=np.full(2, 0.1),
+        accuracy=Estimated(np.full(2, 0.5)), drop=Estimated(np.full(2, drop)),
+        nll=np.ones(2), nll_rise=Estimated(np.zeros(2)),
+        low_drop=mean(lost), high_drop=mean(lost), clean_accuracy=clean_accuracy,
+        classes=4, mixing=mixing, provenance=Provenance(images=200),
     )  # fmt: skip
-    values = np.zeros(400)
-    values[lost] = values[200 + lost] = 1.0
-    per_image = PerImage(
-        quantity=np.repeat([LOW_DROP, HIGH_DROP], 200),
-        image=np.tile(np.arange(200), 2),
-        value=values,
-        provenance=origin,
-    )
-    return [rows, per_image]
+    return [rows]
 
 
 @pytest.mark.parametrize(
@@ -106,16 +99,9 @@ def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
 
 def test_claim_c7_is_undecided_where_accuracy_and_its_drop_disagree():
     results = {"a": drops("conv", drop=0.2), "b": drops("attention", drop=0.6, seed=1)}
-    for (rows, per_image), accuracy in zip(results.values(), (0.3, 0.8), strict=True):
+    for rows, accuracy in zip(results.values(), (0.3, 0.8), strict=True):
         correct = np.arange(200) < 200 * accuracy
-        names = np.repeat(per_image.quantities, 200)
-        added = PerImage(
-            quantity=np.append(names, [HIGH_ACCURACY] * 200),
-            image=np.tile(np.arange(200), 3),
-            value=np.concatenate([per_image.value, correct.astype(float)]),
-            provenance=per_image.provenance,
-        )
-        results[{"conv": "a", "attention": "b"}[rows.mixing]][1] = added
+        rows[0] = replace(rows[0], high_accuracy=mean(correct.astype(float)))
     rows = {row.quantity: row for row in comparison_rows(results)}
     assert rows[HIGH_DROP].difference.verdict == "undecided"  # alone it contradicts
     assert rows[HIGH_ACCURACY].difference.verdict == "undecided"  # alone it supports
@@ -134,15 +120,10 @@ def test_claim_c7_says_nothing_about_a_pair_with_a_model_at_chance():
 @pytest.mark.parametrize("in_pixels", [True, False])
 def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
     def results(side, value):
-        answer = Answer("How large?", "width", value, in_pixels=in_pixels)
-        made = type("Answering", (Result,), {"answers": lambda _: (answer,)})
-        origin = Provenance(image_shape=(3, side, side))
         values = value + np.linspace(-1, 1, 40)
-        names = np.full(40, "width")
-        per_image = PerImage(
-            quantity=names, image=np.arange(40), value=values, provenance=origin
-        )
-        return [made(provenance=origin), per_image]
+        answer = Answer("How large?", "width", value, in_pixels=in_pixels, by_unit=values)
+        made = type("Answering", (Result,), {"answers": lambda _: (answer,)})
+        return [made(provenance=Provenance(image_shape=(3, side, side)))]
 
     (same,) = comparison_rows({"a": results(32, 1.0), "b": results(32, 3.0)})
     assert same.difference.value == pytest.approx(2)
@@ -278,11 +259,6 @@ def test_it_has_the_paired_difference_of_every_answer_over_images(study, by_imag
         beside = (1 + b) / (1 + a) if in_logs else b - a
         assert difference.value == pytest.approx(beside, rel=1e-6, abs=1e-9)
     assert all(row.difference is not None for row in rows.values())
-
-
-def test_values_of_single_images_are_the_last_result(study):
-    for entry in study.entries:
-        assert [r.identifier == "per-image" for r in entry.results][-2:] == [False, True]
 
 
 def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):

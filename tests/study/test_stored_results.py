@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from visprism import Cost, Finished, InputError, Planned, Study, examine
+from visprism.estimates.estimated import Estimated
 from visprism.study.exports import json_of
 from visprism.study.fingerprints import code_of, fingerprint_of
 
@@ -175,7 +176,7 @@ def test_analyses_and_efforts_of_earlier_runs_stay_part_of_a_study(net, loader, 
 def test_a_changed_file_is_measured_again_and_said_so(net, loader, brightness, tmp_path):
     first = examine(net(), loader, analyses=[brightness], out=tmp_path)
     (path,) = tmp_path.glob("results/*-test-brightness-*.npz")
-    replace(first["Net"]["brightness"], mean=np.array([7.0])).save(path)
+    replace(first["Net"]["brightness"], mean=Estimated(np.array([7.0]))).save(path)
     (failure,) = Study.load(tmp_path).failures
     assert f"{path.name} was changed since it was measured" in failure.reason
     events = []

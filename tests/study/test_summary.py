@@ -4,9 +4,9 @@ import pytest
 from results_by_hand import MAKERS
 
 from visprism import Answer
-from visprism.results import questions
-from visprism.results.answers import DISAGREE
-from visprism.results.questions import QUESTIONS, Question, place_of, question_of
+from visprism.estimates import questions
+from visprism.estimates.answers import DISAGREE
+from visprism.estimates.questions import QUESTIONS, Question, place_of, question_of
 from visprism.study.summary import summary_of
 from visprism.study.table import Difference, Row
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from visprism import Objective, Run, fit, top_eigenvalues
+from visprism.loss.monitor import CurvatureDuringTraining
 from visprism.models.state_dicts import read_state_dict
-from visprism.results.training_curvature import TrainingCurvature
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def stopping(at):
 
 
 def curvature_of(folder):
-    return TrainingCurvature.load(folder / "curvature.npz")
+    return CurvatureDuringTraining.load(folder / "curvature.npz")
 
 
 def test_the_last_measurement_is_that_of_the_weights_at_the_end(

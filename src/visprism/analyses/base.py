@@ -6,7 +6,7 @@ row in the documentation. An analysis file holds declarations only: no loops, no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
 from math import inf
@@ -17,9 +17,8 @@ from visprism.core.errors import InputError
 from visprism.core.options import Effort, check_options, options_of
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.measure.features import Probe
-from visprism.measure.features.observe import Observation, observations
-from visprism.results.base import Result
+from visprism.passes.features import FeatureStatistic, observations
+from visprism.table.result import Result
 
 A = TypeVar("A", bound="Analysis")
 
@@ -202,35 +201,54 @@ class Analysis(ABC):
         return self.measure(subject, subject.named(run))[0]
 
 
-class FeatureAnalysis(Analysis):
-    """An analysis of feature maps or attention weights: its probe shares the one pass."""
+def reason_of_error(compute: Callable[..., object], *args: Any) -> str | None:
+    """The sentence of the `InputError` that a computation raises; None if it raises none."""
+    try:
+        compute(*args)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def function_of(analysis: type[Analysis]) -> Callable[..., Any]:
+    """The function form of an analysis: the class called, with one set of defaults."""
+
+    def measure(
+        model: Any,
+        data: Any,
+        *,
+        preprocessing: Any = None,
+        run: Run = DEFAULT_RUN,
+        **options: Any,
+    ) -> Any:
+        return analysis(**options)(model, data, preprocessing=preprocessing, run=run)
+
+    names = ", ".join(options_of(analysis))
+    measure.__name__ = measure.__qualname__ = analysis.name.replace("-", "_")
+    measure.__doc__ = (
+        f"{(analysis.__doc__ or '').strip()}\n\nThe main result of `{analysis.__name__}` "
+        f"for one model; see there. Options: {names or 'none'}."
+    )
+    return measure
+
+
+class FeatureAnalysis(Analysis, FeatureStatistic):
+    """An analysis of feature maps or attention weights, which shares the one pass.
+
+    A subclass defines `extract` and `results`; see `FeatureStatistic`.
+    """
 
     needs: ClassVar[Needs] = Needs.FEATURES
     rank: ClassVar[int] = 1
-
-    @abstractmethod
-    def probe(self, subject: Subject) -> Probe:
-        """The probe that gathers the statistic."""
-
-    def derive(self, result: Result) -> Sequence[Result]:
-        """Results of this analysis, given that of the probe; the main one first."""
-        return (result,)
+    passes: ClassVar[float] = 1.2  # forward passes that an image costs, with the statistic
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
-        (seen,) = observations(
-            subject.anatomy, subject.batches(), [self.probe(subject)], run=run
-        )
-        return self.results(seen)
-
-    def results(self, seen: Observation) -> Sequence[Result]:
-        """Results of `derive`, further ones of the probe, and single images last, if any."""
-        per_image = () if seen.per_image is None else (seen.per_image,)
-        return (*self.derive(seen.result), *seen.further, *per_image)
+        return observations(subject.anatomy, subject.batches(), [self], run=run)[0]
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass and a part of one for the statistic."""
-        return Cost(per_image=1.2)
+        return Cost(per_image=self.passes)
 
 
 class AnalysisRegistry(Registry):

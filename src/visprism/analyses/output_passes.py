@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from visprism.core.run import Run
-from visprism.measure.outputs import Predictions, predict
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
 
 if TYPE_CHECKING:
     from visprism.analyses.subject import Subject

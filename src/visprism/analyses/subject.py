@@ -17,9 +17,9 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
 from visprism.images.images import Images, tensor_images
-from visprism.measure.forward_passes import default_batch_size
-from visprism.measure.outputs import Predictions
-from visprism.results.base import Result
+from visprism.passes.forward_passes import default_batch_size
+from visprism.passes.predictions import Predictions
+from visprism.table.result import Result
 
 BATCH_SIZE = 16  # images of a forward pass over feature maps, by default
 
@@ -308,7 +308,7 @@ def dissected_on(
     name: str = "",
 ) -> Anatomy:
     """The anatomy of a model on given images; errors begin with its name."""
-    from visprism.measure.batches import on_device
+    from visprism.passes.batches import on_device
 
     with errors_of_model(model, example, name), run.compute.borrow(model), torch.no_grad():
         return dissect(model, on_device(example, run.compute))

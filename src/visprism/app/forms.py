@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from visprism.analyses import ANALYSES, Needs
+from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import EFFORTS, Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions import CORRUPTIONS
-from visprism.measure.outputs.bands import BAND_CENTERS
 from visprism.models.spec import ModelSpec
 from visprism.models.stored_names import stored_model_name
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import Literal
 
+from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER
 from visprism.claims.claim_networks import NETWORKS, Scale
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
-from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER
-from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE
-from visprism.results.paper_claims import PAPER_CLAIMS
+from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Change
 
 Direction = Literal["lower", "higher"]
 Phase = Literal["end of training", "after the warm-up"]
@@ -24,9 +24,10 @@ TRAINED, CLEAN = "trained objective", "NLL of clean images"  # objectives of Hes
 FIT = "NLL of training images, snapshots"
 
 
-def change(kind: str, quantity: str) -> str:
+def change(kind: str, quantity: Change) -> str:
     """Name of the mean change of a quantity across the blocks of a kind."""
-    return f"{kind} blocks, change of {quantity}"
+    logs = {VARIANCE: "log variance", SCALE_FREE: "log of variance over mean square"}
+    return f"{kind} blocks, change of {logs.get(quantity, quantity.label)}"
 
 
 def late_minus_early(kind: str) -> str:

@@ -13,6 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from visprism.analyses.features.block_structure import BlockStructure
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
+from visprism.analyses.predictions.calibration import calibration
+from visprism.analyses.predictions.corruptions import CorruptedMetrics
+from visprism.analyses.predictions.frequency_noise import (
+    EQUAL_ENERGY,
+    PAPER,
+    FrequencyContrasts,
+)
 from visprism.claims.claim_networks import TrainingRun
 from visprism.claims.hypotheses import (
     CLEAN,
@@ -29,24 +38,15 @@ from visprism.images.batches import batches
 from visprism.images.image_set import ImageSet, stratified
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import memory_feed
-from visprism.loss.landscape import rings
+from visprism.loss.eigenvalues import top_eigenvalues
 from visprism.loss.objective import Objective
-from visprism.loss.spectrum import hessian_spectrum, top_eigenvalues
-from visprism.measure.outputs import calibration, predict
+from visprism.loss.rings import rings
+from visprism.loss.spectrum import hessian_spectrum
 from visprism.models import LoadedModel, load_model
-from visprism.results.ablation import KindAblations
-from visprism.results.base import Result
-from visprism.results.frequency_contrasts import EQUAL_ENERGY, PAPER, FrequencyContrasts
-from visprism.results.kind_summary import (
-    SCALE_FREE,
-    TO_LOWEST,
-    TO_MEAN,
-    VARIANCE,
-    KindSummary,
-)
-from visprism.results.robustness import Robustness
-from visprism.results.similarity import BlockStructure
+from visprism.passes.predict import predict
 from visprism.study import examine
+from visprism.table.kinds import CHANGES, KindSummary
+from visprism.table.result import Result
 
 R = TypeVar("R", bound=Result)
 _FILE = "measured.json"
@@ -138,10 +138,9 @@ def _landscape(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
     loaded = _loaded(training, epoch)
     images = _training_images(training, training.scale.images)
     data = list(batches(images, loaded.preprocessing, 64))
-    circles, _ = rings(loaded.model, data, radii=(_RADIUS,), run=run)
-    rises = {ring.batch_norm: ring.rise for ring in circles.summary()}
-    # A model without BatchNorm has one value for both treatments.
-    return {rise(name): rises.get(name, rises["frozen"]) for name in ("frozen", "reestimated")}
+    circles = rings(loaded.model, data, radii=(_RADIUS,), run=run)
+    rises = zip(circles.batch_norm.tolist(), circles.rise, strict=True)
+    return {rise(name): float(value) for name, value in rises}
 
 
 def _features(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
@@ -151,8 +150,8 @@ def _features(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
         for kind, quantity, mean in zip(
             summary.kind, summary.quantity, summary.mean, strict=True
         ):
-            if quantity in (TO_MEAN, TO_LOWEST, VARIANCE, SCALE_FREE):
-                values[change(str(kind), str(quantity))] = float(mean)
+            if CHANGES[str(quantity)].question:
+                values[change(str(kind), CHANGES[str(quantity)])] = float(mean)
     values["block structure of CKA"] = _one(results, BlockStructure).score
     return {name: value for name, value in values.items() if np.isfinite(value)}
 
@@ -177,7 +176,7 @@ def _ablations(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
 
 def _corrupted(training: TrainingRun, epoch: int, run: Run) -> dict[str, float]:
     results = _examined(training, epoch, run, ("corruptions",))
-    return {"accuracy on corrupted images": _one(results, Robustness).mean_accuracy}
+    return {"accuracy on corrupted images": _one(results, CorruptedMetrics).mean_accuracy}
 
 
 def _measurement(quantity: str) -> Callable[[TrainingRun, int, Run], dict[str, float]]:
@@ -315,7 +314,7 @@ def _examined(
         _test_images(training, training.scale.images),
         analyses=analyses,
         options=options,
-        minutes=None,
+        effort="full",
         on_error="raise",
         run=run,
         listener=lambda _: None,

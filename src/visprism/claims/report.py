@@ -7,16 +7,17 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from visprism.claims import effects as results
 from visprism.claims.claim_networks import scale_of
+from visprism.claims.effects import ClaimEffects
 from visprism.claims.experiment import RawNumbers
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, WARM_UP, Hypothesis
 from visprism.claims.verdicts import NOT_RUN, Decision, decide, decide_all, estimate
 from visprism.core.provenance import Provenance
-from visprism.figures import panel, render_figure
+from visprism.drawing.panel import panel
+from visprism.drawing.save import render_figure
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report.page import inline_svg
-from visprism.results import claims as results
-from visprism.results.claims import ClaimEffects
-from visprism.results.paper_claims import PAPER_CLAIMS
 
 
 def effects_of(raw: RawNumbers) -> ClaimEffects:
@@ -29,13 +30,13 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
     rows = []
     for row, h in PRIMARY.items():
         decision, note = decided[row], ""
-        equal, equal_sign = None, 1
+        equal, sign = None, 1
         if h.equal_fit:
-            effects, equal_sign = raw.tested(h, at_equal_fit=True).weakest()
+            effects, sign = raw.tested(h, at_equal_fit=True).weakest()
             equal = decide(
                 effects,
                 h.margin,
-                sign=equal_sign,
+                sign=sign,
                 confidence=decision.confidence,
                 fewest_seeds=scale.fewest_seeds,
             )
@@ -44,7 +45,7 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
                 note = f"at equal training NLL: {equal.verdict}"
         rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
         if equal is not None:
-            rows.append(_row(raw, h, results.EQUAL_FIT, equal, equal_sign, ""))
+            rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
     for h in SECONDARY:
         effects, sign = raw.tested(h).weakest()
         if len(effects):

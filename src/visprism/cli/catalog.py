@@ -129,8 +129,8 @@ class Models(Printing):
         """What one model costs on this machine."""
         import torch
 
-        from visprism.measure.throughput import model_cost
         from visprism.models import load_model
+        from visprism.passes.throughput import model_cost
 
         loaded = load_model(name, pretrained=False)
         size = loaded.preprocessing.size
@@ -245,7 +245,8 @@ class Anatomy(Printing, Sized, Weights):
         from visprism.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream
-        from visprism.figures import panel, save_figure
+        from visprism.drawing.panel import panel
+        from visprism.drawing.save import save_figure
         from visprism.models import load_model
 
         loaded = load_model(self.model, pretrained=self.pretrained, seed=self.seed)

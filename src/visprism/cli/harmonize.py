@@ -62,7 +62,8 @@ class Harmonize(Printing, Weights, Training):
         from visprism.anatomy import errors_of_model
         from visprism.core.files import output_folder
         from visprism.core.processes import require_single_process
-        from visprism.figures import panel, save_figure
+        from visprism.drawing.panel import panel
+        from visprism.drawing.save import save_figure
         from visprism.harmonize import MSAConfig, conv_blocks, save_alternet, select_blocks
         from visprism.harmonize import harmonize_model as convert
 

@@ -165,8 +165,9 @@ class Train(Printing, Training):
 
     def _draw_curves(self, history: Any, recipe: "Recipe") -> list[str]:
         """Draw the curves of a training; returns what they show."""
-        from visprism.figures import panel, save_figure
-        from visprism.results.base import Result
+        from visprism.drawing.panel import panel
+        from visprism.drawing.save import save_figure
+        from visprism.table.result import Result
 
         save_figure(panel([history]), self.out / "curves-loss")
         if history.evaluated:

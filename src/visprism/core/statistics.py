@@ -149,14 +149,6 @@ def difference_interval(
     return float(b - a - np.sqrt(max(down, 0.0))), float(b - a + np.sqrt(max(up, 0.0)))
 
 
-def log_interval(
-    values: Float[np.ndarray, " n"], margins: Float[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Ends v exp(-m / v) and v exp(m / v) of positive values: margins of their logarithms."""
-    factor = np.exp(margins / values)
-    return values / factor, values * factor
-
-
 def correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
     """Pearson's; 0 where the values of one are equal."""
     a, b = a - a.mean(), b - b.mean()

@@ -16,7 +16,7 @@ from visprism.core.provenance import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.blocks import conv_blocks, select_blocks
 from visprism.harmonize.convert import harmonize_model
-from visprism.results.harmonize import (
+from visprism.harmonize.replacement_search import (
     CONFIRMATION,
     SEARCH,
     ReplacementSearch,

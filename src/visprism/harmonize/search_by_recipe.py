@@ -8,10 +8,10 @@ from torch import nn
 
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.harmonize.convert import MSAConfig
+from visprism.harmonize.replacement_search import ReplacementSearch
 from visprism.harmonize.search import search_replacements
 from visprism.images import batches, held_out
 from visprism.models import LoadedModel
-from visprism.results.harmonize import ReplacementSearch
 from visprism.training import Job, Recipe, as_yaml, fit
 from visprism.training.job import choose_preprocessing, prepare, training_feed
 

@@ -1,20 +1,18 @@
-"""Density of all eigenvalues of the Hessian, and their sum, from products with vectors."""
+"""Density of all eigenvalues of a matrix, and their sum, from products with random vectors."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.krylov import Krylov, Product
 from visprism.loss.objective import Objective
-from visprism.loss.products import Matrix, Products, random_signs, result_fields
-from visprism.results.loss import SpectralDensity, Trace
+from visprism.loss.products import Products, random_signs
 
 
 @dataclass(frozen=True)
@@ -95,66 +93,32 @@ def _inner(first: Float[Tensor, "n p"], second: Float[Tensor, "n p"]) -> Float[T
     return (first.cpu().double() * second.cpu().double()).sum(1)
 
 
-def spectral_density(
-    objective: Objective,
+def traces_by_part(
+    model: nn.Module,
+    batches: Iterable,
+    parameters: Mapping[str, Sequence[str]],
     *,
-    runs: int = 4,
-    steps: int = 40,
-    matrix: Matrix = "hessian",
-    run: Run | None = None,
-) -> SpectralDensity:
-    """Density of all eigenvalues of an objective's Hessian, by stochastic Lanczos quadrature.
+    probes: int = 5,
+    run: Run = DEFAULT_RUN,
+) -> dict[str, Float[np.ndarray, " probes"]]:
+    """Estimates of the trace of the mean loss's Hessian for the parameters of each part.
 
-    Each run starts from random signs and gives `steps` nodes with weights. The fraction of
-    eigenvalues in an interval is the weight of its nodes, the mean of f over all eigenvalues is
-    sum_i w_i f(node_i), both up to the spread of the runs. An eigenvalue lies within the
-    residual of each node; the leading eigenvalue of a mean over N images depends on N, so
-    compare models on the same number of images.
+    Cost: `probes` Hessian products for each part, each as much as six forward passes.
 
-    Cost: runs x steps Hessian products, and memory for `steps` vectors.
-
-    Sources: Ubaru, Chen & Saad (2017), Fast estimation of tr(f(A)) via stochastic Lanczos
-    quadrature; Ghorbani, Krishnan & Xiao (2019), An investigation into neural net optimization.
+    Source: Dong et al. (2020), HAWQ-V2, sec. 3.
     """
-    if runs < 1:
-        raise InputError(f"runs must be at least 1, got {runs}")
-    objective = objective.with_run(run)
-    products = Products(objective, matrix)
-    signs = random_signs(objective, runs, objective.run.seed, "density")
-    nodes = quadrature(products, signs, steps=steps, run=objective.run)
-    return SpectralDensity(
-        run=np.repeat(np.arange(runs), nodes.nodes.shape[1]),
-        node=nodes.nodes.flatten().numpy(),
-        weight=nodes.weights.flatten().numpy(),
-        residual=nodes.residuals.flatten().numpy(),
-        **result_fields(products),
-    )
+    data = list(batches)
+    traces = {}
+    for part in run.track(list(parameters), "Hessian traces"):
+        objective = Objective(
+            model, data, parameters=list(parameters[part]), run=replace(run, progress=None)
+        )
+        traces[part] = trace_of_part(Products(objective), probes)
+    return traces
 
 
-def trace(
-    objective: Objective,
-    *,
-    probes: int = 30,
-    method: Literal["hutch++", "hutchinson"] = "hutch++",
-    matrix: Matrix = "hessian",
-    run: Run | None = None,
-) -> Trace:
-    """Trace of an objective's Hessian, the sum of all eigenvalues, with its standard error.
-
-    Hutchinson averages v^T H v over random signs v; Hutch++ uses a third of the probes to find
-    the leading eigenvectors, and computes the trace of their space exactly.
-
-    Cost: one Hessian product for each probe.
-
-    Sources: Hutchinson (1989); Meyer, Musco, Musco & Woodruff (2021), Hutch++.
-    """
-    estimators: dict[str, Callable] = {"hutch++": hutchpp, "hutchinson": hutchinson}
-    if method not in estimators:
-        raise InputError(f"method must be {' or '.join(estimators)}, got {method!r}")
-    objective = objective.with_run(run)
-    products = Products(objective, matrix)
-    if probes < 1:
-        raise InputError(f"probes must be at least 1, got {probes}")
-    signs = random_signs(objective, probes, objective.run.seed, "trace")
-    estimates = estimators[method](products, signs).numpy()
-    return Trace(estimate=estimates, **result_fields(products))
+def trace_of_part(products: Products, probes: int) -> Float[np.ndarray, " probes"]:
+    """Hutchinson's estimates of the trace of the objective's Hessian."""
+    objective = products.objective
+    signs = random_signs(objective, probes, objective.run.seed, "trace by block")
+    return hutchinson(products, signs).numpy()

@@ -1,4 +1,4 @@
-"""Loss landscapes: a model's loss over planes and on circles around its weights.
+"""Loss landscapes: a model's loss over planes around its weights.
 
 NLL, L2 and accuracy are three surfaces. A figure of their sum mainly shows the L2 term where
 that is large, as in the figure of the reference.
@@ -10,7 +10,6 @@ How do vision transformers work?, fig. 1a.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import torch
@@ -19,41 +18,132 @@ from torch import nn
 
 from visprism.anatomy import dissect
 from visprism.core.errors import InputError
-from visprism.core.processes import add_up, gather, share
+from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.estimated import Number, stacked
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
+from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import Loss, Objective, check_weight_decay, cross_entropy
 from visprism.loss.parameter_selection import Selection, selected
 from visprism.loss.planes import Plane, random_planes, squared_norms
 from visprism.loss.points import (
-    COLUMNS,
     TREATMENTS,
     Evaluation,
     Point,
     PointLosses,
-    Samples,
     batch_norms,
     loss_name,
     read_samples,
 )
 from visprism.loss.products import Products
-from visprism.measure.batches import check_evaluation_mode, first_images
-from visprism.results.landscape import (
-    BATCH_NORM_LABELS,
-    Landscape,
-    OriginCurvature,
-    Rings,
-    rise_label,
-)
-from visprism.results.per_image import PerImage
+from visprism.passes.batches import check_evaluation_mode, first_images
+from visprism.table.result import Result, column, estimate, result_type, scalar
 
-RADII = (0.1, 0.5, 1.0)  # of circles, in units of filter-normalized directions
+BATCH_NORM_LABELS = {
+    "frozen": "frozen BatchNorm statistics",
+    "reestimated": "re-estimated BatchNorm statistics",
+}
+
+_MAX_ROUNDING = 1e-3  # nats by which a lower precision may change the NLL without a finding
 
 # Central differences of the first and the second derivative, by the number of points per side.
 _STENCILS = {
     1: (np.array([-1, 0, 1]) / 2, np.array([1, -2, 1])),
     2: (np.array([1, -8, 0, 8, -1]) / 12, np.array([-1, 16, -30, 16, -1]) / 12),
 }
+
+
+@result_type("landscape")
+class LossSurface(Result):
+    """Loss and accuracy over planes in the space of parameters; one row for each point.
+
+    `nll` and `l2` are separate surfaces; `objective` is their sum. Intervals are over images.
+    """
+
+    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0 on")
+    a: np.ndarray = column("a", "", "coordinate along the first direction; 0 at the weights")
+    b: np.ndarray = column("b", "", "coordinate along the second direction; 0 at the weights")
+    nll: np.ndarray = estimate("NLL", "nats", "mean over images; infinite or NaN on overflow")
+    rise: np.ndarray = estimate(
+        "NLL increase", "nats", "NLL minus that of the model's weights, image by image"
+    )
+    l2: np.ndarray = column("L2 term", "nats", "half the weight decay times the squared norm")
+    accuracy: np.ndarray = estimate("Accuracy", "", "fraction of images classified correctly")
+    classes: int = scalar(
+        "Classes", "", "of the model; chance level is log(classes)", default=0
+    )
+    weight_decay: float = scalar("Weight decay", "", "of the L2 term", default=0.0)
+    plane: str = scalar("Plane", "", "random, checkpoints or given", default="random")
+    normalization: str = scalar("Normalization", "", "of random directions", default="filter")
+    batch_norm: str = scalar("BatchNorm", "", "frozen or reestimated", default="frozen")
+    has_batch_norm: bool = scalar(
+        "Has BatchNorm", "", "whether the model has running statistics", default=True
+    )
+    loss: str = scalar("Loss", "", "name of the loss function", default="cross_entropy")
+    rounding: float = scalar(
+        "Rounding", "nats", "change of the NLL at the weights by a lower precision", default=0.0
+    )
+
+    @property
+    def objective(self) -> Float[np.ndarray, " n"]:
+        """NLL + L2 at each point, in nats."""
+        return self.nll + self.l2
+
+    def table(self, quantity: str, pair: int) -> Float[np.ndarray, "m n"]:
+        """A quantity over one plane, b changing from row to row."""
+        rows = self.select(self.pair == pair)
+        return np.asarray(getattr(rows, quantity)).reshape(len(np.unique(rows.b)), -1)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The range of the surface, its BatchNorm statistics, and what limits its accuracy."""
+        finite, texts = self.rise[np.isfinite(self.rise)], []
+        if len(finite):
+            planes = len(np.unique(self.pair))
+            statistics = f"; {BATCH_NORM_LABELS[self.batch_norm]}" * self.has_batch_norm
+            texts.append(
+                f"{objective_label(self.provenance.split)} on {planes} "
+                f"plane{'s' * (planes > 1)}: increase {finite.min():.3g} to {finite.max():.3g} "
+                f"nats within |a|, |b| <= {np.abs(self.a).max():g}{statistics}, "
+                f"{images_text(self.provenance.images, self.provenance.split)}"
+            )
+        if self.rounding > _MAX_ROUNDING:
+            texts.append(
+                f"{self.provenance.precision} changes the NLL of the model's weights by "
+                f"{self.rounding:.2g} nats; smaller differences are not significant"
+            )
+        return (*map(Finding, texts), *not_finite(np.asarray(self.nll)))
+
+
+def not_finite(nll: Float[np.ndarray, " n"]) -> list[Finding]:
+    """At how many points the loss overflows."""
+    missing = int((~np.isfinite(nll)).sum())
+    text = f"the NLL is not finite at {missing} of {len(nll)} points"
+    return [Finding(text)] if missing else []
+
+
+@result_type("origin-curvature")
+class OriginCurvature(Result):
+    """Curvature of the NLL at the model's weights; one row for each direction of a plane."""
+
+    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0 on")
+    direction: np.ndarray = column("Direction", "", "a or b")
+    slope: np.ndarray = column("Fitted slope", "nats", "first derivative along the direction")
+    fitted: np.ndarray = column("Fitted curvature", "nats", "second derivative, from the grid")
+    hessian: np.ndarray = column("Exact curvature", "nats", "dᵀHd; NaN without an objective")
+    step: np.ndarray = column("Grid step", "", "between the points that were fitted")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Where the grid is too coarse to show the curvature at the weights."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            error = np.abs(self.fitted / self.hessian - 1)
+        checked = int(np.isfinite(self.hessian).sum())
+        text = (
+            f"curvature at the weights: the grid agrees with the Hessian within 10% along "
+            f"{int((error < 0.1).sum())} of {checked} directions"
+        )
+        return (Finding(text),) if checked else ()
 
 
 def landscape(
@@ -66,7 +156,7 @@ def landscape(
     decayed: Selection = "all",
     batch_norm: BatchNorm = "frozen",
     run: Run = DEFAULT_RUN,
-) -> Landscape:
+) -> LossSurface:
     """Mean loss, L2 term and accuracy at every point of the planes, on the same samples.
 
     At the point (a, b) the weights are w + a d1 + b d2, with buffers and everything else as in
@@ -96,8 +186,6 @@ def landscape(
     check_batch_norm(batch_norm, TREATMENTS, "landscapes")
     check_weight_decay(weight_decay)
     planes = random_planes(model, seed=run.seed) if planes is None else list(planes)
-    if not planes:
-        raise InputError("planes must have at least one plane, got none")
     points = [(i, a, b) for i, plane in enumerate(planes) for a, b in plane.points()]
     samples = read_samples(batches, run.compute)
     trial = first_images(samples.batches[0][0])
@@ -107,13 +195,16 @@ def landscape(
         for name in selected(model, decayed, lambda: dissect(model, trial))
     }
     evaluation = Evaluation(model, samples, loss, batch_norm, run)
-    rows, origin, rounding = _measure(evaluation, planes, points, "landscape")
+    rows, origin, rounding = measure_points(evaluation, planes, points, "landscape")
     pair, a, b = (np.array(column) for column in zip(*points, strict=True))
-    return Landscape(
+    nll, rise, accuracy = (stacked(numbers) for numbers in zip(*rows, strict=True))
+    return LossSurface(
         pair=pair,
         a=a,
         b=b,
-        **dict(zip(COLUMNS, np.array(rows).T, strict=True)),
+        nll=nll,
+        rise=rise,
+        accuracy=accuracy,
         l2=weight_decay / 2 * np.concatenate([squared_norms(p, decaying) for p in planes]),
         classes=origin.classes,
         weight_decay=weight_decay,
@@ -127,14 +218,14 @@ def landscape(
     )
 
 
-def _measure(
+def measure_points(
     evaluation: Evaluation,
     planes: Sequence[Plane],
     points: Sequence[Point],
     label: str,
     visit: Callable[[int, Float[np.ndarray, " n"]], None] | None = None,
-) -> tuple[list[tuple[float, ...]], PointLosses, float]:
-    """The summary of each point, the losses at the model's weights, and their rounding.
+) -> tuple[list[tuple[Number, ...]], PointLosses, float]:
+    """NLL, its rise and accuracy at each point, the losses at the weights, and their rounding.
 
     `visit` is called with the number of each point of this process, and the rise of each
     image's loss.
@@ -143,7 +234,7 @@ def _measure(
     full = replace(run, compute=replace(run.compute, precision="fp32"))
     numbers = list(share(range(len(points))))
     passes = len(numbers) + (1 if full == run else 2)
-    summaries: dict[int, tuple[float, ...]] = {}
+    estimates: dict[int, tuple[Number, ...]] = {}
     with (
         evaluation.prepared(),
         run.ticks(range(passes * evaluation.ticks_per_point), 1, label) as tick,
@@ -154,135 +245,17 @@ def _measure(
         numbered = ((number, points[number]) for number in numbers)
         with closing(evaluation.points(planes, numbered, tick)) as evaluated:
             for number, losses in evaluated:
-                summaries[number] = losses.summary(origin)
+                estimates[number] = losses.estimates(origin)
                 if visit is not None:
                     visit(number, losses.rises(origin))
-    for part in gather(summaries):
-        summaries |= part
+    for part in gather(estimates):
+        estimates |= part
     rounding = abs(float(origin.nll.mean() - exact.nll.mean()))
-    return [summaries[number] for number in range(len(points))], origin, rounding
-
-
-def rings(
-    model: nn.Module,
-    batches: Iterable,
-    *,
-    radii: Sequence[float] = RADII,
-    angles: int = 8,
-    pairs: int = 3,
-    loss: Loss = cross_entropy,
-    treatments: Sequence[BatchNorm] | None = None,
-    normalization: str = "filter",
-    perturb_positions: bool = False,
-    run: Run = DEFAULT_RUN,
-) -> tuple[Rings, PerImage]:
-    """The loss on circles around the model's weights, in planes of random directions.
-
-    The points are w + r (cos φ d1 + sin φ d2) for equidistant angles φ, so that the distance is
-    exact, whatever the grid of a surface is. On a quadratic with Hessian H the mean over the
-    angles of one pair is r²/4 (d1ᵀHd1 + d2ᵀHd2).
-
-    Where the model has BatchNorm, its running statistics do not fit weights elsewhere, which a
-    model with LayerNorm does not suffer from: both treatments are measured by default.
-
-    Cost: pairs x radii x angles forward passes of all images, and up to twice as many again
-    with re-estimated statistics.
-
-    Args:
-        model: any classifier, in evaluation mode.
-        batches: of (images, targets), as in `landscape`.
-        radii: distances, in units of the directions.
-        angles: number of points on each circle, even and at least 4.
-        pairs: number of planes, each with two directions; at least 3 for an interval.
-        loss: of logits and targets, one value for each image.
-        treatments: of BatchNorm; None: "frozen", and "reestimated" where the model has any.
-        normalization: of the directions; see `gaussian`.
-        perturb_positions: whether random directions also change position embeddings.
-        run: device and precision, seed of the directions, progress, provenance, deadline.
-
-    Returns:
-        One row for each point, and the mean increase of each image at each distance.
-    """
-    check_evaluation_mode(model)
-    if not len(radii) or min(radii) <= 0:
-        raise InputError(f"radii must be positive, got {tuple(radii)}")
-    if angles < 4 or angles % 2:
-        raise InputError(f"angles must be even and at least 4, got {angles}")
-    has_batch_norm = bool(batch_norms(model))
-    if treatments is None:
-        treatments = ("frozen", "reestimated") if has_batch_norm else ("frozen",)
-    if not treatments:
-        raise InputError("treatments must name at least one treatment of BatchNorm, got none")
-    for treatment in treatments:
-        check_batch_norm(treatment, TREATMENTS, "landscapes")
-    planes = random_planes(
-        model,
-        pairs=pairs,
-        normalization=normalization,
-        perturb_positions=perturb_positions,
-        seed=run.seed,
-    )
-    samples = read_samples(batches, run.compute)
-    circle = 2 * np.pi * np.arange(angles) / angles
-    keys = list(product(range(pairs), radii, circle.tolist()))
-    points = [(pair, r * float(np.cos(phi)), r * float(np.sin(phi))) for pair, r, phi in keys]
-    rows: list[tuple] = []
-    means: dict[str, dict[float, np.ndarray]] = {}
-    classes = 0
-    for treatment in treatments:
-        evaluation = Evaluation(model, samples, loss, treatment, run)
-        sums = {radius: np.zeros(len(samples)) for radius in radii}
-
-        def visit(number: int, rises: np.ndarray, sums: dict = sums) -> None:
-            sums[keys[number][1]] += rises
-
-        label = f"circles, {BATCH_NORM_LABELS[treatment]}"
-        summaries, origin, _ = _measure(evaluation, planes, points, label, visit)
-        classes = origin.classes
-        means[treatment] = {
-            r: add_up(torch.from_numpy(s)).numpy() / (pairs * angles) for r, s in sums.items()
-        }
-        rows += [
-            (treatment, r, pair, phi, nll, rise, rise_error, accuracy)
-            for (pair, r, phi), (nll, _, rise, rise_error, accuracy, _) in zip(
-                keys, summaries, strict=True
-            )
-        ]
-    names = ("batch_norm", "radius", "pair", "angle", "nll", "rise", "rise_error", "accuracy")
-    columns = map(np.array, zip(*rows, strict=True))
-    result = Rings(
-        **dict(zip(names, columns, strict=True)),
-        has_batch_norm=has_batch_norm,
-        classes=classes,
-        normalization=normalization,
-        loss=loss_name(loss),
-        provenance=samples.provenance(run),
-    )
-    return result, _per_image(result, means, samples)
-
-
-def _per_image(
-    result: Rings, means: dict[str, dict[float, np.ndarray]], samples: Samples
-) -> PerImage:
-    """The mean increase of each image; for both treatments where there is no BatchNorm."""
-    pairs = f"in the same {len(np.unique(result.pair))} direction pairs"
-    quantities: dict[str, np.ndarray] = {}
-    for treatment, by_radius in means.items():
-        names = [treatment] if result.has_batch_norm else list(BATCH_NORM_LABELS)
-        for radius, values in by_radius.items():
-            labels = (f"{rise_label(radius, name)}, {pairs}" for name in names)
-            quantities |= dict.fromkeys(labels, values)
-    images = len(samples)
-    return PerImage(
-        quantity=np.repeat(list(quantities), images),
-        image=np.tile(np.arange(images), len(quantities)),
-        value=np.concatenate(list(quantities.values())),
-        provenance=result.provenance,
-    )
+    return [estimates[number] for number in range(len(points))], origin, rounding
 
 
 def curvature_at_origin(
-    landscape: Landscape,
+    landscape: LossSurface,
     planes: Sequence[Plane] = (),
     objective: Objective | None = None,
 ) -> OriginCurvature:
@@ -304,7 +277,7 @@ def curvature_at_origin(
         for name, along, across in (("a", plane.a, plane.b), ("b", plane.b, plane.a)):
             line = np.abs(across) < 1e-12
             order = np.argsort(along[line])
-            x, f = along[line][order], plane.nll[line][order]
+            x, f = along[line][order], np.asarray(plane.nll)[line][order]
             middle = len(x) // 2
             if len(x) < 3 or abs(x[middle]) > 1e-12:
                 continue
@@ -334,17 +307,12 @@ def curvature_at_origin(
 
 def _exact(
     wanted: Sequence[tuple[int, str]], planes: Sequence[Plane], objective: Objective
-) -> np.ndarray:
+) -> Float[np.ndarray, " n"]:
     """dᵀHd for each direction."""
     if objective.weight_decay:
         raise InputError(
             f"objective must have weight_decay=0, as the NLL of a landscape has, got "
             f"{objective.weight_decay}"
-        )
-    if max(pair for pair, _ in wanted) >= len(planes):
-        raise InputError(
-            f"planes must be those of the landscape ({max(p for p, _ in wanted) + 1}), got "
-            f"{len(planes)}"
         )
     vectors = []
     for pair, name in wanted:

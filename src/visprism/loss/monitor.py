@@ -3,24 +3,27 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import nan, sqrt
+from math import nan
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import Optimizer
 
 from visprism.anatomy import batch_size
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
 from visprism.loss.double_backward import BatchNorm
+from visprism.loss.eigenvalues import CONVERGED, unconverged
 from visprism.loss.krylov import Eigenpairs, Request, eigenpairs
 from visprism.loss.objective import Loss, Objective, cross_entropy
 from visprism.loss.products import Products
-from visprism.loss.sharpness import ascent_step
-from visprism.results.training_curvature import TrainingCurvature
+from visprism.loss.update_rules import UpdateRule, ascent_step, sam_threshold, update_rule
+from visprism.table.result import Result, column, result_type, scalar
 
 _COLUMNS = (
     "step", "matrix", "point", "rank", "eigenvalue", "residual", "converged", "threshold",
@@ -32,133 +35,96 @@ _COLUMNS = (
 _RANDOM_PART = 0.3
 
 
-@dataclass(frozen=True)
-class UpdateRule:
-    """The linear part of an optimizer's update, for parameters as one vector."""
-
-    optimizer: str  # name of its class
-    learning_rate: float  # the largest of its parameter groups
-    threshold: float  # largest stable eigenvalue; NaN: not known, or the learning rate is 0
-    decay: Float[Tensor, " p"]  # coupled weight decay, which the optimizer adds to the gradient
-    scale: Float[Tensor, " p"] | None  # P^-1/2; None: P = 1
+MATRIX_LABELS = {"hessian": "Hessian", "preconditioned": "preconditioned Hessian"}
+POINT_LABELS = {"weights": "", "perturbed": " at SAM's perturbed weights"}
 
 
-def update_rule(
-    optimizers: Sequence[Optimizer], parameters: Mapping[str, Tensor]
-) -> UpdateRule:
-    """The preconditioner P and the stability threshold of the present state of the optimizers.
+@result_type("training-curvature")
+class CurvatureDuringTraining(Result):
+    """Leading eigenvalues after some updates of training; one row for each, in order of rank.
 
-    Of SGD, also with momentum, dampening and Nesterov's momentum, P is 1. Of Adam and AdamW
-    with t updates made, P = (1 - beta1^t) (sqrt(v / (1 - beta2^t)) + eps), and beta = tau =
-    beta1, so that the threshold at beta1 = 0.9 is 38 / lr. Where parameter groups have
-    different learning rates, P is divided by their ratio to the largest. The threshold of
-    other optimizers, and of groups with different momentum, is not known (NaN).
-
-    An update with momentum beta and dampening tau, v <- beta v + (1 - tau) g and
-    w <- w - lr P^-1 v, on a quadratic with Hessian H is stable if and only if every eigenvalue
-    of P^-1/2 H P^-1/2 is below (2 + 2 beta) / ((1 - tau) lr).
-
-    Sources: Cohen et al. (2021, 2022); see `CurvatureMonitor`.
+    The matrix is the Hessian of the training loss on fixed images, or P^-1/2 H P^-1/2 with the
+    preconditioner P of the optimizer. Updates are stable while its eigenvalues are below the
+    threshold.
     """
-    states = {
-        id(p): (optimizer, group)
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for p in group["params"]
-    }
-    members = [(p, *states[id(p)]) for p in parameters.values()]
-    if any(group.get("maximize") for _, _, group in members):
-        raise InputError("maximize must be False for a stability threshold, got True")
-    lr = max(float(group["lr"]) for _, _, group in members)
-    factors = {_momentum_factor(optimizer, group) for _, optimizer, group in members}
-    factor = factors.pop() if len(factors) == 1 else nan
-    names = dict.fromkeys(type(optimizer).__name__ for _, optimizer, _ in members)
-    return UpdateRule(
-        optimizer=" and ".join(names),
-        learning_rate=lr,
-        threshold=factor / lr if lr else nan,
-        decay=torch.cat(
-            [torch.full_like(p.detach(), _decay(o, g)).flatten() for p, o, g in members]
-        ),
-        scale=_scale(members, lr),
+
+    step: np.ndarray = column("Step", "", "number of updates before the measurement")
+    matrix: np.ndarray = column("Matrix", "", "hessian, or preconditioned by the optimizer")
+    point: np.ndarray = column("Point", "", "the weights, or perturbed as by SAM")
+    rank: np.ndarray = column("Rank", "", "1 for the leading eigenvalue")
+    eigenvalue: np.ndarray = column("Eigenvalue", "", "of the matrix, the largest ones")
+    residual: np.ndarray = column(
+        "Residual", "", "‖Av - λv‖; an eigenvalue is within this distance"
+    )
+    converged: np.ndarray = column("Converged", "", CONVERGED)
+    threshold: np.ndarray = column(
+        "Stability threshold", "", "largest stable eigenvalue; NaN: not known for this matrix"
+    )
+    learning_rate: np.ndarray = column("Learning rate", "", "of the last update")
+    nll: np.ndarray = column("NLL", "nats", "mean loss of the fixed images at the point")
+    gradient_norm: np.ndarray = column("Gradient norm", "", "of the loss of the fixed images")
+    alignment: np.ndarray = column(
+        "Gradient alignment",
+        "",
+        "fraction of the squared gradient norm in the space of eigenvectors up to this rank",
+    )
+    products: np.ndarray = column("Products", "", "Hessian-vector products of the measurement")
+    optimizer: str = scalar("Optimizer", "", "that made the updates")
+    sam_rho: float = scalar("SAM radius", "", "of the perturbed weights; 0: without SAM")
+    parameters: int = scalar("Parameters", "", "size of the matrix, number of parameters")
+    tol: float = scalar("Tolerance", "", "relative residual of convergence")
+    batch_norm: str = scalar(
+        "BatchNorm", "", "'batch': statistics of each batch, as in training; or 'frozen'"
     )
 
+    def leading(self) -> Iterator[tuple[str, str, "CurvatureDuringTraining"]]:
+        """Matrix, point and rows of rank 1 of each series, in the order of the steps."""
+        for matrix, point in dict.fromkeys(
+            zip(self.matrix.tolist(), self.point.tolist(), strict=True)
+        ):
+            rows = (self.matrix == matrix) & (self.point == point)
+            yield matrix, point, self.select(rows & (self.rank == 1))
 
-def sam_threshold(threshold: float, rho: float, gradient_norm: float) -> float:
-    """The largest stable eigenvalue of SAM, given that of the optimizer without SAM.
+    def findings(self) -> tuple[Finding, ...]:
+        """The eigenvalue at both ends, its ratio to the threshold, and the alignment."""
+        if not len(self):
+            return (Finding("no curvature was measured: training had too few steps"),)
+        findings = [
+            Finding(_series_text(rows, matrix, point)) for matrix, point, rows in self.leading()
+        ]
+        findings.append(Finding(self._alignment_text()))
+        return (*findings, *unconverged(self.converged, self.tol))
 
-    On a quadratic with gradient g, SAM's gradient is (H + rho / |g| H^2) w, so that the update
-    is stable up to the positive root of lambda + rho / |g| lambda^2 = threshold,
-
-        lambda = |g| / (2 rho) (sqrt(1 + 4 rho threshold / |g|) - 1).
-
-    Source: Long & Bartlett (2024), the SAM-edge, for gradient descent with threshold 2 / lr.
-
-    Example:
-        >>> sam_threshold(6.0, rho=0.5, gradient_norm=0.5)  # 2 + 2^2 = 6
-        2.0
-    """
-    if not gradient_norm > 0:
-        return nan
-    ratio = rho / gradient_norm
-    return (sqrt(1 + 4 * ratio * threshold) - 1) / (2 * ratio)
-
-
-def _momentum_factor(optimizer: Optimizer, group: Mapping[str, Any]) -> float:
-    """The threshold times the learning rate; NaN where it is not known."""
-    if isinstance(optimizer, SGD):
-        beta, tau = float(group["momentum"]), float(group["dampening"])
-        if group["nesterov"]:
-            return (2 + 2 * beta) / (1 + 2 * beta)
-        return (2 + 2 * beta) / (1 - tau) if beta else 2.0
-    if isinstance(optimizer, Adam | AdamW):
-        beta = float(group["betas"][0])
-        return (2 + 2 * beta) / (1 - beta)
-    return nan
-
-
-def _decay(optimizer: Optimizer, group: Mapping[str, Any]) -> float:
-    """Weight decay that is added to the gradient; 0 where it is decoupled from it."""
-    decoupled = group.get("decoupled_weight_decay", isinstance(optimizer, AdamW))
-    coupled = isinstance(optimizer, SGD | Adam) and not decoupled
-    return float(group["weight_decay"]) if coupled else 0.0
-
-
-def _scale(
-    members: Sequence[tuple[Tensor, Optimizer, Mapping[str, Any]]], lr: float
-) -> Float[Tensor, " p"] | None:
-    """P^-1/2 of all parameters; None if P = 1."""
-    adaptive = any(isinstance(optimizer, Adam | AdamW) for _, optimizer, _ in members)
-    uniform = len({float(group["lr"]) for _, _, group in members}) == 1
-    if not adaptive and uniform:
-        return None
-    if adaptive and not any(o.state.get(p) for p, o, _ in members):
-        raise InputError(
-            "the optimizer must have made an update, since its first one determines the "
-            "preconditioner. Measure after optimizer.step()."
+    def _alignment_text(self) -> str:
+        k = int(self.rank.max())
+        rows = self.select(
+            (self.rank == k) & (self.matrix == self.matrix[0]) & (self.point == "weights")
         )
-    parts = []
-    for parameter, optimizer, group in members:
-        inverse = _inverse_preconditioner(parameter, optimizer, group)
-        ratio = float(group["lr"]) / lr if lr else 1.0
-        parts.append((inverse * ratio).sqrt().flatten())
-    return torch.cat(parts)
+        images = images_text(self.provenance.images, self.provenance.split)
+        vectors = "leading eigenvector" if k == 1 else f"{k} leading eigenvectors"
+        return (
+            f"the {vectors} of the {MATRIX_LABELS[str(self.matrix[0])]} hold "
+            f"{np.nanmean(rows.alignment):.1%} of the squared gradient norm on average over "
+            f"{len(rows)} steps, {k / self.parameters:.2g} expected of a random direction "
+            f"(no intervals: one loss, of {images})"
+        )
 
 
-def _inverse_preconditioner(
-    parameter: Tensor, optimizer: Optimizer, group: Mapping[str, Any]
-) -> Tensor:
-    """P^-1 of a parameter; 0 where Adam has not updated it."""
-    if not isinstance(optimizer, Adam | AdamW):
-        return torch.ones_like(parameter.detach())
-    state = optimizer.state.get(parameter)
-    if not state:
-        return torch.zeros_like(parameter.detach())
-    beta1, beta2 = (float(beta) for beta in group["betas"])
-    updates = float(state["step"])
-    squares = state["max_exp_avg_sq" if group["amsgrad"] else "exp_avg_sq"].detach()
-    root = (squares / (1 - beta2**updates)).sqrt() + group["eps"]
-    return 1 / ((1 - beta1**updates) * root)
+def _series_text(rows: CurvatureDuringTraining, matrix: str, point: str) -> str:
+    """The eigenvalue at the first and last step, and how often it exceeds the threshold."""
+    text = (
+        f"leading eigenvalue of the {MATRIX_LABELS[matrix]}{POINT_LABELS[point]} "
+        f"{rows.eigenvalue[0]:.4g} after step {rows.step[0]} and {rows.eigenvalue[-1]:.4g} "
+        f"after step {rows.step[-1]} ({rows.optimizer})"
+    )
+    thresholds = np.isfinite(rows.threshold)
+    if not thresholds.any():
+        return f"{text}; without a stability threshold"
+    ratios = rows.eigenvalue[thresholds] / rows.threshold[thresholds]
+    return (
+        f"{text}; {ratios[-1]:.2f} times the stability threshold at the end, above it in "
+        f"{int((ratios > 1).sum())} of {len(ratios)} measurements"
+    )
 
 
 @dataclass(eq=False)
@@ -354,11 +320,11 @@ class CurvatureMonitor:
         self._vectors = dict(state["vectors"])
         self._optimizer, self._image_shape = state["optimizer"], tuple(state["image_shape"])
 
-    def result(self) -> TrainingCurvature:
+    def result(self) -> CurvatureDuringTraining:
         """All measurements so far."""
         columns = zip(*self._rows, strict=True) if self._rows else [()] * len(_COLUMNS)
         sizes = [batch_size(images) for images, _ in self.batches]
-        return TrainingCurvature(
+        return CurvatureDuringTraining(
             **dict(zip(_COLUMNS, map(np.array, columns), strict=True)),
             optimizer=self._optimizer,
             sam_rho=self.sam_rho,

@@ -23,7 +23,7 @@ from visprism.loss.double_backward import (
     differentiable,
 )
 from visprism.loss.parameter_selection import Selection, selected
-from visprism.measure.batches import check_evaluation_mode, first_images, on_device
+from visprism.passes.batches import check_evaluation_mode, first_images, on_device
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (logits, targets) -> (b,), one for each example
 

@@ -4,10 +4,8 @@ A plane consists of the points w + a d1 + b d2 around the weights w of the model
 values of a and b. A line has no second direction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Literal
 
 import numpy as np
 import torch
@@ -25,17 +23,24 @@ from visprism.loss.directions import (
     norm,
     parameters_of,
 )
-from visprism.loss.objective import Objective
-from visprism.loss.spectrum import top_eigenpairs
-from visprism.results.trajectory import Projection, Trajectory
+from visprism.table.result import Result, column, result_type
 
 State = Mapping[str, Tensor]  # such as a state dict
 
 _PARALLEL = 1e-4  # sine of the angle below which two directions span no plane
 _MOST_POINTS = 1001  # along an axis
-_MIN_SNAPSHOTS = 3  # two are always on a line
-_MAX_THROUGH = 2  # checkpoints besides the model that span a plane
-_EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors
+
+
+@result_type("projection")
+class Projection(Result):
+    """Snapshots projected onto a plane through the weights; one row for each."""
+
+    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0 on")
+    a: np.ndarray = column("a", "", "coordinate along the first direction of the plane")
+    b: np.ndarray = column("b", "", "coordinate along the second direction of the plane")
+    share: np.ndarray = column(
+        "In-plane fraction", "", "of the squared Euclidean distance from the model's weights"
+    )
 
 
 @dataclass(frozen=True)
@@ -161,59 +166,6 @@ def _sine(first: Direction, second: Direction) -> float:
     return max(0.0, 1 - cosine**2) ** 0.5
 
 
-def planes_around(
-    model: nn.Module,
-    batches: Iterable,
-    checkpoints: Sequence[State] = (),
-    *,
-    directions: Literal["random", "hessian"] = "random",
-    pairs: int = 1,
-    points: int = 21,
-    reach: float = 1.0,
-    normalization: str = "filter",
-    perturb_positions: bool = False,
-    run: Run = DEFAULT_RUN,
-) -> tuple[list[Plane], Projection | None]:
-    """Planes through the model's weights, and the projection of checkpoints onto the plane.
-
-    With one or two checkpoints the plane goes through them; with more it holds the principal
-    directions of their path. Otherwise the directions are random, or the eigenvectors of the
-    two largest Hessian eigenvalues of the first 8 batches.
-
-    Cost: for "hessian" about 25 Hessian-vector products, otherwise none.
-    """
-    if checkpoints:
-        return _through(model, checkpoints, points, run)
-    if directions == "hessian":
-        objective = Objective(model, list(islice(batches, _EIGENVECTOR_BATCHES)), run=run)
-        _, vectors = top_eigenpairs(objective, k=2, which="LA", tol=1e-2)
-        first, second = (objective.unflatten(vector) for vector in vectors)
-        return [plane_along(model, first, second, points=points, reach=reach)], None
-    planes = random_planes(
-        model,
-        pairs=pairs,
-        points=points,
-        reach=reach,
-        normalization=normalization,
-        perturb_positions=perturb_positions,
-        seed=run.seed,
-    )
-    return planes, None
-
-
-def _through(
-    model: nn.Module, checkpoints: Sequence[State], points: int, run: Run
-) -> tuple[list[Plane], Projection]:
-    states = [*checkpoints]
-    if len(states) > _MAX_THROUGH:
-        plane = principal_plane(model, states, points=points)
-        path = [*states, model.state_dict()]
-    else:
-        plane = plane_through(model, states, points=points)
-        path = [*states[:1], model.state_dict(), *states[1:]]
-    return [plane], project(model, plane, path, run=run)
-
-
 def plane_through(
     model: nn.Module,
     checkpoints: Sequence[State],
@@ -274,48 +226,6 @@ def _around(coordinates: Float[np.ndarray, " k"], points: int, margin: float) ->
     return np.linspace(low - extension, high + extension, points)
 
 
-def trajectory(
-    model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
-) -> Trajectory:
-    """The trajectory of the weights, in polar coordinates and principal components.
-
-    With w_t the parameters of snapshot t, in order, and T the last: radius |w_t - w_T| / |w_0 -
-    w_T| and the angle between w_t - w_T and w_0 - w_T. The components are those of all
-    snapshots around their mean. Buffers are not included.
-
-    Cost: the memory of all snapshots, and one inner product for each pair of them.
-
-    The snapshots are state dicts of one architecture, in the order of training.
-    """
-    gram = _gram(model, snapshots)
-    squares = gram.diagonal()  # squared distances from the last
-    if squares[0] == 0:
-        raise InputError(
-            "the first and the last snapshot must differ. Pass them in the order of training."
-        )
-    distance = np.sqrt(squares)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cosine = gram[0] / (distance[0] * distance)
-    centered = gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
-    values, vectors = np.linalg.eigh(centered)
-    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
-    scores = vectors * np.sqrt(values)
-    scores *= np.where(scores[0] > 0, -1, 1)  # the first snapshot is at the lower left
-    between = squares[1:] + squares[:-1] - 2 * gram.diagonal(1)
-    return Trajectory(
-        snapshot=np.arange(len(snapshots)),
-        radius=distance / distance[0],
-        angle=np.where(distance > 0, np.arccos(cosine.clip(-1, 1)), np.nan),
-        first=scores[:, 0],
-        second=scores[:, 1],
-        step=np.append(np.nan, np.sqrt(between.clip(0))),
-        first_share=float(values[0] / values.sum()),
-        second_share=float(values[1] / values.sum()),
-        distance=float(distance[0]),
-        provenance=run.provenance,
-    )
-
-
 def project(
     model: nn.Module,
     plane: Plane,
@@ -358,7 +268,7 @@ def principal_plane(
     """
     parameters = parameters_of(model)
     if len(snapshots) < 2:
-        raise _too_few(len(snapshots) + 1)
+        raise InputError(f"snapshots must be at least 2, got {len(snapshots)}")
     steps = [difference(s, parameters, f"snapshot {i}") for i, s in enumerate(snapshots)]
     gram = np.array([[inner(u, v) for v in steps] for u in steps])
     values, vectors = np.linalg.eigh(gram)
@@ -370,20 +280,3 @@ def principal_plane(
         parts = {n: [w * s[n] for w, s in zip(scale, steps, strict=True)] for n in parameters}
         directions.append({name: torch.stack(part).sum(0) for name, part in parts.items()})
     return plane_along(model, directions[0], directions[1], points=points, reach=1 + margin)
-
-
-def _gram(model: nn.Module, snapshots: Sequence[State]) -> Float[np.ndarray, "n n"]:
-    """Inner products of the snapshots' differences from the last one."""
-    if len(snapshots) < _MIN_SNAPSHOTS:
-        raise _too_few(len(snapshots))
-    parameters = parameters_of(model)
-    difference(snapshots[-1], parameters, f"snapshot {len(snapshots) - 1}")
-    end = {name: snapshots[-1][name] for name in parameters}
-    steps = [difference(s, end, f"snapshot {i}") for i, s in enumerate(snapshots)]
-    return np.array([[inner(u, v) for v in steps] for u in steps])
-
-
-def _too_few(number: int) -> InputError:
-    return InputError(
-        f"snapshots must be at least {_MIN_SNAPSHOTS}, in the order of training, got {number}"
-    )

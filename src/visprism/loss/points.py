@@ -17,18 +17,19 @@ from visprism.core.devices import Compute, delayed_interrupts
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
+from visprism.core.statistics import t_interval
+from visprism.estimates.estimated import Number
 from visprism.loss.directions import Direction, named_parameters
 from visprism.loss.double_backward import BatchNorm
 from visprism.loss.objective import Loss, losses_of
 from visprism.loss.planes import Plane
-from visprism.measure.batches import first_images, on_device, with_targets
+from visprism.passes.batches import first_images, on_device, with_targets
 
 Tick = Callable[[], object]  # called before each batch: progress and deadline
 Point = tuple[int, float, float]  # index of the plane, a, b
 Terms = Iterable[tuple[float, Mapping[str, Tensor]]]  # coefficients of directions
 
 TREATMENTS = ("frozen", "reestimated")  # of BatchNorm
-COLUMNS = ("nll", "nll_error", "rise", "rise_error", "accuracy", "accuracy_error")
 
 # Images from which BatchNorm statistics are computed, at most: their feature maps are in memory
 # at once, about 1 GiB of a ResNet-50 at 224x224.
@@ -101,15 +102,22 @@ class PointLosses:
         with np.errstate(invalid="ignore", over="ignore"):  # losses may overflow
             return self.nll - origin.nll
 
-    def summary(self, origin: "PointLosses") -> tuple[float, ...]:
-        """Means over images, each followed by its standard error, in the order of `COLUMNS`."""
-        values = []
-        with np.errstate(invalid="ignore", over="ignore"):
-            for quantity in (self.nll, self.rises(origin), self.correct):
-                n = len(quantity)
-                error = quantity.std(ddof=1) / n**0.5 if n > 1 else np.nan
-                values += [float(quantity.mean()), float(error)]
-        return tuple(values)
+    def estimates(self, origin: "PointLosses") -> tuple[Number, Number, Number]:
+        """Means over images of the loss, its increase and correctness; `over_images`."""
+        return (
+            over_images(self.nll),
+            over_images(self.rises(origin)),
+            over_images(self.correct),
+        )
+
+
+def over_images(values: Float[np.ndarray, " n"]) -> Number:
+    """Mean over images with Student's interval; infinite or NaN where a loss overflows."""
+    n = len(values)
+    with np.errstate(invalid="ignore", over="ignore"):
+        average = float(values.mean())
+        error = float(values.std(ddof=1)) / n**0.5 if n > 1 else np.nan
+        return Number(average, *t_interval(average, error, n))
 
 
 @dataclass(frozen=True)

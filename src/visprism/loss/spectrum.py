@@ -1,4 +1,4 @@
-"""Leading Hessian eigenvalues of an objective, and of many mini-batches.
+"""Leading Hessian eigenvalues of many mini-batches.
 
 Park & Kim (2022) measure those of mini-batches: the Hessian of one describes the curvature that
 a step of training sees. Over many mini-batches the leading eigenvalues form a spectrum.
@@ -7,95 +7,26 @@ a step of training sees. Over many mini-batches the leading eigenvalues form a s
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy import Images, batch_size
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError, stream
+from visprism.loss.hessian_summary import HessianSpectrum
 from visprism.loss.krylov import Eigenpairs, Product, Request, Which, eigenpairs
 from visprism.loss.objective import Loss, Objective, check_weight_decay, cross_entropy
 from visprism.loss.parameter_selection import Selection
-from visprism.loss.products import Matrix, Products, random_normal, result_fields
-from visprism.results.hessian import HessianSpectrum
-from visprism.results.loss import Eigenvalues
+from visprism.loss.products import Products
 
 Batch = tuple[Images, Tensor]
 
 # What the same products give in addition; iteration does not wait for them.
 _ENDS = (Request(1, "LA", required=False), Request(1, "SA", required=False))
-
-
-def top_eigenvalues(objective: Objective, **options: Any) -> Eigenvalues:
-    """The k leading eigenvalues of an objective's Hessian; options as `top_eigenpairs`."""
-    return top_eigenpairs(objective, **options)[0]
-
-
-def top_eigenpairs(
-    objective: Objective,
-    *,
-    k: int = 5,
-    which: Which = "LM",
-    tol: float = 1e-3,
-    matrix: Matrix = "hessian",
-    num_starts: int = 1,
-    max_products: int = 300,
-    learning_rate: float | None = None,
-    run: Run | None = None,
-) -> tuple[Eigenvalues, Float[Tensor, "k p"]]:
-    """The k leading eigenvalues of an objective's Hessian, and the eigenvectors as unit rows.
-
-    An eigenvalue of H lies within the residual ‖Hv - λv‖ of each value. Where neighbors are
-    farther apart than the residual, the error is about its square over their distance, so that
-    a relative residual of 1e-2 usually means four correct digits. Computed by Lanczos iteration
-    with full reorthogonalization.
-
-    Cost: one Hessian product per step, 14 to 35 for five eigenvalues of a network, and memory
-    for 32 vectors like theta and for the graphs of the batches that fit.
-
-    Args:
-        objective: the function that is differentiated.
-        k: number of eigenvalues.
-        which: largest in magnitude (LM), largest (LA), smallest (SA), or both ends (BE).
-        tol: relative residual of convergence.
-        matrix: "hessian", or "gauss-newton", which has no negative eigenvalue.
-        num_starts: start vectors, which go through the products together.
-        max_products: number of products after which to stop; what has not converged is marked.
-        learning_rate: of training, to compare the sharpness with 2 / learning rate.
-        run: seed, progress, provenance and deadline; by default that of the objective.
-
-    Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
-    """
-    if num_starts < 1:
-        raise InputError(f"num_starts must be at least 1, got {num_starts}")
-    objective = objective.with_run(run)
-    products = Products(objective, matrix)
-    start = random_normal(objective, num_starts, objective.run.seed, "eigenvalues")
-    (pairs,) = eigenpairs(
-        products,
-        start,
-        [Request(k, which)],
-        tol=tol,
-        max_products=max_products,
-        run=objective.run,
-    )
-    values = Eigenvalues(
-        rank=np.arange(1, k + 1),
-        value=pairs.values.numpy(),
-        residual=pairs.residuals.numpy(),
-        converged=pairs.converged.numpy(),
-        which=which,
-        tol=tol,
-        products=products.count,
-        learning_rate=float("nan") if learning_rate is None else learning_rate,
-        **result_fields(products),
-    )
-    return values, pairs.vectors
 
 
 def hessian_spectrum(

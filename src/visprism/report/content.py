@@ -9,10 +9,10 @@ from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import options_of
 from visprism.core.registry import suggestion
-from visprism.results.base import Result
-from visprism.results.findings import Finding
-from visprism.results.paper_claims import PaperClaim
-from visprism.results.questions import Question
+from visprism.estimates.findings import Finding
+from visprism.estimates.paper_claims import PaperClaim
+from visprism.estimates.questions import Question
+from visprism.table.result import Result
 
 Mark = Literal["", "supports", "contradicts", "undecided", "not applicable"]
 Models = tuple[str, ...]  # one model, or two that are compared

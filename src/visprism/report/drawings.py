@@ -15,8 +15,10 @@ from functools import partial
 from matplotlib.figure import Figure
 
 from visprism.core.run import Progress
-from visprism.figures import overview, panel, render_formats
+from visprism.drawing.panel import panel
+from visprism.drawing.save import render_formats
 from visprism.report.content import Chapter, Content
+from visprism.report.overview import overview
 
 OVERVIEW = "overview"
 _FEWEST = 6  # figures of a process, which takes some time to start

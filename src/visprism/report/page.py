@@ -15,14 +15,14 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from visprism.figures.landscape import surface_of
-from visprism.figures.style import MODEL, TIP
+from visprism.drawing.registry import surface_of
+from visprism.drawing.style import MODEL, TIP
+from visprism.estimates.findings import CODES
+from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
 from visprism.report.terms import TermLinks
-from visprism.results.findings import CODES
-from visprism.results.paper_claims import PAPER_CLAIMS
 
 # Parts that a stand-alone file needs and an inline figure must not have.
 _STANDALONE = re.compile(
@@ -44,7 +44,7 @@ def inline_svg(
 ) -> Markup:
     """A figure as an ``<svg>`` element that refers to itself only.
 
-    Artists marked with `visprism.figures.style.tip` get the attribute ``data-tip``, and
+    Artists marked with `visprism.drawing.style.tip` get the attribute ``data-tip``, and
     ``data-block`` if the text begins with the name of a block; axes of a model get
     ``data-model``.
 

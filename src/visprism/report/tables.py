@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from visprism.results.base import Result
+from visprism.table.result import Result
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 _NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -14,14 +14,14 @@ from visprism.core.options import Effort, option_values
 from visprism.core.processes import gather
 from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
-from visprism.measure.features.observe import observations
-from visprism.results.base import Result
+from visprism.passes.features import observations
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped
 from visprism.study.fingerprints import fingerprint_of, outputs_of, plug_in_code, version_of
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
 from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
+from visprism.table.result import Result
 
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
 Place = tuple[tuple[str, ...], str]  # models and analysis
@@ -380,9 +380,7 @@ def _measured(
     features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
     if len(features) < len(analyses) or len(analyses) == 1:
         return iter([analysis.measure(subject, run) for analysis in analyses])
-    probes = [analysis.probe(subject) for analysis in features]
-    seen = observations(subject.anatomy, subject.batches(), probes, run=run)
-    return iter([a.results(of_probe) for a, of_probe in zip(features, seen, strict=True)])
+    return iter(observations(subject.anatomy, subject.batches(), features, run=run))
 
 
 def _reason(error: Exception) -> str:

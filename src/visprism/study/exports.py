@@ -7,9 +7,9 @@ from math import isfinite
 from typing import Any
 
 from visprism.core.provenance import Provenance
+from visprism.estimates.answers import Answer
+from visprism.estimates.findings import Finding
 from visprism.report.tables import DASH
-from visprism.results.answers import Answer
-from visprism.results.findings import Finding
 from visprism.study.study import Study
 from visprism.study.table import Row, findings_of
 

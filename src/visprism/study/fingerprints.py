@@ -18,7 +18,7 @@ from visprism.anatomy import forward
 from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.provenance import bytes_of
 from visprism.core.run import Run
-from visprism.measure.batches import on_device
+from visprism.passes.batches import on_device
 
 _NUMBERS = 64  # of the outputs, that are stored and compared
 _RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of threads

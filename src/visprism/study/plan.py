@@ -17,7 +17,7 @@ from visprism.anatomy import costs, forward
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run
-from visprism.measure.batches import on_device
+from visprism.passes.batches import on_device
 
 _SHARED = 4.0  # passes of one image that all analyses of feature maps cost together
 _TIMED = 4  # images of the timed pass

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.core.provenance import Provenance
+from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import question_of
 from visprism.images.image_set import DATA
 from visprism.report import (
     Cell,
@@ -19,13 +21,11 @@ from visprism.report import (
     chapters_of,
 )
 from visprism.report.content import label_of
-from visprism.results.base import Result
-from visprism.results.paper_claims import PAPER_CLAIMS
-from visprism.results.questions import question_of
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
 from visprism.study.summary import summary_of
 from visprism.study.table import Row, answers_of, images_of
+from visprism.table.result import Result
 
 if TYPE_CHECKING:
     from visprism.models.pretrained import PretrainedCard

@@ -20,9 +20,9 @@ from visprism.core.files import (
     slug,
     write_text,
 )
-from visprism.results.base import Result
-from visprism.results.stored_values import UnknownTypeError
 from visprism.study.study import Entry, Failure, Study
+from visprism.table.result import Result
+from visprism.table.stored import UnknownTypeError
 
 INDEX = "study.json"
 _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes

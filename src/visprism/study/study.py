@@ -11,9 +11,9 @@ from jaxtyping import Int64
 
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
-from visprism.results.base import Result
-from visprism.results.findings import Finding
+from visprism.estimates.findings import Finding
 from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
+from visprism.table.result import Result
 
 Kind = Literal["failed", "skipped", "effort", "no time"]
 FROM_PYTHON = "a module from Python"  # the source of weights that no name stands for

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from visprism.results.answers import DISAGREE, ONE_MEASURE, Answer
-from visprism.results.questions import Question, question_of
+from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer
+from visprism.estimates.questions import Question, question_of
 from visprism.study.table import Row
 
 _ALL_MODELS = 3  # that a sentence lists; of more, the lowest and the highest value

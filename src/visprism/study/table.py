@@ -12,18 +12,17 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from visprism.core.provenance import Provenance
-from visprism.results.answers import POINTS, Answer, Verdict
-from visprism.results.base import Result
-from visprism.results.differences import Differences, paired_differences
-from visprism.results.findings import Finding
-from visprism.results.per_image import PerImage
-from visprism.results.questions import place_of
-from visprism.results.text import interval_text
+from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.differences import difference as paired_difference
+from visprism.estimates.findings import Finding
+from visprism.estimates.questions import place_of
+from visprism.estimates.text import interval_text
+from visprism.table.result import Result
 
 DASH = "\N{EN DASH}"  # where there is no number
 
 Pair = tuple[str, str]  # names of two models
-Key = tuple[str, str]  # question and quantity
+AnswerAndOrigin = tuple[Answer, Provenance]
 Model = TypeVar("Model")
 Form = Literal["difference", "ratio", "joint"]
 
@@ -107,7 +106,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Row:
-    """One question, and what is known about it for each model.
+    """One question, and its answer for each model.
 
     A row about two models together has no cells; its numbers stand with the differences.
     """
@@ -229,67 +228,80 @@ def comparison_rows(
     results: Mapping[str, Sequence[Result]],
     compared: Mapping[Pair, Sequence[Result]] = MappingProxyType({}),
 ) -> list[Row]:
-    """A row for each question and quantity that any model answers, in the order of questions.
+    """A row for each quantity that any model answers, in the order of questions.
 
-    The rows of a question are in the order of results.
+    Answers of several models are one row if they have one `Answer.id`. The rows of a question
+    are in the order of results.
 
     Args:
         results: of each model.
-        compared: of two models together; their `Differences` join those of the rows, and their
-            answers have rows after those of the models.
+        compared: of two models together; their answers have rows after those of the models.
     """
-    differences = {
-        pair: _differences(results[pair[0]], results[pair[1]], compared.get(pair, ()))
-        for pair in pairs_of(tuple(results))
-    }
     rows = []
-    for key, answers in _by_key(results, undefined=False).items():
-        cells = {name: answer for name, (answer, _) in answers.items()}
-        origins = {name: origin for name, (_, origin) in answers.items()}
+    for measured in _by_id(results, undefined=False).values():
+        cells = {name: answer for name, (answer, _) in measured.items()}
         first = next(iter(cells.values()))
-        of_pairs = {
-            pair: _comparable(
-                first,
-                by_quantity[key[1]],
-                [origins[n].image_shape for n in pair if n in origins],
-            ).judged(*map(cells.get, pair))
-            for pair, by_quantity in differences.items()
-            if key[1] in by_quantity
+        differences = {
+            pair: difference.judged(*(cells[name] for name in pair))
+            for pair in pairs_of(tuple(results))
+            if set(pair) <= set(cells)
+            and (difference := _difference([measured[name] for name in pair])) is not None
         }
-        images = {name: origin.images for name, origin in origins.items()}
-        rows.append(Row(*key, first.unit, cells, of_pairs, images))
+        images = {name: origin.images for name, (_, origin) in measured.items()}
+        rows.append(Row(first.question, first.quantity, first.unit, cells, differences, images))
     rows = [*_agreed(rows), *_joint_rows(compared)]
     return sorted(rows, key=lambda row: place_of(row.question))
 
 
-def _by_key(
+def _by_id(
     results: Mapping[Model, Sequence[Result]], *, undefined: bool
-) -> dict[Key, dict[Model, tuple[Answer, Provenance]]]:
-    """Answers with their origin, by question and quantity, then by model or pair."""
-    by_key: dict[Key, dict[Model, tuple[Answer, Provenance]]] = {}
+) -> dict[str, dict[Model, AnswerAndOrigin]]:
+    """Answers with their origin, by identifier, then by model or pair."""
+    by_id: dict[str, dict[Model, AnswerAndOrigin]] = {}
     for model, of_model in results.items():
         for answer, result in answers_of(of_model):
             if undefined or not isnan(answer.value):
-                key = answer.question, answer.quantity
-                by_key.setdefault(key, {})[model] = answer, result.provenance
-    return by_key
+                key = answer.id or f"{answer.question}: {answer.quantity}"
+                by_id.setdefault(key, {})[model] = answer, result.provenance
+    return by_id
+
+
+def _difference(pair: Sequence[AnswerAndOrigin]) -> Difference | None:
+    """The paired difference as it is read; a ratio of quantities that are averaged in logs.
+
+    It is undefined where the quantity is in pixels of images of different sizes.
+    """
+    (first, origin), (second, other) = pair
+    sizes = {tuple(shape[-2:]) for shape in (origin.image_shape, other.image_shape)}
+    if first.in_pixels and len(sizes) > 1:
+        text = " and ".join("x".join(map(str, size)) for size in sorted(sizes))
+        reason = f"it depends on the size of the images, {text} pixels"
+        return Difference(nan, nan, nan, over=first.over, missing=reason)
+    number = paired_difference(first, second)
+    if number is None:
+        return None
+    value, low, high = float(number), number.low, number.high
+    form = "difference"
+    if first.average == "geometric":
+        value, low, high = exp(value), exp(low), exp(high)
+        form = "ratio"
+    return Difference(value, low, high, form, first.over, number.missing)
 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
     """A row for each question that results of two models together answer."""
-    return [
-        Row(
-            *key,
-            next(answer.unit for answer, _ in answers.values()),
-            {},
-            {
-                pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
-                for pair, (a, _) in answers.items()
-            },
-            {name: origin.images for pair, (_, origin) in answers.items() for name in pair},
-        )
-        for key, answers in _by_key(compared, undefined=True).items()
-    ]
+    rows = []
+    for measured in _by_id(compared, undefined=True).values():
+        answer = next(answer for answer, _ in measured.values())
+        differences = {
+            pair: Difference(a.value, a.low, a.high, "joint", a.over, a.missing, a.reading)
+            for pair, (a, _) in measured.items()
+        }
+        images = {
+            name: origin.images for pair, (_, origin) in measured.items() for name in pair
+        }
+        rows.append(Row(answer.question, answer.quantity, answer.unit, {}, differences, images))
+    return rows
 
 
 def _agreed(rows: Sequence[Row]) -> list[Row]:
@@ -313,62 +325,8 @@ def _agreed(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def differences_of(first: Sequence[Result], second: Sequence[Result]) -> list[Differences]:
-    """Paired differences of two models in everything that both have by image."""
-    pairs = [
-        (a, b)
-        for a in first
-        if isinstance(a, PerImage)
-        for b in second
-        if isinstance(b, PerImage) and set(a.quantities) & set(b.quantities)
-    ]
-    return [paired_differences(a, b) for a, b in pairs]
-
-
 def pairs_of(models: Sequence[Model]) -> list[tuple[Model, Model]]:
     """The pairs that are compared: all of up to 3 models, beyond that each with the first."""
     if len(models) <= ALL_PAIRS:
         return list(combinations(models, 2))
     return [(models[0], other) for other in models[1:]]
-
-
-def _comparable(
-    answer: Answer, difference: Difference, shapes: Sequence[Sequence[int]]
-) -> Difference:
-    """The difference as it is read; undefined for pixels of images of different sizes."""
-    sizes = {tuple(shape[-2:]) for shape in shapes}
-    if answer.in_pixels and len(sizes) > 1:
-        text = " and ".join("x".join(map(str, size)) for size in sorted(sizes))
-        reason = f"it depends on the size of the images, {text} pixels"
-        return Difference(nan, nan, nan, over=difference.over, missing=reason)
-    return _in_form_of(answer, difference)
-
-
-def _in_form_of(answer: Answer, difference: Difference) -> Difference:
-    """The paired difference as it is read beside the answers; a ratio where it is of logs."""
-    if answer.average == "arithmetic":
-        return difference
-    value, low, high = map(exp, (difference.value, difference.low, difference.high))
-    return replace(difference, value=value, low=low, high=high, form="ratio")
-
-
-def _differences(
-    first: Sequence[Result], second: Sequence[Result], compared: Sequence[Result]
-) -> dict[str, Difference]:
-    """Differences of two models by the name of the quantity."""
-    tables = [*differences_of(first, second), *compared]
-    return {
-        str(name): Difference(
-            float(value), float(low), float(high), over=table.over, missing=str(missing)
-        )
-        for table in tables
-        if isinstance(table, Differences)
-        for name, value, low, high, missing in zip(
-            table.quantity,
-            table.difference,
-            table.low,
-            table.high,
-            table.missing,
-            strict=True,
-        )
-    }

@@ -1,7 +1,7 @@
 """Training: recipes, and the loop that follows them."""
 
-from visprism.results.training import History
 from visprism.training import recipes  # noqa: F401 (registers them)
+from visprism.training.history import History
 from visprism.training.job import Job, train
 from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import fit

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from visprism.analyses.predictions.calibration import calibration
 from visprism.core.errors import InputError
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.measure.outputs import calibration, predict
-from visprism.results.training import History
+from visprism.passes.predict import predict
 from visprism.training.engine import Engine
+from visprism.training.history import History
 
 Test = Iterable[tuple[Tensor, Tensor]]  # preprocessed images and their classes
 

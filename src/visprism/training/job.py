@@ -29,7 +29,7 @@ from visprism.images import (
 from visprism.images.image_set import NoSplitsError
 from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.pretrained import names_weights
-from visprism.results.training import History
+from visprism.training.history import History
 from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import fit
 from visprism.training.losses import class_and_distillation_logits

@@ -16,10 +16,10 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.training_batches import Feed
 from visprism.loss.monitor import CurvatureMonitor
 from visprism.models import save_checkpoint
-from visprism.results.training import History
 from visprism.training.checkpointer import Checkpointer, Save
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
+from visprism.training.history import History
 from visprism.training.loggers import Logger
 from visprism.training.optimizers import check_optimizer, learning_rate
 from visprism.training.recipe import Recipe

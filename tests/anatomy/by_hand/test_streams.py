@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism import VarianceProbe, ablate, costs, dissect, observe, watch
+from visprism import Variance, ablate, costs, dissect, observe, watch
 from visprism.anatomy import block_ablations, inner_blocks
 
 
@@ -210,7 +210,7 @@ def test_the_feature_map_of_a_block_is_that_of_its_stream(streams, images):
 
 
 def test_a_change_across_a_block_is_relative_to_its_stream(streams, images):
-    (result,) = observe(streams, [images], [VarianceProbe()])
+    (result,) = observe(streams, [images], [Variance()])
     rows = {name: i for i, name in enumerate(result.block.tolist())}
     before = result.previous.tolist()
     assert [before[rows[name]] for name in FINE] == ["stem", *FINE[:-1]]

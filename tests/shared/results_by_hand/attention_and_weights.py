@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from results_by_hand.base import PROVENANCE, complete
-from visprism.results.attention import AttentionMaps, AttentionStatistics, Rollout
-from visprism.results.weights import PatchFilters, PositionalSimilarity, RelativeScores
+from results_by_hand.base import PROVENANCE, complete, within
+from visprism.analyses.attention.attention import AttentionStatistics
+from visprism.analyses.attention.attention_maps import QueryWeights, Rollout
+from visprism.analyses.weights.patch_filters import FilterComponents
+from visprism.analyses.weights.position_embeddings import PositionalSimilarity
+from visprism.analyses.weights.relative_scores import ScoresByOffset
 
 
 def patch_filters():
     channel, row, column = np.indices((3, 2, 4)).reshape(3, -1)
-    return PatchFilters(
+    return FilterComponents(
         component=np.repeat(np.arange(1, 10), 24),
         share=np.repeat(np.arange(9, 0, -1) / 45, 24),
         channel=np.tile(channel, 9),
@@ -25,7 +28,7 @@ def patch_filters():
 def relative_scores():
     head, dy, dx = np.indices((5, 3, 5)).reshape(3, -1)
     weight = np.where(dy * 5 + dx == 3 * head, 0.79, 0.015)
-    return RelativeScores(
+    return ScoresByOffset(
         head=head + 1,
         dy=dy - 1,
         dx=dx - 2,
@@ -64,15 +67,14 @@ def attention_statistics():
         depth=np.array([0.75, 0.75, 1.0, 1.0]),
         head=np.array([1, 2, 1, 2]),
         keys=np.full(4, 17),
-        **statistics,
-        **{f"{name}_error": values / 10 for name, values in statistics.items()},
+        **{name: within(values, values / 10) for name, values in statistics.items()},
         provenance=PROVENANCE,
     )
 
 
 def attention_map():
     head, row, column = np.indices((2, 3, 4)).reshape(3, -1)
-    return AttentionMaps(
+    return QueryWeights(
         block=np.repeat(["attn", "attn#2"], 24),
         head=np.tile(head + 1, 2),
         row=np.tile(row, 2),

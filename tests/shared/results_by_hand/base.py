@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 import numpy as np
 
 from visprism import Provenance
-from visprism.results.fourier import SpectrumColumns
+from visprism.estimates.estimated import Estimated, Number
 
 PROVENANCE = Provenance(
     model="hand:net",
@@ -23,31 +23,35 @@ BLOCKS = {
     "depth": np.array([0.0, 0.25, 0.5, 0.75, 1.0]),
     "subsampling": np.array([False, False, True, False, False]),
 }
+
+
+def within(values, error):
+    """An estimate with 95% intervals over 8 images, of this standard error."""
+    values, margin = np.array(values), 2.364624 * np.array(error)
+    return Estimated(values, values - margin, values + margin)
+
+
 CHANGES = {
-    "change": np.array([np.nan, 0.5, np.nan, -0.7, 0.2]),
-    "change_error": np.array([np.nan, 0.1, np.nan, 0.1, 0.1]),
+    "change": within([np.nan, 0.5, np.nan, -0.7, 0.2], [np.nan, 0.1, np.nan, 0.1, 0.1]),
 }
-VARIANCE_LOGS = (
-    "log_ratio", "relative_log_ratio", "kind_log_ratio", "kind_relative_log_ratio"
-)  # fmt: skip
 FREQUENCIES = 3  # of each block
 NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": np.full(5, "")}
 
 
-def unused_columns(rows, **columns):
-    """NaN in the numeric columns of a spectrum that are not given."""
-    named = {*BLOCKS, *NEIGHBORS, "profile", "stream", *columns}
-    return {n: np.full(rows, np.nan) for n in SpectrumColumns.infos() if n not in named}
-
-
 def complete(cls, **columns):
-    """A result whose columns that are not given hold NaN, those of text nothing."""
+    """A result whose columns that are not given hold NaN, those of text nothing.
+
+    Estimates that are given as plain numbers have no intervals.
+    """
     rows = len(next(v for v in columns.values() if isinstance(v, np.ndarray)))
-    missing = [
-        f for f in fields(cls) if f.name not in columns and f.default is MISSING
-        and f.default_factory is MISSING
-    ]  # fmt: skip
-    empty = {
-        f.name: np.full(rows, np.nan) if f.type is np.ndarray else f.type(0) for f in missing
-    }
-    return cls(**columns, **empty)
+    empty = {np.ndarray: np.full(rows, np.nan), Estimated: Estimated(np.full(rows, np.nan))}
+    for f in fields(cls):
+        if f.name not in columns and f.default is MISSING and f.default_factory is MISSING:
+            columns[f.name] = empty[f.type] if f.type in empty else f.type(0)
+    for name in cls.estimates():
+        value = columns.get(name)
+        if isinstance(value, np.ndarray) and not isinstance(value, Estimated):
+            columns[name] = Estimated(value)
+        elif isinstance(value, float) and not isinstance(value, Number):
+            columns[name] = Number(value)
+    return cls(**columns)

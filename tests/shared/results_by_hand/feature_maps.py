@@ -8,20 +8,29 @@ from results_by_hand.base import (
     FREQUENCIES,
     NEIGHBORS,
     PROVENANCE,
-    VARIANCE_LOGS,
     complete,
-    unused_columns,
+    within,
 )
-from visprism.results.anatomy import Costs
-from visprism.results.branch_transfer import BranchTransfer
-from visprism.results.fourier import HighFrequency, Spectrum
-from visprism.results.kind_replication import KindReplication
-from visprism.results.kind_summary import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, KindSummary
-from visprism.results.patch_pca import PatchComponents
-from visprism.results.receptive_field import ReceptiveField, ReceptiveMaps
-from visprism.results.similarity import Similarity
-from visprism.results.singular_values import EffectiveRanks, SingularValues
-from visprism.results.variance import Variances
+from visprism.analyses.features.branch_transfer import BranchGains
+from visprism.analyses.features.cka import Similarity
+from visprism.analyses.features.fourier import HighFrequency, Spectrum
+from visprism.analyses.features.patch_pca import PatchComponents
+from visprism.analyses.features.receptive_field import FieldSizes, ReceptiveMaps
+from visprism.analyses.features.singular_values import (
+    EffectiveRanks,
+    SingularSpectrum,
+)
+from visprism.analyses.features.variance import Variances
+from visprism.anatomy.costs import Costs
+from visprism.estimates.estimated import Estimated
+from visprism.table.kinds import (
+    SCALE_FREE,
+    TO_LOWEST,
+    TO_MEAN,
+    VARIANCE,
+    KindReplication,
+    KindSummary,
+)
 
 
 def spectrum():
@@ -30,13 +39,12 @@ def spectrum():
     columns = {
         "frequency": np.tile([0.0, 0.5, 1.0], 5),
         "log_amplitude": relative + 3,
-        "relative": relative,
-        "relative_error": np.tile([0.0, 0.1, 0.2], 5),
+        "relative": within(relative, np.tile([0.0, 0.1, 0.2], 5)),
     }
-    return Spectrum(
+    return complete(
+        Spectrum,
         **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
         **columns,
-        **unused_columns(15, **columns),
         provenance=PROVENANCE,
     )
 
@@ -44,16 +52,14 @@ def spectrum():
 def high_frequency():
     columns = CHANGES | {
         "frequency": np.ones(5),
-        "relative": np.array([-2.0, -1.5, -1.0, -1.7, -1.5]),
-        "relative_error": np.array([0.1, 0.1, 0.1, 0.2, 0.2]),
-        "relative_lowest": np.array([-1.0, -0.5, -0.6, -0.7, -0.5]),
-        "relative_lowest_error": np.full(5, 0.1),
+        "relative": within([-2.0, -1.5, -1.0, -1.7, -1.5], [0.1, 0.1, 0.1, 0.2, 0.2]),
+        "relative_lowest": within([-1.0, -0.5, -0.6, -0.7, -0.5], 0.1),
     }
-    return HighFrequency(
+    return complete(
+        HighFrequency,
         **BLOCKS,
         **NEIGHBORS,
         **columns,
-        **unused_columns(5, **columns),
         provenance=PROVENANCE,
     )
 
@@ -62,31 +68,21 @@ def branch_transfer():
     rows = np.repeat(np.arange(5), FREQUENCIES)
     columns = {
         "frequency": np.tile([0.0, 0.5, 1.0], 5),
-        "gain": np.tile([0.0, -0.5, -1.0], 5) * (1 + rows),
-        "gain_error": np.full(15, 0.1),
-    }
-    unknown = {
-        name: np.full(15, np.nan)
-        for name in BranchTransfer.infos()
-        if name not in {*BLOCKS, *columns, "profile", "stream"}
+        "gain": within(np.tile([0.0, -0.5, -1.0], 5) * (1 + rows), 0.1),
     }
     blocks = {name: column[rows] for name, column in BLOCKS.items()}
-    return BranchTransfer(**blocks, **columns, **unknown, provenance=PROVENANCE)
+    return complete(BranchGains, **blocks, **columns, provenance=PROVENANCE)
 
 
 def variances():
     return Variances(
         **BLOCKS,
         **CHANGES,
-        variance=np.array([1.0, 2.0, 0.5, 0.25, 40.0]),
-        variance_error=np.array([0.1, 0.1, 0.05, 0.02, 1.0]),
-        relative=np.array([0.5, 0.6, 0.3, 0.2, 0.9]),
-        relative_error=np.full(5, 0.01),
+        variance=within([1.0, 2.0, 0.5, 0.25, 40.0], [0.1, 0.1, 0.05, 0.02, 1.0]),
+        relative=within([0.5, 0.6, 0.3, 0.2, 0.9], 0.01),
         **NEIGHBORS,
         **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
-        **{f"{name}_error": CHANGES["change_error"] for name in VARIANCE_LOGS},
         feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
-        feature_change_error=np.array([np.nan, 0.05, np.nan, 0.03, 0.02]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
     )
@@ -96,11 +92,10 @@ def receptive_field():
     sides = np.array([3.0, 5.0, 9.0, 20.0, 24.0])
     areas = {f"area_{t}": sides**2 / 1024 for t in (20, 30, 50, 99)}
     return complete(
-        ReceptiveField,
+        FieldSizes,
         **BLOCKS,
         **areas,
-        sigma=np.array([1.0, 2.0, 4.0, 8.0, 7.5]),
-        sigma_error=np.array([0.0, 0.1, 0.1, 0.5, 0.5]),
+        sigma=within([1.0, 2.0, 4.0, 8.0, 7.5], [0.0, 0.1, 0.1, 0.5, 0.5]),
         side_50=sides,
         side_95=2 * sides,
         row=np.full(5, 15.5),
@@ -128,7 +123,7 @@ def singular_values():
     rows = np.repeat(np.arange(5), 6)
     relative = np.tile([1.0, 0.5, 0.1, 1.0, 0.2, 0.0], 5)
     return complete(
-        SingularValues,
+        SingularSpectrum,
         **{name: column[rows] for name, column in BLOCKS.items()},
         level=np.tile(np.repeat(["tokens", "images"], 3), 5),
         rank=np.tile([1, 2, 3], 10),
@@ -171,14 +166,14 @@ def patch_components():
 def kind_summary():
     return KindSummary(
         kind=np.array(["attention", "attention", "mlp", "mlp"]),
-        quantity=np.array([TO_MEAN, TO_LOWEST, TO_MEAN, TO_LOWEST]),
+        quantity=np.array([TO_MEAN.id, TO_LOWEST.id, TO_MEAN.id, TO_LOWEST.id]),
         blocks=np.array([3, 3, 1, 1]),
         falls=np.array([2, 1, 0, 0]),
         rises=np.array([0, 2, 1, 0]),
         undecided=np.array([1, 0, 0, 1]),
-        mean=np.array([-0.4, 0.1, 0.2, 0.0]),
-        low=np.array([-0.9, 0.05, np.nan, -0.1]),
-        high=np.array([0.1, 0.15, np.nan, 0.1]),
+        mean=Estimated(
+            [-0.4, 0.1, 0.2, 0.0], [-0.9, 0.05, np.nan, -0.1], [0.1, 0.15, np.nan, 0.1]
+        ),
         provenance=PROVENANCE,
     )
 
@@ -187,13 +182,11 @@ def kind_replication():
     return complete(
         KindReplication,
         kind=np.array(["attention", "attention"]),
-        quantity=np.array([VARIANCE, SCALE_FREE]),
+        quantity=np.array([VARIANCE.id, SCALE_FREE.id]),
         seeds=np.array([3, 3]),
         negative=np.array([3, 1]),
         positive=np.array([0, 0]),
-        mean=np.array([-0.5, -0.1]),
-        low=np.array([-0.7, -0.4]),
-        high=np.array([-0.3, 0.2]),
+        mean=Estimated([-0.5, -0.1], [-0.7, -0.4], [-0.3, 0.2]),
         provenance=PROVENANCE,
     )
 
@@ -208,10 +201,8 @@ def similarity():
         other=BLOCKS["block"][other],
         **others,
         cka=cka,
-        cka_error=np.full(25, 0.1),
         biased=cka**0.5,
-        biased_error=np.full(25, 0.1),
-        null=np.linspace(-0.05, 0.05, 25),
+        null_deviation=np.full(25, 0.05),
         defined=np.ones(25, dtype=bool),
         batches=2,
         batch_size=4.0,

@@ -3,13 +3,16 @@
 import numpy as np
 
 from results_by_hand.base import PROVENANCE, complete
-from visprism.results.hessian import HessianCurves
-from visprism.results.hessian_summary import HessianSummary
-from visprism.results.landscape import Landscape, Rings
-from visprism.results.loss import Eigenvalues, Sharpness, SpectralDensity
-from visprism.results.training import History
-from visprism.results.training_curvature import TrainingCurvature
-from visprism.results.trajectory import Trajectory
+from visprism.analyses.loss.density import SpectralDensity
+from visprism.analyses.loss.sharpness import LossIncrease
+from visprism.analyses.loss.trajectory import WeightTrajectory
+from visprism.estimates.estimated import Estimated
+from visprism.loss.eigenvalues import Eigenvalues
+from visprism.loss.hessian_summary import HessianCurves, HessianSummary
+from visprism.loss.landscape import LossSurface
+from visprism.loss.monitor import CurvatureDuringTraining
+from visprism.loss.rings import Rings
+from visprism.training.history import History
 
 
 def history():
@@ -35,19 +38,15 @@ def landscape():
     pair = np.repeat([0, 1], 25)
     a, b = np.tile(a, 2), np.tile(b, 2)
     nll = 0.5 + (a**2 + 4 * b**2) * (1 + pair) * 2
-    error = np.full(50, 0.05)
     return complete(
-        Landscape,
+        LossSurface,
         pair=pair,
         a=a,
         b=b,
         nll=np.where((pair == 0) & (a + b > 1.9), np.inf, nll),
-        nll_error=error,
         rise=nll - 0.5,
-        rise_error=error,
         l2=1 + a**2 + b**2,
         accuracy=np.exp(-nll),
-        accuracy_error=error,
         classes=10,
         weight_decay=0.05,
         provenance=PROVENANCE,
@@ -56,7 +55,7 @@ def landscape():
 
 def trajectory():
     return complete(
-        Trajectory,
+        WeightTrajectory,
         snapshot=np.arange(4),
         radius=np.array([1.0, 0.8, 0.3, 0.0]),
         angle=np.array([0.0, 0.4, 0.9, np.nan]),
@@ -72,7 +71,7 @@ def trajectory():
 
 def training_curvature():
     """Adam at its edge: two matrices after each of three steps."""
-    return TrainingCurvature(
+    return CurvatureDuringTraining(
         step=np.repeat([100, 200, 300], 2),
         matrix=np.tile(["hessian", "preconditioned"], 3),
         point=np.full(6, "weights"),
@@ -115,14 +114,11 @@ def hessian_summary():
         data=np.full(2, ""),
         weight_decay=np.zeros(2),
         batches=np.array([16, 16]),
-        nep=0.3 * two,
-        nep_low=0.2 * two,
-        nep_high=0.4 * two,
-        ape=np.array([50.0, 20.0]),
-        ape_low=np.array([40.0, 15.0]),
-        ape_high=np.array([60.0, 25.0]),
+        nep=Estimated(0.3 * two, 0.2 * two, 0.4 * two),
+        ape=Estimated([50.0, 20.0], [40.0, 15.0], [60.0, 25.0]),
         largest=100 * two,
         smallest=-30 * two,
+        negative_batches=16 * two,
         nll=2.3 * two,
         converged=two,
         provenance=PROVENANCE,
@@ -163,29 +159,29 @@ def spectral_density():
 
 
 def rings():
-    radii = np.repeat([0.1, 0.5, 1.0], 4)
+    radii = np.array([0.1, 0.5, 1.0])
+    by_pair = np.stack([0.9 * radii**2, 1.1 * radii**2])
     return complete(
         Rings,
-        batch_norm=np.full(12, "frozen"),
+        batch_norm=np.full(3, "frozen"),
         radius=radii,
-        pair=np.tile([0, 0, 1, 1], 3),
-        angle=np.tile([0.0, 3.0], 6),
+        rise=Estimated(radii**2, 0.8 * radii**2, 1.2 * radii**2, by_pair),
         nll=2.0 + radii**2,
-        rise=radii**2,
-        rise_error=np.full(12, 0.01),
-        accuracy=np.full(12, 0.5),
+        accuracy=np.full(3, 0.5),
+        pairs=2,
         classes=10,
         provenance=PROVENANCE,
     )
 
 
 def sharpness():
+    by_batch = np.linspace(0.1, 0.4, 24).reshape(2, 12).T
     return complete(
-        Sharpness,
-        measure=np.repeat(["sam", "gaussian"], 12),
-        batch=np.tile(np.arange(12), 2),
-        rho=np.repeat([0.05, 1.0], 12),
-        steps=np.repeat([1, 0], 12),
-        sharpness=np.linspace(0.1, 0.4, 24),
+        LossIncrease,
+        measure=np.array(["sam", "gaussian"]),
+        rho=np.array([0.05, 1.0]),
+        steps=np.array([1, 0]),
+        sharpness=Estimated(by_batch.mean(0), by_unit=by_batch),
+        batches=12,
         provenance=PROVENANCE,
     )

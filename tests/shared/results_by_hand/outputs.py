@@ -3,16 +3,27 @@
 import numpy as np
 
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
-from visprism.results.ablation import Ablations, JointAblations, KindAblations
-from visprism.results.calibration import Reliability, RiskCoverage
-from visprism.results.claims import ClaimEffects
-from visprism.results.differing_pictures import DifferingPictures
-from visprism.results.distribution_shift import DistributionShift
-from visprism.results.harmonize import ReplacementSearch
-from visprism.results.perturbations import Adversarial, FourierSensitivity, FrequencyRobustness
-from visprism.results.robustness import CorruptionErrors, Robustness
-from visprism.results.shape_bias import ShapeBias
-from visprism.results.stability import Stability
+from visprism.analyses.predictions.ablation import Ablations
+from visprism.analyses.predictions.ablation_by_kind import KindAblations
+from visprism.analyses.predictions.adversarial import RobustAccuracy
+from visprism.analyses.predictions.calibration import Reliability, RiskCoverage
+from visprism.analyses.predictions.corruptions import CorruptedMetrics, CorruptionErrors
+from visprism.analyses.predictions.distribution_shift import ShiftedAccuracy
+from visprism.analyses.predictions.error_consistency import DifferingPictures
+from visprism.analyses.predictions.fourier_sensitivity import FrequencyErrors
+from visprism.analyses.predictions.frequency_noise import BandAccuracy
+from visprism.analyses.predictions.joint_ablation import JointAblations
+from visprism.analyses.predictions.shape_bias import CueDecisions
+from visprism.analyses.predictions.stability import FlipRates
+from visprism.claims.effects import ClaimEffects
+from visprism.estimates.estimated import Estimated, Number
+from visprism.harmonize.replacement_search import ReplacementSearch
+
+
+def around(values, margin):
+    """An estimate with intervals of this half width."""
+    values = np.array(values)
+    return Estimated(values, values - margin, values + margin)
 
 
 def differing_pictures():
@@ -60,14 +71,15 @@ def risk_coverage():
 def robustness():
     corruption = np.array(["clean", "fog", "fog", "jpeg_compression", "jpeg_compression"])
     return complete(
-        Robustness,
+        CorruptedMetrics,
         corruption=np.tile(corruption, 2),
         severity=np.tile([0, 1, 5, 1, 5], 2),
-        metric=np.repeat(["accuracy", "ece"], 5),
+        metric=np.repeat(["accuracy", "debiased_ece"], 5),
         cutoff=np.full(10, np.nan),
-        value=np.array([0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1]),
-        low=np.zeros(10),
-        high=np.ones(10),
+        value=Estimated(
+            [0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1], np.zeros(10), np.ones(10)
+        ),
+        change=Estimated(np.full(10, np.nan)),
         provenance=PROVENANCE,
     )
 
@@ -88,32 +100,26 @@ def corruption_errors():
 
 def distribution_shift():
     """A set of 200 classes and one of all."""
-    return DistributionShift(
+    return ShiftedAccuracy(
         shift=np.array(["imagenet_r:DIR", "imagenet_sketch:DIR"]),
         corruption=np.array(["", ""]),
         severity=np.array([0, 0]),
         classes=np.array([200, 1000]),
         images=np.array([400, 400]),
-        accuracy=np.array([0.40, 0.25]),
-        accuracy_low=np.array([0.353, 0.210]),
-        accuracy_high=np.array([0.449, 0.295]),
+        accuracy=Estimated([0.40, 0.25], [0.353, 0.210], [0.449, 0.295]),
         reference_images=np.array([80, 400]),
         reference=np.array([0.90, 0.75]),
-        drop=np.array([0.50, 0.50]),
-        drop_low=np.array([0.41, 0.44]),
-        drop_high=np.array([0.57, 0.56]),
+        drop=Estimated([0.50, 0.50], [0.41, 0.44], [0.57, 0.56]),
         provenance=PROVENANCE,
     )
 
 
 def stability():
     return complete(
-        Stability,
+        FlipRates,
         perturbation=np.array(["gaussian_noise", "tilt"]),
         frames=np.array([31, 31]),
-        flip_rate=np.array([0.05, 0.02]),
-        flip_low=np.array([0.04, 0.01]),
-        flip_high=np.array([0.06, 0.03]),
+        flip_rate=Estimated([0.05, 0.02], [0.04, 0.01], [0.06, 0.03]),
         consistency=np.array([0.9, 0.98]),
         mean_flip_rate=0.035,
         provenance=PROVENANCE,
@@ -155,12 +161,13 @@ def ablations():
         ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
         num_blocks=np.ones(5, dtype=int),
         accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
-        drop=np.array([0.3, 0.1, 0.4, 0.0, 0.05]),
-        drop_low=np.array([0.25, 0.06, 0.34, -0.02, 0.01]),
-        drop_high=np.array([0.34, 0.13, 0.45, 0.02, 0.08]),
+        drop=Estimated(
+            [0.3, 0.1, 0.4, 0.0, 0.05],
+            [0.25, 0.06, 0.34, -0.02, 0.01],
+            [0.34, 0.13, 0.45, 0.02, 0.08],
+        ),
         nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
-        nll_rise=np.array([1.0, 0.5, 1.5, 0.0, 0.1]),
-        nll_rise_error=np.full(5, 0.1),
+        nll_rise=around([1.0, 0.5, 1.5, 0.0, 0.1], 0.2),
         partial=np.ones(5, dtype=bool),
         baseline_accuracy=0.8,
         baseline_nll=1.0,
@@ -173,9 +180,7 @@ def kind_ablations():
         ablated=np.full(3, "block"),
         comparison=np.array(["attention", "mlp", "attention minus mlp"]),
         num_blocks=np.array([2, 2, 4]),
-        drop=np.array([0.4, 0.1, 0.3]),
-        drop_low=np.array([0.35, 0.05, 0.2]),
-        drop_high=np.array([0.45, 0.15, 0.4]),
+        drop=Estimated([0.4, 0.1, 0.3], [0.35, 0.05, 0.2], [0.45, 0.15, 0.4]),
         provenance=PROVENANCE,
     )
 
@@ -197,16 +202,15 @@ def joint_ablations():
 
 def frequency_robustness():
     drop = np.array([0.1, 0.3, 0.6])
-    return FrequencyRobustness(
+    return BandAccuracy(
         frequency=np.array([0.1, 0.5, 0.9]),
         rms=np.full(3, 0.1),
-        accuracy=0.8 - drop,
-        drop=drop,
-        drop_low=drop - np.array([0.02, 0.05, 0.06]),
-        drop_high=drop + np.array([0.02, 0.04, 0.05]),
+        accuracy=around(0.8 - drop, 0.05),
+        drop=Estimated(drop, drop - 0.04, drop + 0.05),
         nll=drop + 1,
-        nll_rise=drop,
-        nll_rise_error=np.full(3, 0.1),
+        nll_rise=around(drop, 0.2),
+        high_drop=Number(0.6, 0.54, 0.65),
+        low_drop=Number(0.1, 0.08, 0.12),
         clean_accuracy=0.8,
         clean_nll=1.0,
         provenance=PROVENANCE,
@@ -216,25 +220,21 @@ def frequency_robustness():
 def sensitivity():
     vertical, horizontal = (k.ravel() for k in np.mgrid[-2:3:2, -2:3:2])
     error = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.4, 0.3, 0.2, 0.1])
-    return FourierSensitivity(
+    return FrequencyErrors(
         vertical=vertical,
         horizontal=horizontal,
-        error=error,
-        error_rise=error - 0.1,
-        error_rise_error=np.full(9, 0.01),
+        error=around(error, 0.05),
+        error_rise=around(error - 0.1, 0.02),
         clean_error=0.1,
-        mean_rise=0.2,
-        mean_rise_low=0.15,
-        mean_rise_high=0.25,
+        mean_rise=Number(0.2, 0.15, 0.25),
         rms=0.1,
-        nyquist=16.0,
         provenance=PROVENANCE,
     )
 
 
 def attacks():
     accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
-    return Adversarial(
+    return RobustAccuracy(
         attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
         loss=np.full(5, "cross-entropy"),
         norm=np.full(5, "linf"),
@@ -242,15 +242,10 @@ def attacks():
         frequency=np.array([np.nan] * 4 + [0.5]),
         steps=np.array([1, 1, 10, 10, 1]),
         restarts=np.ones(5, dtype=int),
-        accuracy=accuracy,
-        low=accuracy - 0.1,
-        high=accuracy + 0.05,
-        drop=0.8 - accuracy,
-        drop_low=0.75 - accuracy,
-        drop_high=0.83 - accuracy,
+        accuracy=Estimated(accuracy, accuracy - 0.1, accuracy + 0.05),
+        drop=Estimated(0.8 - accuracy, 0.75 - accuracy, 0.83 - accuracy),
         nll=1.8 - accuracy,
-        nll_rise=0.8 - accuracy,
-        nll_rise_error=np.full(5, 0.05),
+        nll_rise=around(0.8 - accuracy, 0.1),
         zero_gradient=np.zeros(5),
         clean_accuracy=0.8,
         clean_nll=1.0,
@@ -260,14 +255,12 @@ def attacks():
 
 def cues():
     return complete(
-        ShapeBias,
+        CueDecisions,
         category=np.array(["cat", "car", "all"]),
         images=np.array([10, 10, 20]),
         shape_decisions=np.array([6, 2, 8]),
         texture_decisions=np.array([2, 6, 8]),
-        bias=np.array([0.75, 0.25, 0.5]),
-        low=np.array([0.41, 0.07, 0.28]),
-        high=np.array([0.93, 0.59, 0.72]),
+        bias=Estimated([0.75, 0.25, 0.5], [0.41, 0.07, 0.28], [0.93, 0.59, 0.72]),
         accuracy=np.array([0.6, 0.2, 0.4]),
         provenance=PROVENANCE,
     )
@@ -275,21 +268,21 @@ def cues():
 
 def claim_effects():
     return ClaimEffects(
-        row=np.array(["C1", "C1", "C4a"]),
+        row=np.array(["C1", "C1", "C2a"]),
         comparison=np.array(["primary", "equal training NLL", "primary"]),
-        hypothesis=np.full(3, "vit lower than cnn"),
-        quantity=np.array(["APE", "APE", "NLL"]),
-        sign=np.full(3, -1),
-        unit=np.array(["ratio", "ratio", "nats"]),
-        effect=np.array([-0.4, 0.3, np.nan]),
+        hypothesis=np.full(3, "vit - cnn"),
+        quantity=np.array(["APE", "APE", "NEP"]),
+        sign=np.array([-1, -1, 1]),
+        unit=np.array(["ratio", "ratio", "points"]),
+        effect=np.array([-0.4, 0.3, 0.1]),
         low=np.array([-0.6, 0.1, np.nan]),
         high=np.array([-0.2, 0.5, np.nan]),
-        confidence=np.array([0.95, 0.95, np.nan]),
-        seeds=np.array([5, 5, 1]),
-        margin=np.array([0.22, 0.22, 0.05]),
-        verdict=np.array(["reproduced at this scale", "opposite at this scale", "not run"]),
-        seeds_needed=np.zeros(3, int),
+        confidence=np.full(3, 0.95),
+        seeds=np.array([3, 3, 1]),
+        margin=np.full(3, 0.1),
+        verdict=np.array(["reproduced at this scale", "opposite at this scale", "can't tell"]),
+        seeds_needed=np.array([0, 0, -1]),
         note=np.full(3, ""),
-        networks=np.full(3, "vit 50.0%, 1.20 nats"),
+        networks=np.full(3, "vit 50%, cnn 60%"),
         provenance=PROVENANCE,
     )

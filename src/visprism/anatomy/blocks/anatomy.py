@@ -9,11 +9,11 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy.blocks.kinds import Kind
+from visprism.anatomy.costs import Costs, map_size
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import WORK
 from visprism.core.errors import InputError
-from visprism.results.anatomy import Costs, map_size
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from visprism.analyses.attention.attention_maps import Query, attention_maps, rollouts
+from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
+from visprism.analyses.features.receptive_field import receptive_map
+from visprism.analyses.predictions.bands import band, filtered, with_rms
+from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.anatomy import attentions, combine_ablations
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
@@ -18,17 +23,7 @@ from visprism.core.options import Option, OptionInfo
 from visprism.images.corruptions import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
-from visprism.measure.features import (
-    FourierProbe,
-    attention_maps,
-    observe,
-    receptive_map,
-    rollouts,
-)
-from visprism.measure.features.attention_maps import Query
-from visprism.measure.outputs.bands import band, filtered, with_rms
-from visprism.measure.outputs.frequency_noise import white_noise
-from visprism.results.fourier import Spectrum
+from visprism.passes.features import observations
 
 Values = Mapping[str, Any]
 Panel = Callable[[Specimen, Values], dict[str, Any]]
@@ -234,13 +229,13 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
     with surgery:
         handle = specimen.anatomy.model.register_forward_hook(keep)
         try:
-            (spectrum,) = observe(specimen.anatomy, [images], [FourierProbe()])
+            ((spectrum, high, *_),) = observations(specimen.anatomy, [images], Fourier())
         finally:
             handle.remove()
     assert isinstance(spectrum, Spectrum)
+    assert isinstance(high, HighFrequency)
     last = spectrum.block.tolist()[-1]
     profile = spectrum.select(spectrum.block == last)
-    high = spectrum.high_frequency()
     return {
         "predictions": predictions(specimen, logits[0]),
         "spectrum": {

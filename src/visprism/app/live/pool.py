@@ -17,7 +17,7 @@ from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN
-from visprism.measure.outputs.pixel_space import PixelSpace
+from visprism.passes.perturbed import PixelSpace
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 _Key = tuple[str, str, bool | None]  # model, data, whether with published weights

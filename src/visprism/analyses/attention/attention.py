@@ -1,0 +1,362 @@
+"""Attention statistics: distance, entropy, mutual information and redundancy of every head.
+
+With weights A[q, k], means over queries on the grid, windows and images of
+
+- distance: sum_k A[q, k] |place of q - place of k| over sum_k A[q, k], k on the grid;
+- entropy: -sum_k A[q, k] log A[q, k];
+- normalized mutual information: I(q; k) / sqrt(H(q) H(k)), queries equally likely, within a
+  window; 0 where all attend to one key;
+- share of the weight on keys that are on no grid;
+- cosine between the weights of two heads, mean over the other heads.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from torch import Tensor
+from torch.nn import functional
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
+from visprism.anatomy import Anatomy, Weights, attentions
+from visprism.anatomy import Attention as Layer
+from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
+from visprism.drawing.depth import from_zero
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, color_of, tip
+from visprism.estimates import questions
+from visprism.estimates.estimated import Estimated, Number, mean
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
+from visprism.passes.features import AttentionStatistic, Seen
+from visprism.table.result import Result, column, estimate, result_type
+
+# In the order in which `Attention.extract` stacks them.
+QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
+_ROUNDING = 1e-6  # an entropy that is 0 but for rounding
+
+
+@result_type("attention-statistics")
+class AttentionStatistics(Result):
+    """Statistics of each head of each attention, a row per head. Intervals are over images."""
+
+    block: np.ndarray = column(
+        "Block", "", "name of the attention's block; '#2' for the second in one block"
+    )
+    stage: np.ndarray = column("Stage", "", "of the block; 0 for the stem")
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
+    )
+    head: np.ndarray = column("Head", "", "number of the head, from 1")
+    distance: Estimated = estimate(
+        "Mean attention distance",
+        "pixels",
+        "mean distance from a query to the keys that it attends to, by weight",
+    )
+    entropy: Estimated = estimate(
+        "Entropy of attention", "nats", "of a query's weights; log(keys) for uniform attention"
+    )
+    keys: np.ndarray = column("Keys", "", "number of keys that a query can attend to")
+    nmi: Estimated = estimate(
+        "Normalized mutual information",
+        "",
+        "of queries and keys: 0 if all queries attend alike, 1 if each attends to its own key",
+    )
+    prefix_share: Estimated = estimate(
+        "Weight on tokens off the grid",
+        "",
+        "fraction of the weight on class tokens, registers and padding",
+    )
+    redundancy: Estimated = estimate(
+        "Cosine similarity between heads",
+        "",
+        "mean cosine of its weights with those of the other heads; NaN for one head",
+    )
+    mean_distance: Number = estimate(
+        "mean attention distance, mean over heads",
+        "pixels",
+        question=questions.ATTENTION_DISTANCE,
+    )
+    mean_nmi: Number = estimate(
+        "normalized mutual information, mean over heads", question=questions.ATTENTION_NMI
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over heads, and the blocks where it is smallest and largest."""
+        return (
+            self._finding("mean attention distance", "distance", " pixels"),
+            self._finding("normalized mutual information of attention", "nmi", ""),
+        )
+
+    def _finding(self, words: str, name: str, unit: str) -> Finding:
+        blocks = list(dict.fromkeys(self.block.tolist()))
+        values, average = np.asarray(getattr(self, name)), getattr(self, f"mean_{name}")
+        means = [float(values[self.block == block].mean()) for block in blocks]
+        least, most = int(np.argmin(means)), int(np.argmax(means))
+        images = images_text(self.provenance.images, self.provenance.split)
+        number = interval_text(average, average.low, average.high)
+        text = f"{words} {number}{unit}, mean over {len(self)} heads and {images}"
+        if means[least] != means[most]:
+            text += (
+                f"; smallest {means[least]:.3g} ({blocks[least]}), largest {means[most]:.3g} "
+                f"({blocks[most]}) of {len(blocks)} attention layers"
+            )
+        return Finding(text)
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Attention(FeatureAnalysis, AttentionStatistic):
+    """Attention distance, entropy, mutual information and redundancy of every head."""
+
+    name = "attention"
+    group = "attention"
+    needs = Needs.FEATURES | Needs.ATTENTION
+    source = "Dosovitskiy et al. (2021), fig. 7; Park et al. (2023), sec. 2"
+    sections = (
+        Section(
+            AttentionStatistics,
+            "Attention statistics",
+            "Each point is a head. Distance is the mean distance in pixels between a query and "
+            "the keys that it attends to. Mutual information is 1 if queries attend to "
+            "different keys and 0 if all attend to the same keys (attention collapse).",
+            figures={
+                "": {},
+                "entropy": {"quantity": "entropy"},
+                "nmi": {"quantity": "nmi"},
+                "redundancy": {"quantity": "redundancy"},
+            },
+        ),
+    )
+
+    # Places of the tokens of the latest attention: often all attentions have the same tokens.
+    _latest: list["_Places"] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+        """Attention blocks whose attention has no weights over tokens."""
+        covered = {attention.block.name for attention in attentions(anatomy)}
+        missing = [
+            b.name for b in anatomy if b.kind.startswith("attention") and b.name not in covered
+        ]
+        if not missing:
+            return ()
+        return (
+            f"Attention that is not measured: {', '.join(missing)} (over channels, without a "
+            "softmax, or with tokens that could not be followed).",
+        )
+
+    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
+        """Sums over keys, the weights of keys by window, and products of heads, by image."""
+        weights = _without_subnormal(
+            x.values.to(torch.promote_types(x.values.dtype, torch.float32))
+        )
+        places = self._places_of(x.attention, weights)
+        of_keys = (places.share_of_window[:, None, None] @ weights).squeeze(-2)
+        heads = weights.flatten(3)
+        products = (heads @ heads.mT).sum(1)  # over windows
+        return *_sums_on_grid(weights, places), _entropy(weights), of_keys, products
+
+    def finish(
+        self, attention: Layer, reduced: tuple[Tensor, ...]
+    ) -> Float[Tensor, "b quantities heads"]:
+        """The quantities of `QUANTITIES` by image and head."""
+        on_grid, reach, entropy, of_keys, products = reduced
+        places = self._places_of(attention, entropy)
+
+        def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
+            return torch.einsum("bwhq,wq,w->bh", values, places.share_of_window, places.window)
+
+        information = _mutual_information(of_keys, entropy, places.share_of_window)
+        return torch.stack(
+            [
+                mean(torch.where(on_grid > 0, reach / on_grid, 0)),
+                mean(entropy),
+                torch.einsum("bwh,w->bh", information, places.window),
+                mean(1 - on_grid),
+                _cosine_with_others(products),
+            ],
+            dim=1,
+        )
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The statistics of every head."""
+        layers = list(seen.by_image)
+        rows = [(layer, head) for layer in layers for head in range(layer.geometry.heads)]
+        values = np.concatenate([seen.by_image[a] for a in layers], axis=2).astype(np.float64)
+        alone = np.array([layer.geometry.heads == 1 for layer, _ in rows])
+        averages = values.mean(2)
+        values[:, -1, alone] = np.nan
+        columns: dict[str, Any] = {
+            name: mean(values[:, i]) for i, name in enumerate(QUANTITIES)
+        }
+        return (
+            AttentionStatistics(
+                block=np.array([layer.name for layer, _ in rows]),
+                stage=np.array([layer.block.stage for layer, _ in rows]),
+                depth=np.array([layer.block.depth for layer, _ in rows]),
+                head=np.array([head + 1 for _, head in rows]),
+                keys=np.array([layer.geometry.keys.index.shape[1] for layer, _ in rows]),
+                **columns,
+                mean_distance=mean(averages[:, QUANTITIES.index("distance")]),
+                mean_nmi=mean(averages[:, QUANTITIES.index("nmi")]),
+            ),
+        )
+
+    def _places_of(self, attention: Layer, like: Tensor) -> "_Places":
+        latest = self._latest[0] if self._latest else None
+        if latest is None or not latest.are_of(attention, like):
+            latest = _places(attention, like)
+        elif latest.attention is not attention:
+            latest = replace(latest, attention=attention)  # the next comparison is shorter
+        self._latest[:] = [latest]
+        return latest
+
+
+@figure(width=2.75, height=2.0)
+def _(
+    result: AttentionStatistics,
+    ax: Axes,
+    *,
+    quantity: Literal["distance", "entropy", "nmi", "prefix_share", "redundancy"] = "distance",
+) -> Axes:
+    """One point per head with its 95% interval, and a line through the means of blocks."""
+    values, (low, high) = getattr(result, quantity), result.intervals_of(quantity)
+    names = list(dict.fromkeys(result.block.tolist()))
+    members = [result.block == name for name in names]
+    depths = [result.depth[rows][0] for rows in members]
+    means = [values[rows].mean() for rows in members]
+    ax.plot(depths, means, color=FAINT, linewidth=0.9, zorder=1, label="_mean of heads")
+    lengths = np.stack([values - low, high - values], axis=1)
+    for block, head, depth, value, bar in zip(
+        result.block, result.head, result.depth, values, lengths, strict=True
+    ):
+        ax.errorbar(
+            depth,
+            value,
+            yerr=bar[:, None] if np.isfinite(bar).all() else None,
+            color=color_of("attention"),
+            marker="o",
+            markersize=2.8,
+            markeredgewidth=0.3,
+            markeredgecolor="white",
+            elinewidth=0.6,
+            linestyle="none",
+            alpha=0.8,
+            gid=tip(f"{block} · head {head} · {value:.3g}"),
+        )
+    from_zero(ax)
+    ax.set(
+        xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.infos()[quantity].heading
+    )
+    return ax
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the tokens of an attention lie."""
+
+    attention: Layer
+    share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
+    window: Float[Tensor, " w"]  # share of a window in the image
+    # 1 for keys on the grid, 0 for others; and distances in pixels.
+    keys_and_distances: Float[Tensor, "w q 2 k"]
+
+    def are_of(self, attention: Layer, like: Tensor) -> bool:
+        """Whether they are those of an attention, on this device and in this precision."""
+        held = self.keys_and_distances
+        if (held.dtype, held.device) != (like.dtype, like.device):
+            return False
+        ours, theirs = self.attention.geometry, attention.geometry
+        return ours is theirs or (
+            self.attention.image == attention.image
+            and ours.queries.grid == theirs.queries.grid
+            and ours.keys.grid == theirs.keys.grid
+            and np.array_equal(ours.queries.index, theirs.queries.index)
+            and np.array_equal(ours.keys.index, theirs.keys.index)
+        )
+
+
+def _places(attention: Layer, like: Tensor) -> _Places:
+    placed = _on_grid(attention.geometry.queries, like)
+    distances = _distances(attention, like)
+    keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
+    return _Places(
+        attention=attention,
+        share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
+        window=placed.sum(1) / placed.sum(),
+        keys_and_distances=torch.stack([keys, distances], dim=2),
+    )
+
+
+def _sums_on_grid(
+    weights: Float[Tensor, "b w h q k"], places: _Places
+) -> tuple[Float[Tensor, "b w h q"], Float[Tensor, "b w h q"]]:
+    """Sum over keys on the grid of the weights, and of the weights times distances."""
+    if weights.shape[1] == 1:
+        # One product for each query, of all images and heads, reads the weights once for both.
+        rows = weights.flatten(0, 2).transpose(0, 1)
+        sums = rows @ places.keys_and_distances[0].mT
+        on_grid, reach = sums.permute(2, 1, 0).unflatten(1, weights.shape[:3])
+        return on_grid, reach
+    # Windows are small: for them there would be many products of few numbers.
+    keys, distances = places.keys_and_distances[:, None].unbind(3)
+    on_grid = (weights @ keys[:, :, 0, :, None]).squeeze(-1)
+    return on_grid, (weights * distances).sum(-1)
+
+
+def _without_subnormal(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Weights below the smallest normal number (1e-38 in float32) are set to 0.
+
+    Masks of -100, as Swin has them, make many of them, and arithmetic with them is slow: the
+    statistics of a masked attention took up to 13 times as long.
+    """
+    return functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
+
+
+def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:
+    """1 for tokens that have a place, 0 for others."""
+    return torch.from_numpy(places.index != OFF_GRID).to(like)
+
+
+def _distances(attention: Layer, like: Tensor) -> Float[Tensor, "windows queries keys"]:
+    """Distances between the centers of tokens in pixels; 0 where one has no place."""
+    ends = []
+    for places in (attention.geometry.queries, attention.geometry.keys):
+        (height, width), (rows, columns) = attention.image, places.grid
+        y = (places.index // columns + 0.5) * height / rows
+        x = (places.index % columns + 0.5) * width / columns
+        ends.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
+    placed = [_on_grid(p, like) for p in (attention.geometry.queries, attention.geometry.keys)]
+    return torch.cdist(*ends) * placed[0][:, :, None] * placed[1][:, None, :]
+
+
+def _mutual_information(
+    of_keys: Float[Tensor, "b w h k"],
+    entropy: Float[Tensor, "b w h q"],
+    share: Float[Tensor, "w q"],
+) -> Float[Tensor, "b w h"]:
+    """Normalized mutual information: I(q; k) = H(k) - H(k | q), from the weights of keys."""
+    of_keys = _entropy(of_keys)
+    of_queries = _entropy(share)[:, None]
+    information = (of_keys - (entropy * share[:, None]).sum(-1)).clamp(min=0)
+    scale = (of_queries * of_keys).sqrt()
+    return torch.where(scale > _ROUNDING, information / scale, 0)
+
+
+def _entropy(shares: Float[Tensor, "*rows n"]) -> Float[Tensor, "*rows"]:
+    """-sum of p log p over the last axis; in half the time of `torch.special.entr`."""
+    logarithm = shares.clamp(min=torch.finfo(shares.dtype).tiny).log_()
+    return -logarithm.mul_(shares).sum(-1)
+
+
+def _cosine_with_others(products: Float[Tensor, "b h h"]) -> Float[Tensor, "b h"]:
+    """Mean cosine of each head with the others, from their inner products; 0 for one head."""
+    norm = products.diagonal(dim1=1, dim2=2).sqrt()
+    cosine = products / (norm[:, :, None] * norm[:, None, :])
+    return (cosine.sum(2) - 1) / max(1, products.shape[1] - 1)

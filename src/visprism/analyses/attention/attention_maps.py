@@ -1,0 +1,405 @@
+"""Attention maps and rollouts of one image: the weights of one query, by attention and head.
+
+A rollout follows attention through all blocks: R = product over blocks of (I + A) / 2, with A
+the weights averaged over heads.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, batch_size, forward
+from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.registry import figure
+from visprism.drawing.style import tip
+from visprism.passes.batches import check_evaluation_mode, image_shape, images_of
+from visprism.passes.tokens_of_the_head import described_readout, tokens_read
+from visprism.table.result import Result, result_type, scalar
+from visprism.table.result import column as quantity
+
+# A pixel (row, column) of the image; the class token; or all queries on the grid, averaged.
+Query = tuple[int, int] | Literal["class", "mean"]
+_DRAWN, _GAP = 7, 0.08  # pictures side by side, and the space between them
+
+
+@result_type("attention-maps")
+class QueryWeights(Result):
+    """Weights of one query; one row for each attention, head and place of its keys' grid."""
+
+    block: np.ndarray = quantity(
+        "Block", "", "name of the attention's block; '#2' for the second in one block"
+    )
+    head: np.ndarray = quantity("Head", "", "number of the head, from 1")
+    row: np.ndarray = quantity("Row", "", "of the keys' grid, from 0")
+    column: np.ndarray = quantity("Column", "", "of the keys' grid, from 0")
+    weight: np.ndarray = quantity(
+        "Attention weight",
+        "",
+        "the weights of all keys add up to 1; 0 outside the query's window",
+    )
+    query: str = scalar("Query", "", "'class', 'mean', or 'row,column' in pixels")
+
+
+@result_type("rollout")
+class Rollout(Result):
+    """Attention followed through all blocks; one row for each place of the grid."""
+
+    row: np.ndarray = quantity("Row", "", "of the token grid, from 0")
+    column: np.ndarray = quantity("Column", "", "of the token grid, from 0")
+    weight: np.ndarray = quantity("Rollout weight", "", "how much the place reaches the output")
+    method: str = scalar("Method", "", "'attention', or 'gradient'")
+    readout: str = scalar(
+        "Readout",
+        "",
+        "tokens that the head reads, over which the rollout is averaged",
+        default="",
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class AttentionMaps(Analysis):
+    """Attention weights of one query of the first image, by attention and head."""
+
+    name = "attention-maps"
+    images = Sizes(quick=1, standard=1, full=1)
+    rank = 1
+    group = "attention"
+    needs = Needs.ATTENTION | Needs.GRADIENTS
+    default = False
+    source = "Abnar & Zuidema (2020); Chefer et al. (2021)"
+    sections = (
+        Section(
+            QueryWeights,
+            "Attention maps",
+            "Each picture is an attention layer: the weights of the query on the token grid, "
+            "mean over heads, from 0 to the largest of the picture. The mean over queries "
+            "shows how much each place is attended to.",
+            table=False,
+        ),
+        Section(
+            Rollout,
+            "Attention rollout",
+            "Attention rollout: the product of the attention weights of all layers, which "
+            "shows how much each position contributes to the tokens that the head reads. It is "
+            "undefined for models whose number of tokens changes between layers.",
+            table=False,
+        ),
+    )
+
+    query: Literal["mean", "class"] = option(
+        "mean",
+        "query of the maps: mean over all queries, or the class token that the head reads",
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; see `Analysis.measure`."""
+        image = subject.batches(1)[0][0]
+        maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
+        return maps, *rollouts(subject.anatomy, image, run=run)
+
+    def cost(self, subject: Subject) -> Cost:
+        """Two forward passes for the maps, four and a backward pass for two rollouts."""
+        return Cost(per_image=0.0, fixed=8.0)
+
+
+def attention_maps(
+    anatomy: Anatomy,
+    images: Images,
+    *,
+    query: Query = "mean",
+    blocks: Iterable[str] | None = None,
+    run: Run = DEFAULT_RUN,
+) -> QueryWeights:
+    """The weights of one query of one image on the token grid.
+
+    Costs one forward pass; with ``query="class"`` another one, and a backward pass of the head.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        images: a batch of one image.
+        query: a pixel (row, column), of which the token is taken that holds it, or the nearest
+            one where tokens were dropped; "class", the first token off the grid that the head
+            reads, never a register; or "mean", the mean over all queries on the grid.
+        blocks: names of blocks; all that have attention by default.
+        run: device, precision and provenance.
+    """
+    images = single_image(anatomy, images, run)
+    chosen = _chosen(anatomy, blocks)
+    columns: dict[str, list[np.ndarray]] = {"head": [], "row": [], "column": [], "weight": []}
+    names: list[str] = []
+    with run.compute.borrow(anatomy.model):
+        read = _class_tokens(anatomy, images) if query == "class" and chosen else None
+        with torch.no_grad(), run.compute.autocast(), attend(
+            anatomy, lambda w: _of_query(w.attention, w.values[0].float(), query, read),
+            only=chosen,
+        ) as maps:  # fmt: skip
+            forward(anatomy.model, images)
+    for name, map_ in maps.items():
+        head, row, column = np.indices(map_.shape).reshape(3, -1)
+        names += [name] * map_.size
+        for key, values in zip(columns, (head + 1, row, column, map_.ravel()), strict=True):
+            columns[key].append(values)
+    return QueryWeights(
+        block=np.array(names),
+        **{key: np.concatenate(values) for key, values in columns.items()},
+        query=query if isinstance(query, str) else ",".join(map(str, query)),
+        provenance=provenance_of(anatomy, run),
+    )
+
+
+def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, ...]:
+    available = attentions(anatomy)
+    if blocks is None:
+        return available
+    wanted = list(blocks)
+    names = [attention.name for attention in available]
+    for name in wanted:
+        if name not in names:
+            raise InputError(f"blocks must be of {', '.join(names)}, got {name!r}")
+    return tuple(attention for attention in available if attention.name in wanted)
+
+
+def _class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
+    """Whether the head reads each token off the grid, of those of the last attention."""
+    last = attentions(anatomy)[-1]
+    outside = last.geometry.keys.index[0] == OFF_GRID
+    if len(last.geometry.keys.index) > 1 or not outside.any():
+        return np.zeros(0, dtype=bool)
+    return tokens_read(anatomy, last, images)[outside]
+
+
+def single_image(anatomy: Anatomy, images: Images, run: Run) -> Images:
+    """The one image of a batch, on the device."""
+    check_evaluation_mode(anatomy.model)
+    if batch_size(images) != 1:
+        raise InputError(
+            f"images must be a batch of one image, got {batch_size(images)}. Pass images[:1]."
+        )
+    return images_of(images, anatomy, run.compute)
+
+
+def _of_query(
+    attention: Attention,
+    weights: Float[Tensor, "windows heads queries keys"],
+    query: Query,
+    read: Bool[np.ndarray, "others"] | None,
+) -> Float[np.ndarray, "heads rows columns"]:
+    """The weights of one query on the grid of the keys."""
+    geometry, places = attention.geometry, attention.geometry.queries
+    if query == "mean":
+        on_grid = places.index != OFF_GRID
+        per_window = torch.from_numpy(on_grid / max(1, on_grid.sum())).to(weights)
+        means = torch.einsum("whqk,wq->whk", weights, per_window)
+        return np.sum([key_map(mean, geometry, i) for i, mean in enumerate(means)], axis=0)
+    if query == "class":
+        outside = np.flatnonzero(places.index[0] == OFF_GRID)
+        if len(places.index) > 1 or read is None or len(outside) != len(read) or not read.any():
+            raise InputError(
+                f"query must be 'mean' or a pixel, got 'class': {attention.name!r} has no "
+                "class token that the head reads"
+            )
+        return key_map(weights[0, :, int(outside[np.argmax(read)])], geometry, 0)
+    window, token = _query_near(attention, query)
+    return key_map(weights[window, :, token], geometry, window)
+
+
+def _query_near(attention: Attention, pixel: tuple[int, int]) -> tuple[int, int]:
+    """Window and number of the query whose place is nearest to a pixel."""
+    (height, width), (y, x) = attention.image, pixel
+    if not (0 <= y < height and 0 <= x < width):
+        raise InputError(
+            f"query must be a pixel of the image ({height}x{width}, counted from 0), got "
+            f"{y},{x}"
+        )
+    places = attention.geometry.queries
+    rows, columns = places.grid
+    row, column = places.index // columns, places.index % columns
+    away = np.hypot(
+        (row + 0.5) * height / rows - y - 0.5, (column + 0.5) * width / columns - x - 0.5
+    )
+    away = np.where(places.index == OFF_GRID, np.inf, away)
+    window, token = np.unravel_index(away.argmin(), away.shape)
+    return int(window), int(token)
+
+
+def key_map(
+    weights: Float[Tensor, "heads keys"], geometry: AttentionGeometry, window: int
+) -> Float[np.ndarray, "heads rows columns"]:
+    """Weights of keys at their places."""
+    rows, columns = geometry.keys.grid
+    index = geometry.keys.index[window]
+    placed = index != OFF_GRID
+    map_ = np.zeros((len(weights), rows * columns))
+    map_[:, index[placed]] = weights.detach().cpu().double().numpy()[:, placed]
+    return map_.reshape(-1, rows, columns)
+
+
+def provenance_of(anatomy: Anatomy, run: Run) -> Provenance:
+    """Where a map of one image comes from."""
+    return run.measured(images=1, batch_size=1, image_shape=image_shape(anatomy))
+
+
+def rollout(
+    anatomy: Anatomy,
+    images: Images,
+    *,
+    gradient: bool = False,
+    target: int | None = None,
+    run: Run = DEFAULT_RUN,
+) -> Rollout:
+    """Attention rollout: contribution of each position to the output through all blocks.
+
+    R = product over blocks of (I + A) / 2, A the weights averaged over heads; with `gradient`
+    R <- R + A' R with A' the mean over heads of (dy/dA * A), negative values set to 0, y the
+    target's logit. The rollout is the mean of the rows of R over the tokens that the head
+    reads: the class token, or the patches of a model that pools. Which ones those are is
+    decided by the gradient of a logit. Costs two forward passes and a backward pass of the
+    head, with `gradient` one backward pass of the model.
+
+    Args:
+        anatomy: of a model in evaluation mode whose tokens are the same in every attention.
+        images: a batch of one image.
+        gradient: follow what counts for one class.
+        target: that class; the one that the model predicts by default.
+        run: device and provenance; the precision must be "fp32".
+
+    Sources: Abnar and Zuidema (2020), Quantifying attention flow in transformers; with the
+    gradient Chefer et al. (2021), Generic attention-model explainability, eq. 5 and 6.
+    """
+    run.require_full_precision("rollout")
+    images = single_image(anatomy, images, run)
+    chosen = attentions(anatomy)
+    for attention in chosen:
+        _check_one_window(attention, chosen[0])
+    with run.compute.borrow(anatomy.model):
+        with torch.set_grad_enabled(gradient), attend(
+            anatomy, lambda w: w.values, only=chosen, differentiable=gradient
+        ) as weights_by_name:  # fmt: skip
+            logits = forward(anatomy.model, images)
+        weights = list(weights_by_name.values())
+        if gradient:
+            weights = _relevant(logits, weights, target)
+        eye = torch.eye(weights[0].shape[-1]).to(weights[0])
+        reached = eye
+        for weight in weights:
+            a = weight[0, 0].mean(0)
+            reached = reached + a @ reached if gradient else (eye + a) / 2 @ reached
+        read = tokens_read(anatomy, chosen[-1], images)
+    geometry = chosen[0].geometry
+    row = reached[torch.from_numpy(read)].mean(0)
+    map_ = key_map(row[None], geometry, 0)[0]
+    rows, columns = np.indices(map_.shape).reshape(2, -1)
+    return Rollout(
+        row=rows,
+        column=columns,
+        weight=map_.ravel(),
+        method="gradient" if gradient else "attention",
+        readout=described_readout(read, geometry.keys.index[0] == OFF_GRID),
+        provenance=provenance_of(anatomy, run),
+    )
+
+
+def rollouts(
+    anatomy: Anatomy, images: Images, *, run: Run = DEFAULT_RUN
+) -> tuple[Rollout, ...]:
+    """Both rollouts of one image, by attention and by gradient; none where tokens change.
+
+    Windows, pooled and merged tokens have no rollout, see `rollout`.
+    """
+    chosen = attentions(anatomy)
+    if not chosen or any(_other_tokens(attention, chosen[0]) for attention in chosen):
+        return ()
+    return tuple(rollout(anatomy, images, gradient=g, run=run) for g in (False, True))
+
+
+def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> list[Tensor]:
+    """The weights times the gradient of a class with respect to them, clipped at 0."""
+    classes = logits.shape[-1]
+    if target is None:
+        target = int(logits[0].argmax())
+    elif not 0 <= target < classes:
+        raise InputError(f"target must be between 0 and {classes - 1}, got {target}")
+    gradients = torch.autograd.grad(logits[0, target], weights)
+    pairs = zip(weights, gradients, strict=True)
+    return [(weight * gradient).clamp(min=0).detach() for weight, gradient in pairs]
+
+
+def _other_tokens(attention: Attention, first: Attention) -> bool:
+    """Whether an attention has windows, or tokens that are not those of the first one."""
+    queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+    tokens = first.geometry.keys.index
+    same = np.array_equal(queries, keys) and np.array_equal(keys, tokens)
+    return not same or len(keys) > 1
+
+
+def _check_one_window(attention: Attention, first: Attention) -> None:
+    """All its tokens attend to all, and are those of the first attention."""
+    if _other_tokens(attention, first):
+        raise InputError(
+            f"all attention layers must have the same tokens for a rollout, and those of "
+            f"{attention.name!r} differ from those of {first.name!r} (windows, pooled or "
+            "merged tokens). Use attention_maps for single layers."
+        )
+
+
+@figure(width=6.1, height=1.15, across=1, share=False)
+def _(result: QueryWeights, ax: Axes) -> Axes:
+    """Weights of the query, mean over heads, of up to seven attentions over the depth."""
+    names = list(dict.fromkeys(result.block.tolist()))
+    chosen = np.unique(np.linspace(0, len(names) - 1, min(_DRAWN, len(names))).round())
+    pictures = {}
+    for i in chosen.astype(int):
+        rows = result.select(result.block == names[i])
+        total = np.zeros((rows.row.max() + 1, rows.column.max() + 1))
+        np.add.at(total, (rows.row, rows.column), rows.weight)
+        pictures[names[i]] = total
+    return _pictures(ax, pictures)
+
+
+@figure(width=2.2, height=1.8, share=False)
+def _(result: Rollout, ax: Axes) -> Axes:
+    """The rollout on the token grid, from its smallest to its largest value."""
+    picture = _grid(result.row, result.column, result.weight)
+    return _pictures(ax, {f"rollout ({result.method})": picture})
+
+
+def _pictures(ax: Axes, pictures: dict[str, np.ndarray]) -> Axes:
+    """Pictures of height 1 side by side, each on its own scale, with their names below."""
+    left = 0.0
+    for name, picture in pictures.items():
+        width = picture.shape[1] / picture.shape[0]
+        extent = (left, left + width, 1, 0)
+        image = ax.imshow(picture, cmap="magma", extent=extent, interpolation="nearest")
+        image.set_gid(tip(name))
+        ax.annotate(
+            name,
+            (left + width / 2, 1),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=5.5,
+        )
+        left += width * (1 + _GAP)
+    ax.set(xlim=(0, max(left - _GAP, 1e-9)), ylim=(1.15, 0))
+    ax.axis("off")
+    return ax
+
+
+def _grid(row: np.ndarray, column: np.ndarray, value: np.ndarray) -> np.ndarray:
+    grid = np.zeros((row.max() + 1, column.max() + 1))
+    grid[row, column] = value
+    return grid

@@ -1,0 +1,1 @@
+"""Analyses of feature maps and of representations."""

@@ -1,0 +1,429 @@
+"""Attribution: gradient maps of any block, and how faithful they are to the model.
+
+With A the feature map of a block, y the largest logit and G = dy/dA, the maps are
+
+    gradient x activation  sum_c G_c A_c
+    Grad-CAM               max(0, sum_c (mean over positions of G_c) A_c)
+
+A map is enlarged to the image bilinearly. Pixels are inserted into a blurred image, or replaced
+by the mean color of the normalization (deletion), those of the highest values first; the score
+is the area under the probability of the predicted class against the fraction of pixels. The
+baseline is a random map on the grid of the block. Pixels of equal value are in the order of
+that same map, so that a map gains nothing where it says nothing; a map of zeros has no score.
+
+Source: Selvaraju et al. (2017), Grad-CAM, eq. 1 and 2; Petsiuk et al. (2018), RISE: randomized
+input sampling for explanation of black-box models, sec. 4.3, for deletion and insertion.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Block, forward
+from visprism.anatomy.run.interception import intercept
+from visprism.anatomy.trace.forward import as_written
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.processes import gather
+from visprism.core.run import Run, stream
+from visprism.estimates.estimated import Estimated, mean, skewed
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import some_of, text_of
+from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
+from visprism.passes.blocks import block_columns, spread
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import Pictures, SeriesPerBlock
+
+GRADIENT_ACTIVATION = "gradient x activation"
+GRAD_CAM = "Grad-CAM"
+RANDOM = "random map"
+METHODS = (GRADIENT_ACTIVATION, GRAD_CAM, RANDOM)
+_BLUR = 1 / 8  # standard deviation of the blur, of the shorter side
+_PICTURES = 4  # images whose maps are returned
+
+Map = Float[Tensor, "b y x"]
+Maps = dict[tuple[str, Block], Map]  # by method and block
+Scores = dict[tuple[str, str, Block], Float[np.ndarray, " n"]]  # by score, method and block
+
+
+@result_type("attribution-scores")
+class AttributionScores(SeriesPerBlock):
+    """Insertion and deletion scores of attribution maps; a row for each method and block.
+
+    Gains are paired by image with a random map of the same grid.
+    """
+
+    value_name: ClassVar[str] = "insertion"
+    series_name: ClassVar[str] = "method"
+
+    method: np.ndarray = column(
+        "Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'"
+    )
+    insertion: Estimated = estimate(
+        "Insertion score",
+        "",
+        "mean probability of the predicted class as pixels are inserted, highest first",
+    )
+    insertion_gain: Estimated = estimate(
+        "Insertion gain", "", "insertion score minus that of a random map; higher is better"
+    )
+    deletion: Estimated = estimate(
+        "Deletion score",
+        "",
+        "mean probability of the predicted class as pixels are deleted, highest first",
+    )
+    deletion_gain: Estimated = estimate(
+        "Deletion gain", "", "deletion score minus that of a random map; lower is better"
+    )
+    scored: np.ndarray = column(
+        "Scored images", "", "number of images whose map is not 0 everywhere"
+    )
+    steps: int = scalar("Steps", "", "number of equal parts in which pixels are inserted")
+    without_gradient: str = scalar(
+        "Blocks without a gradient",
+        "",
+        "last blocks to whose grid the gradient is exactly 0, which are left out",
+        default="",
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """For each method the block with the largest insertion gain, and what has no score."""
+        texts = []
+        for name, rows in self.series().items():
+            rows = rows[np.isfinite(self.insertion_gain[rows])]
+            if name == RANDOM or not len(rows):
+                continue
+            best = int(rows[np.argmax(self.insertion_gain[rows])])
+            insertion, deletion = (
+                text_of(gain[best], "+.3f")
+                for gain in (self.insertion_gain, self.deletion_gain)
+            )
+            texts.append(
+                f"{name}: largest insertion gain over a random map of {len(rows)} blocks at "
+                f"{self.block[best]}, {insertion} (insertion score "
+                f"{self.insertion[best]:.3f}); deletion gain there {deletion}; "
+                f"intervals over {self.units_text}"
+            )
+        images = self.scored.max(initial=0)
+        blank = [
+            f"{self.method[i]} at {self.block[i]} {images - self.scored[i]}"
+            for i in np.flatnonzero(self.scored < images)
+        ]
+        if blank:
+            texts.append(
+                f"maps of zeros, which have no score, of {images} images: {some_of(blank)}"
+            )
+        if self.without_gradient:
+            texts.append(
+                "the gradient to the grid is exactly 0 at the last blocks "
+                f"({self.without_gradient}), whose grid the head does not read; the last block "
+                "with a gradient is the last one measured"
+            )
+        return tuple(map(Finding, texts))
+
+
+@result_type("attribution-maps")
+class AttributionMaps(Pictures):
+    """Grad-CAM maps of the first images; a row for each position."""
+
+    value_name: ClassVar[str] = "relevance"
+
+    relevance: np.ndarray = column("Relevance", "", "of the position, 1 at the largest")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """None: every map is scaled to 1, and only its scores say whether it means anything."""
+        return ()
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Attribution(Analysis):
+    """Gradient x activation and Grad-CAM of blocks, with insertion and deletion scores."""
+
+    name = "attribution"
+    needs = Needs.FEATURES | Needs.GRADIENTS
+    images = Sizes(fewest=8, quick=32, standard=128, work=0.5)
+    default = False  # tens of forward passes for each block
+    source = "Selvaraju et al. (2017), eq. 1 and 2; Petsiuk et al. (2018), sec. 4.3"
+    sections = (
+        Section(
+            AttributionScores,
+            "Attribution maps of blocks",
+            "Each line is a method: the area under the probability of the predicted class as "
+            "pixels are inserted, those of the highest relevance first. A map that is not "
+            "above the random map does not show which pixels the model uses.",
+        ),
+        Section(
+            AttributionMaps,
+            "Grad-CAM of the first images",
+            "Each picture is the Grad-CAM map of one image and block, on the grid of the "
+            "block. Read it together with the insertion score of the block.",
+            table=False,
+        ),
+    )
+
+    blocks: int = option(
+        4, "number of blocks, spread evenly over the depth", minimum=1, quick=2
+    )
+    steps: int = option(
+        10, "number of equal parts in which pixels are inserted and deleted", minimum=2, quick=5
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Compute and score the maps of each batch.
+
+        Costs 3 forward passes, a forward and backward pass for each block, and 2 (steps - 1)
+        forward passes for each map.
+        """
+        anatomy, batches = subject.anatomy, subject.batches()
+        parts: list[tuple[int, Scores, list[dict[Block, np.ndarray]]]] = []
+        largest = 0
+        with run.compute.borrow(anatomy.model), as_written():
+            first, _ = next(_with_numbers(batches, anatomy, run))
+            with run.compute.autocast():
+                reached, unreached = with_gradient(anatomy, first)
+            blocks = spread(reached, self.blocks)
+            shared = run.track_share(batches, "attribution")
+            for start, (images, _) in positioned(_with_numbers(shared, anatomy, run)):
+                numbers = range(start, start + len(images))
+                with run.compute.autocast():
+                    target, maps = gradient_maps(anatomy, blocks, images)
+                    pictures = {b: maps[GRAD_CAM, b].cpu().numpy() for b in blocks}
+                    for b in blocks:
+                        maps[RANDOM, b] = _random_map(b, numbers, run.seed).to(images.device)
+                    jitter = _random_order(images, numbers, run.seed)
+                    scores = faithfulness(anatomy, images, target, maps, jitter, self.steps)
+                parts.append((start, scores, [pictures] if start < _PICTURES else []))
+                largest = max(largest, len(images))
+        parts = sorted((p for process in gather(parts) for p in process), key=lambda p: p[0])
+        values = {key: np.concatenate([s[key] for _, s, _ in parts]) for key in parts[0][1]}
+        count = len(next(iter(values.values())))
+        origin = run.measured(
+            images=count, batch_size=largest, image_shape=image_shape(anatomy)
+        )
+        by_block = {
+            b: np.concatenate([p[b] for _, _, ps in parts for p in ps])[:_PICTURES]
+            for b in blocks
+        }
+        scored = AttributionScores(
+            **_columns(blocks, values),
+            steps=self.steps,
+            without_gradient=", ".join(block.name for block in unreached),
+            provenance=origin,
+        )
+        return scored, AttributionMaps(**_pictures(by_block), provenance=origin)
+
+    def cost(self, subject: Subject) -> Cost:
+        """Passes with the pixels of each step, for each map."""
+        blocks = min(self.blocks, len(subject.anatomy))
+        return Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without a vector of logits."""
+        reason = super().inapplicable(subject)
+        if reason is None and not subject.num_classes:
+            return "the model does not return one vector of logits per image"
+        return reason
+
+
+def _with_numbers(
+    batches: Iterable[Batch], anatomy: Anatomy, run: Run
+) -> Iterator[tuple[Tensor, range]]:
+    """The images of each batch, with a number for each."""
+    for batch in batches:
+        images = images_of(batch, anatomy, run.compute)
+        if not isinstance(images, Tensor):
+            raise InputError("batches must hold images as one tensor, got a mapping")
+        yield images, range(len(images))
+
+
+def with_gradient(
+    anatomy: Anatomy, images: Float[Tensor, "b c h w"]
+) -> tuple[list[Block], list[Block]]:
+    """The blocks up to the last one to whose grid there is a gradient, and those behind it.
+
+    A head that reads a class token only gives none to the grid behind the last attention.
+    """
+    blocks = blocks_on_grid(anatomy)
+    for number in range(len(blocks), 0, -1):
+        _, _, gradient = _gradient(anatomy, blocks[number - 1], images)
+        if gradient.any():
+            return blocks[:number], blocks[number:]
+    raise InputError(
+        f"the logits of {type(anatomy.model).__name__} must depend on the grid of a block by a "
+        "gradient, and do not"
+    )
+
+
+def gradient_maps(
+    anatomy: Anatomy, blocks: Sequence[Block], images: Float[Tensor, "b c h w"]
+) -> tuple[Int64[Tensor, " b"], Maps]:
+    """The predicted classes, and both maps of each block on its grid.
+
+    Costs a forward and a backward pass for each block.
+    """
+    maps: Maps = {}
+    target = torch.empty(0, dtype=torch.long)
+    for block in blocks:
+        target, a, g = _gradient(anatomy, block, images)
+        maps[GRADIENT_ACTIVATION, block] = (g * a).sum(1)
+        maps[GRAD_CAM, block] = (g.mean((2, 3), keepdim=True) * a).sum(1).clamp(min=0)
+    return target, maps
+
+
+def _gradient(
+    anatomy: Anatomy, block: Block, images: Float[Tensor, "b c h w"]
+) -> tuple[Int64[Tensor, " b"], Float[Tensor, "b d y x"], Float[Tensor, "b d y x"]]:
+    """The predicted classes, the feature map of a block, and the gradient of their logits.
+
+    One block in each pass: the output is exchanged for a copy, in place where the model works
+    in place, and a gradient that passes through such an output could not be computed.
+    """
+    outputs: list[Tensor] = []
+
+    def exchange(x: Tensor) -> Tensor:
+        outputs[:] = [x.detach().clone().requires_grad_()]
+        return outputs[0].clone()
+
+    with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: exchange}):
+        logits = forward(anatomy.model, images)
+        target = logits.argmax(1)
+        score = logits.gather(1, target[:, None]).sum()
+        gradient = None
+        if score.requires_grad:
+            (gradient,) = torch.autograd.grad(score, outputs, allow_unused=True)
+    activation = outputs[0].detach()
+    assert block.layout is not None  # of `blocks_on_grid`
+    a, g = (
+        block.layout.to_map(x).float()
+        for x in (activation, torch.zeros_like(activation) if gradient is None else gradient)
+    )
+    return target, a, g
+
+
+def _random_map(block: Block, numbers: range, seed: int) -> Map:
+    """Uniform numbers on the grid of a block, by image."""
+    grid = block.shape[-2:]
+    return torch.stack(
+        [torch.rand(grid, generator=stream(seed, "random map", *grid, i)) for i in numbers]
+    )
+
+
+def _random_order(
+    images: Float[Tensor, "b c h w"], numbers: range, seed: int
+) -> Int64[Tensor, "b p"]:
+    """The pixels of each image in random order."""
+    size = images.shape[-2:]
+    draws = [torch.rand(size, generator=stream(seed, "order of ties", i)) for i in numbers]
+    return torch.stack(draws).to(images).flatten(1).argsort(1)
+
+
+@torch.no_grad()
+def faithfulness(
+    anatomy: Anatomy,
+    images: Float[Tensor, "b c h w"],
+    target: Int64[Tensor, " b"],
+    maps: Maps,
+    order: Int64[Tensor, "b p"],
+    steps: int,
+) -> Scores:
+    """Insertion and deletion score of each image, by score, method and block.
+
+    Args:
+        anatomy: of the model.
+        images: a batch.
+        target: classes whose probability counts.
+        maps: by method and block, the random maps of all blocks among them.
+        order: pixels in random order, for those that the random map does not tell apart.
+        steps: parts in which pixels are inserted and deleted.
+    """
+
+    def probability(x: Tensor) -> Float[Tensor, " b"]:
+        logits = forward(anatomy.model, x).double()
+        return logits.softmax(1).gather(1, target[:, None])[:, 0]
+
+    blur, empty = blurred(images), torch.zeros_like(images)
+    ends = {"insertion": (blur, images), "deletion": (images, empty)}
+    at_ends = {id(x): probability(x) for x in (images, blur, empty)}
+    scores: Scores = {}
+    for (method, block), values in maps.items():
+        rank = ranks((maps[RANDOM, block], values), order, images.shape[-2:])
+        blank = ~values.flatten(1).any(1)
+        for name, (before, after) in ends.items():
+            total = (at_ends[id(before)] + at_ends[id(after)]) / 2
+            for step in range(1, steps):
+                done = (rank < step / steps)[:, None]
+                total = total + probability(torch.where(done, after, before))
+            total[blank] = torch.nan
+            scores[name, method, block] = (total / steps).cpu().numpy()
+    return scores
+
+
+def ranks(
+    maps: Sequence[Map], order: Int64[Tensor, "b p"], size: Sequence[int]
+) -> Float[Tensor, "b h w"]:
+    """Fraction of the pixels that come before each pixel, the highest values first.
+
+    The last map decides; the one before it decides between equal values, and so on.
+    """
+    for values in maps:
+        large = functional.interpolate(values[:, None], tuple(size), mode="bilinear").flatten(1)
+        sorted_ = large.gather(1, order).argsort(dim=1, descending=True, stable=True)
+        order = order.gather(1, sorted_)
+    pixels = order.shape[1]
+    places = torch.arange(pixels, device=order.device) / pixels
+    ranks = torch.empty(order.shape, device=order.device)
+    ranks.scatter_(1, order, places.expand_as(ranks))
+    return ranks.unflatten(1, tuple(size))
+
+
+def blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+    """Gaussian blur with reflected borders."""
+    sigma = _BLUR * min(images.shape[-2:])
+    radius = min(ceil(3 * sigma), min(images.shape[-2:]) - 1)
+    x = torch.arange(-radius, radius + 1, device=images.device, dtype=images.dtype)
+    kernel = torch.exp(-(x**2) / (2 * sigma**2))
+    kernel = (kernel / kernel.sum()).expand(images.shape[1], 1, 1, -1)
+    padded = functional.pad(images, (radius,) * 4, mode="reflect")
+    groups = images.shape[1]
+    rows = functional.conv2d(padded, kernel, groups=groups)
+    return functional.conv2d(rows, kernel.mT, groups=groups)
+
+
+def _columns(blocks: Sequence[Block], values: Scores) -> dict[str, Any]:
+    rows = [(method, block) for method in METHODS for block in blocks]
+    columns = block_columns([block for _, block in rows])
+    columns["method"] = np.array([method for method, _ in rows])
+    for score in ("insertion", "deletion"):
+        scores = np.stack([values[score, method, block] for method, block in rows], axis=1)
+        random = np.stack([values[score, RANDOM, block] for _, block in rows], axis=1)
+        columns[score], columns[f"{score}_gain"] = mean(scores), mean(scores - random, skewed)
+        columns["scored"] = np.isfinite(scores).sum(0)
+    return columns
+
+
+def _pictures(maps: Mapping[Block, np.ndarray]) -> dict[str, np.ndarray]:
+    names, rows, columns, values = [], [], [], []
+    for number in range(len(next(iter(maps.values())))):
+        for block, pictures in maps.items():
+            picture = pictures[number] / max(pictures[number].max(), np.finfo(np.float32).tiny)
+            row, column = np.indices(picture.shape).reshape(2, -1)
+            names.append(np.full(picture.size, f"image {number}, {block.name}"))
+            rows.append(row)
+            columns.append(column)
+            values.append(picture.ravel())
+    return {
+        "picture": np.concatenate(names),
+        "row": np.concatenate(rows),
+        "column": np.concatenate(columns),
+        "relevance": np.concatenate(values),
+    }

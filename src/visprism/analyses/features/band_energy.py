@@ -1,0 +1,116 @@
+"""Energy of feature maps in the high band of spatial frequencies, by block.
+
+With F the Fourier transform of a channel, the energy of a band is the sum of |F|^2 over its
+frequencies. The band above half of the Nyquist frequency (radius) is compared with all
+frequencies but 0. Unlike a mean of log amplitudes, it weighs channels by their energy, and does
+not depend on a reference frequency.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.estimates.estimated import Estimated, mean, ratio
+from visprism.passes.blocks import block_columns
+from visprism.passes.chunks import cache_chunks, channel_mean
+from visprism.passes.features import Seen
+from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.shapes import ScalarPerBlock
+
+_EDGE = 0.5  # π rad/pixel, between the low and the high band
+
+
+@result_type("band-energies")
+class BandEnergies(ScalarPerBlock):
+    """Fraction of a feature map's energy in its high band; one row for each block.
+
+    The energy is that of all frequencies but 0, so that the mean does not count. NaN where a
+    feature map does not vary or has one position.
+    """
+
+    value_name: ClassVar[str] = "high"
+
+    high: Estimated = estimate(
+        "High-band energy",
+        "",
+        "fraction of the energy, without the mean, at radii above 0.5 π rad/pixel",
+    )
+    change: Estimated = estimate(
+        "Change of the high-band energy",
+        "",
+        "less that of the previous block; NaN if grids differ",
+    )
+    previous: np.ndarray = column(
+        "Previous block", "", "block that the changes refer to; empty if there is none"
+    )
+    between: np.ndarray = column(
+        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class BandEnergy(FeatureAnalysis):
+    """Fraction of the energy of feature maps at high spatial frequencies."""
+
+    name = "band-energy"
+    source = "Parseval's theorem; complements Park & Kim (2022), fig. 8"
+    default = False
+    sections = (
+        Section(
+            BandEnergies,
+            "High-band energy",
+            "Each point is a block: the fraction of its feature maps' energy, without the "
+            "mean, at frequencies above half of the Nyquist frequency. White noise has most of "
+            "its energy there, since most frequencies are high.",
+        ),
+    )
+
+    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 2"]:
+        """Energy at all frequencies but 0, and in the high band; mean over channels.
+
+        Costs a 2-D transform of each map.
+        """
+        weights = torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
+        return torch.cat(
+            [channel_mean(_energies(chunk, weights), x) for chunk in cache_chunks(x)]
+        )
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The energies of every block."""
+        high = ratio(seen.stacked(1), seen.stacked(0))
+        change = high.by_unit - seen.neighbors.before(high.by_unit)
+        return (
+            BandEnergies(
+                **block_columns(seen.blocks),
+                **seen.neighbors.columns(),
+                high=high,
+                change=mean(change),
+            ),
+        )
+
+
+def _energies(
+    chunk: Float[Tensor, "m h w r"], weights: Float[Tensor, "n 2"]
+) -> Float[Tensor, "m 2 r"]:
+    """Sums of squared amplitudes, without the mean, over both bands."""
+    mean = chunk.mean((1, 2), keepdim=True)
+    power = torch.fft.rfft2(chunk - mean, dim=(1, 2)).abs().square_().flatten(1, 2)
+    return torch.einsum("mnr,nk->mkr", power, weights)
+
+
+@cache
+def _bands(grid: tuple[int, int]) -> Float[np.ndarray, "n 2"]:
+    """Weight of each frequency of a half plane in all bands but 0, and in the high band."""
+    along = 2 * np.fft.rfftfreq(grid[1])[None]
+    radius = np.hypot(2 * np.fft.fftfreq(grid[0])[:, None], along)
+    mirrored = np.where((along == 0) | (along == 1), 1.0, 2.0)  # columns that stand for two
+    bands = np.stack([radius > 0, radius > _EDGE], axis=-1) * mirrored[..., None]
+    return bands.reshape(-1, 2)

@@ -1,0 +1,206 @@
+"""Block structure: how far the stages of a model show in the CKA of its blocks.
+
+Neighboring blocks are similar in any network, so pairs of blocks are compared at equal
+distance. The score is the mean CKA of pairs within a stage, less the mean CKA of pairs in two
+stages that lie as many blocks apart.
+
+Source: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the same things?
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from visprism.drawing.color_bars import UNIT, color_bar
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, SIMILARITY
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.estimated import Number
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import interval_text
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+FEWEST_BATCHES = 5  # or groups of them, for an interval
+
+
+@result_type("block-structure")
+class BlockStructure(Result):
+    """CKA within and between the stages of one model; one row for each pair of stages."""
+
+    stage: np.ndarray = column("Stage", "", "1 for the first after the stem")
+    other_stage: np.ndarray = column("Other stage", "", "the same stage or a later one")
+    pairs: np.ndarray = column(
+        "Pairs of blocks", "", "number of pairs of different blocks, one in each stage"
+    )
+    cka: np.ndarray = column(
+        "Mean CKA", "", "debiased, mean of these pairs; NaN where a stage has only one block"
+    )
+    expected: np.ndarray = column(
+        "Mean CKA at equal distance", "", "of all pairs of the model that are as far apart"
+    )
+    excess: np.ndarray = column("Excess CKA", "", "mean CKA minus that at equal distance")
+    score: Number = estimate(
+        "Block structure: CKA within minus between stages, at equal distance",
+        "",
+        "interval by the jackknife over groups of batches; NaN if not available",
+        question=questions.BLOCK_STRUCTURE,
+        claim="C9",
+        over="batches",
+        comparison="none",
+    )
+    groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The score with its interval."""
+        stages = len(np.unique(self.stage))
+        if stages < 2:
+            return (Finding("the model has one stage, so it has no block structure"),)
+        if not np.isfinite(self.score):
+            return (
+                Finding(
+                    f"block structure is not available: no block of the {stages} stages has "
+                    "another in its stage and one at the same distance in another stage"
+                ),
+            )
+        low, high = _ends(self.score)
+        text = f"block structure {interval_text(self.score, low, high, '+.3f')}"
+        if not np.isfinite(low):
+            reason = f"no interval: at least {FEWEST_BATCHES} batches are required"
+            return (Finding(f"{text} (CKA within minus between stages; {reason})"),)
+        verdict = "not significant"
+        if low > 0 or high < 0:
+            above, of = self._stages_above()
+            verdict = (
+                f"CKA is {'higher' if low > 0 else 'lower'} within stages than between, above "
+                f"that at equal distance in {above} of {of} stages"
+            )
+        return (
+            Finding(
+                f"{text} (CKA within minus between {stages} stages, at equal distance): "
+                f"{verdict}; interval over {self.groups} groups of batches"
+            ),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The score, by which claim C9 is judged."""
+        return super().answers() if np.isfinite(self.score) else ()
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """What the score says about claim C9; undecided if most stages say otherwise."""
+        low, high = _ends(self.score)
+        above, stages = self._stages_above()
+        if low > 0 and 2 * above <= stages:
+            reading = f"undecided (in {above} of {stages} stages)"
+            return {"verdict": "undecided", "reading": reading}
+        return {
+            "verdict": "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
+        }
+
+    def _stages_above(self) -> tuple[int, int]:
+        """Number of stages whose mean CKA exceeds that at equal distance, and of stages."""
+        excess = self.excess[(self.stage == self.other_stage) & np.isfinite(self.excess)]
+        return int((excess > 0).sum()), len(excess)
+
+
+def block_structure(
+    cka: Float[np.ndarray, "m m"],
+    place: Int[np.ndarray, " m"],
+    stage: Int[np.ndarray, " m"],
+    score: Number | None = None,
+) -> BlockStructure:
+    """Mean CKA of each pair of stages, and the score.
+
+    Args:
+        cka: of the blocks that count.
+        place: of these blocks in the forward order.
+        stage: of these blocks.
+        score: with its interval; by default it is computed without one.
+    """
+    first, other = np.triu_indices(len(place), k=1)
+    values, apart = cka[first, other], place[other] - place[first]
+    expected = _mean_at(apart, values, np.ones(len(apart), dtype=bool))[apart]
+    stages = np.unique(stage).tolist()
+    rows = [(s, t) for s in stages for t in stages if s <= t]
+    chosen = [(stage[first] == s) & (stage[other] == t) for s, t in rows]
+    of_pairs, at_distance = (
+        np.array([_mean(x[c]) for c in chosen], dtype=float) for x in (values, expected)
+    )
+    return BlockStructure(
+        stage=np.array([s for s, _ in rows], dtype=int),
+        other_stage=np.array([t for _, t in rows], dtype=int),
+        pairs=np.array([c.sum() for c in chosen], dtype=int),
+        cka=of_pairs,
+        expected=at_distance,
+        excess=of_pairs - at_distance,
+        score=Number(structure_score(cka, place, stage)) if score is None else score,
+    )
+
+
+def structure_score(
+    cka: Float[np.ndarray, "m m"], place: Int[np.ndarray, " m"], stage: Int[np.ndarray, " m"]
+) -> float:
+    """Mean CKA of pairs within a stage, minus that of pairs between stages as far apart.
+
+    Distances at which only one of the two occurs are left out. It is 1 where CKA is 1 within
+    stages and 0 between, and 0 where CKA depends on the distance alone.
+    """
+    first, other = np.triu_indices(len(place), k=1)
+    values, apart = cka[first, other], place[other] - place[first]
+    within = stage[first] == stage[other]
+    contrast = values[within] - _mean_at(apart, values, ~within)[apart[within]]
+    return _mean(contrast[np.isfinite(contrast)])
+
+
+def _mean_at(
+    apart: Int[np.ndarray, " p"], cka: Float[np.ndarray, " p"], chosen: Bool[np.ndarray, " p"]
+) -> Float[np.ndarray, " d"]:
+    """Mean CKA of the chosen pairs by distance; NaN where there is none."""
+    longest = apart.max(initial=0) + 1
+    count = np.bincount(apart[chosen], minlength=longest)
+    total = np.bincount(apart[chosen], weights=cka[chosen], minlength=longest)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _mean(values: Float[np.ndarray, " q"]) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _ends(score: Number) -> tuple[float, float]:
+    """Ends of the interval of a score; NaN where it has none."""
+    return (score.low, score.high) if isinstance(score, Number) else (np.nan, np.nan)
+
+
+def similarity_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side: CKA from 0 to 1."""
+    color_bar(figure, axes, "CKA", ticks=[0, 0.2, 0.4, 0.6, 0.8, 1], aspect=22)
+
+
+@figure(width=2.2, height=2.05, share=False, key=similarity_bar, key_width=0.7)
+def _(result: BlockStructure, ax: Axes) -> Axes:
+    """Mean CKA of each pair of stages; below it, its excess over pairs at equal distance."""
+    stages = np.unique(result.stage).tolist()
+    columns = (result.stage, result.other_stage, result.cka, result.excess)
+    for stage, other, cka, excess in zip(*(c.tolist() for c in columns), strict=True):
+        color, ink, text = FAINT, "white", "\N{EN DASH}"
+        if np.isfinite(cka):
+            color, ink = SIMILARITY(UNIT(cka)), "black" if cka > 0.6 else "white"
+            signed = f"{round(excess, 2) + 0.0:+.2f}"  # + 0.0: no minus before 0
+            text = f"{cka:.2f}\n{signed}".replace("-", "\N{MINUS SIGN}")
+        i, j = stages.index(stage), stages.index(other)
+        for x, y in {(i, j), (j, i)}:
+            ax.add_patch(Rectangle((x, y), 1, 1, facecolor=color, edgecolor="white"))
+            ax.text(x + 0.5, y + 0.5, text, ha="center", va="center", color=ink, size="small")
+    ax.set_xticks(np.arange(len(stages)) + 0.5, list(map(str, stages)))
+    ax.set_yticks(np.arange(len(stages)) + 0.5, list(map(str, stages)))
+    ax.tick_params(length=0)
+    limits = (0, max(1, len(stages)))
+    ax.set(xlim=limits, ylim=limits, ylabel="Stage", aspect="equal")
+    ax.set_xlabel("Stage (CKA, and its excess\nover pairs at equal distance)")
+    ax.spines[:].set_visible(False)
+    return ax

@@ -1,0 +1,166 @@
+"""Transfer function of residual branches: what a branch passes on at each spatial frequency.
+
+With L the log amplitude of a feature map by frequency (`passes.profiles`), the log gain
+of a branch is L(output) - L(input), for the same image. A block that adds a branch to its input
+can lower the high frequencies of the sum although its branch raises them, and the other way
+round. The references are those of `Fourier`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.analyses.features.fourier import AXES, PROFILES, references
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.drawing.depth import depth_bar, spectra
+from visprism.drawing.registry import figure
+from visprism.estimates.estimated import Estimated, mean
+from visprism.passes.blocks import block_columns, grid_of
+from visprism.passes.features import Arrays, Extracts, Seen
+from visprism.passes.residual_branches import BranchEnd, residual_branches
+from visprism.table.kinds import GAIN_TO_LOWEST, GAIN_TO_MEAN, KindSummary, summarize_by_kind
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
+
+_NAMES = ("gain", "relative", "relative_lowest")
+
+
+@result_shape
+class TransferColumns(PerBlock):
+    """The columns that the gains and a `HighFrequencyGain` share."""
+
+    frequency: np.ndarray = column(
+        "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
+    )
+    gain: Estimated = estimate(
+        "Log gain", "", "log amplitude of the branch's output minus that of its input"
+    )
+    relative: Estimated = estimate(
+        "Δ log gain", "", "log gain minus that at frequency 0 (the mean)"
+    )
+    relative_lowest: Estimated = estimate(
+        "Δ log gain to the lowest frequency",
+        "",
+        "log gain minus that at the lowest frequency that is not 0; NaN if there is only one",
+    )
+    profile: str = scalar(
+        "Profile",
+        "",
+        "'diagonal': frequencies along the diagonal; 'radial': mean over directions",
+        default="diagonal",
+    )
+
+
+@result_type("branch-transfer")
+class BranchGains(TransferColumns):
+    """Log gain of each residual branch by spatial frequency; one row for each pair."""
+
+    def high_frequency(self) -> "HighFrequencyGain":
+        """The rows of the highest frequency of each branch."""
+        last = np.append(self.block[1:] != self.block[:-1], True)
+        return HighFrequencyGain(**vars(self.select(last & (self.frequency > 0))))
+
+
+@result_type("high-frequency-gain")
+class HighFrequencyGain(ScalarPerBlock, TransferColumns):
+    """Log gain at the highest frequency; one row for each residual branch."""
+
+    value_name: ClassVar[str] = "relative_lowest"
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class BranchTransfer(FeatureAnalysis):
+    """Transfer function of residual branches: output over input by spatial frequency."""
+
+    name = "branch-transfer"
+    source = "Park & Kim (2022), sec. 3.1; measured before the sum"
+    claims = ("C6",)
+    default = False
+    sees = "residual branches"
+    sections = (
+        Section(
+            BranchGains,
+            "Transfer function of residual branches",
+            "Each curve is a residual branch: the log amplitude of its output minus that of "
+            "its input, before the sum, at each spatial frequency. A falling curve is a "
+            "low-pass filter.",
+            table=False,
+        ),
+        Section(
+            HighFrequencyGain,
+            "High-frequency gain of residual branches",
+            "Each point is a branch: its log gain at the highest frequency minus that at the "
+            "lowest frequency that is not 0.",
+        ),
+        Section(
+            KindSummary,
+            "Gain of residual branches by kind of block",
+            "Each point is the mean over the branches of one kind, with its 95% interval over "
+            "images.",
+        ),
+    )
+
+    profile: Literal["diagonal", "radial"] = option(
+        "diagonal", "frequencies along the diagonal, or averaged over directions"
+    )
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Models without residual branches have no transfer functions."""
+        if not residual_branches(subject.anatomy):
+            return "the model has no residual branch with an identity shortcut"
+        return super().inapplicable(subject)
+
+    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+        """Log amplitude by image and frequency, mean over channels; of one end of a branch."""
+        measure, _ = PROFILES[self.profile, "default"]
+        return measure(x)
+
+    def by_image(self, extracts: Extracts) -> Arrays:
+        """Log gain of each branch."""
+        ends = {end: x.cpu().double().numpy() for end, x in extracts.items()}
+        return {
+            end.block: level - ends[BranchEnd(end.block, "input")]
+            for end, level in ends.items()
+            if end.end == "output"
+        }
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The transfer functions, their highest frequency, and that by kind of block."""
+        blocks = seen.blocks
+        gains = [references(seen.by_image[block]) for block in blocks]
+        _, frequency = PROFILES[self.profile, "default"]
+        axes = [frequency(grid_of(block)) for block in blocks]
+        columns: dict[str, Any] = {
+            name: mean(values)
+            for name, values in zip(_NAMES, np.concatenate(gains, axis=2), strict=True)
+        }
+        transfer = BranchGains(
+            **block_columns([b for b, axis in zip(blocks, axes, strict=True) for _ in axis]),
+            **columns,
+            frequency=np.concatenate(axes),
+            profile=self.profile,
+        )
+        highest = np.stack([gain[:, :, -1] for gain in gains], axis=2)
+        highest[:, :, [len(axis) < 2 for axis in axes]] = np.nan
+        by_kind = summarize_by_kind(
+            {GAIN_TO_MEAN: highest[1], GAIN_TO_LOWEST: highest[2]},
+            [block.kind for block in blocks],
+            np.array([not block.subsampling for block in blocks]),
+        )
+        return transfer, transfer.high_frequency(), by_kind
+
+
+@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+def _(result: BranchGains, ax: Axes) -> Axes:
+    """Log gain by frequency, a curve per residual branch, colored by depth."""
+    spectra(ax, result, "gain")
+    ax.set(xlabel=f"{AXES[result.profile]} (π rad/pixel)", ylabel="Log gain of the branch")
+    return ax

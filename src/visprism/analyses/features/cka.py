@@ -1,0 +1,512 @@
+"""CKA similarity of blocks, and the block structure that follows from it.
+
+CKA is HSIC (`hsic.py`) scaled so that a block is 1 with itself. Rotating a block's features,
+scaling all of them or adding a constant does not change it. Of a feature map only one number
+for each pair of images is used. HSIC is unbiased in every batch, so its mean over batches is
+that of the full data:
+
+    CKA(x, y) = mean h_xy / sqrt(mean h_xx mean h_yy), means over batches by their images.
+
+Intervals are over batches, by the delta method. The null has a closed form: over all orders of
+the images of one of the two blocks, separately in each batch of n, debiased HSIC has mean 0 and
+variance 2 h_xx h_yy / (n (n - 3)), since the rows of a U-centered kernel sum to 0.
+
+Sources: Kornblith et al. (2019), Similarity of neural network representations revisited; over
+batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the same things?
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, zip_longest
+from math import ceil
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, Cost, FeatureAnalysis, Section, Sizes
+from visprism.analyses.features.block_structure import (
+    FEWEST_BATCHES,
+    BlockStructure,
+    block_structure,
+    similarity_bar,
+    structure_score,
+)
+from visprism.analyses.features.hsic import (
+    FEWEST,
+    by_batch,
+    gram,
+    hsic,
+    linearized,
+    rbf,
+    scaled,
+)
+from visprism.analyses.subject import Measured, Subject
+from visprism.anatomy import Anatomy, Block, batch_size
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.processes import gather, rank, share, world_size
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.color_bars import UNIT
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, SIMILARITY, tip
+from visprism.drawing.text import title
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer
+from visprism.estimates.estimated import (
+    Ends,
+    Estimated,
+    Number,
+    jackknife,
+    mean,
+    no_interval,
+    student,
+)
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
+from visprism.passes.batches import Batch, image_shape, images_of
+from visprism.passes.blocks import block_columns
+from visprism.passes.features import Arrays, Extracts, Seen, observing
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import BlockMatrix
+
+_NEAR_NULL = 0.05  # fraction of pairs within two deviations of the null that makes a finding
+
+# A block whose unbiased HSIC with itself is this small a fraction of the biased one holds
+# nothing but rounding: its images are all equally far apart, or all the same.
+_NOTHING = 1e-12
+_GROUPS = 16  # of batches, of the jackknife; each holds every sixteenth batch
+_OTHER_IMAGES = "batches of both models must hold the same images, got batches of other sizes"
+
+
+@result_type("similarity")
+class Similarity(BlockMatrix):
+    """CKA of pairs of blocks; one row for each ordered pair."""
+
+    value_name: ClassVar[str] = "cka"
+
+    cka: Estimated = estimate(
+        "CKA",
+        "",
+        "debiased: 1 for equal features, about 0 for unrelated ones; 0 if not defined",
+    )
+    biased: Estimated = estimate(
+        "Biased CKA", "", "0 to 1, and above 0 for unrelated features; 0 if not defined"
+    )
+    null_deviation: np.ndarray = column(
+        "Deviation of CKA of shuffled images",
+        "",
+        "standard deviation of debiased CKA over all orders of the images of the other block "
+        "in each batch, in closed form; the mean is 0",
+    )
+    defined: np.ndarray = column(
+        "Defined", "", "False where a block's features are the same for all images"
+    )
+    kernel: str = scalar("Kernel", "", "'linear' or 'rbf'", default="linear")
+    batches: int = scalar("Batches", "", "number of batches that were counted", default=0)
+    batch_size: float = scalar(
+        "Batch size", "", "mean number of images of a batch", default=0.0
+    )
+    other_model: str = scalar(
+        "Other model", "", "whose block the other is; empty if it is the same model", default=""
+    )
+    mean: Number = estimate(
+        "Debiased CKA, mean over pairs of blocks",
+        question=questions.SIMILARITY,
+        over="batches",
+        comparison="none",
+        default=np.nan,
+    )
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``8 batches``."""
+        return f"{self.batches} batches"
+
+    def __repr__(self) -> str:
+        """Both models, of which the provenance names the first alone."""
+        models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
+        return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over pairs, the largest of them, and how many are near the permutation null."""
+        pairs = np.flatnonzero(self._different_pairs())
+        if not len(pairs):
+            return ()
+        cka = self.cka[pairs]
+        most = pairs[np.argmax(cka)]
+        findings = [
+            Finding(
+                f"debiased CKA, mean over {len(pairs)} pairs of "
+                f"{'blocks of two models' if self.other_model else 'different blocks'}: "
+                f"{cka.mean():.2f}; largest of them {self._interval(most)} "
+                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches, "
+                f"{images_text(self.provenance.images, self.provenance.split)})"
+            )
+        ]
+        bound = 2 * self.null_deviation[pairs]
+        near = int((cka <= bound).sum())
+        if near > _NEAR_NULL * len(pairs):
+            findings.append(
+                Finding(
+                    f"CKA of {near} of {len(pairs)} pairs is not above that of shuffled images "
+                    f"(0, and two standard deviations: {np.median(bound):.2g})",
+                    "VP104",
+                )
+            )
+        return tuple(findings)
+
+    def answers(self) -> tuple[Answer, ...]:
+        """Of two models, the mean over pairs of blocks with the most similar pair."""
+        return super().answers() if self.other_model and self.defined.any() else ()
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """The most similar pair."""
+        pairs = np.flatnonzero(self._different_pairs())
+        most = pairs[np.argmax(self.cka[pairs])]
+        text = f"{self.cka[most]:.3g} ({self.block[most]}, {self.other[most]})"
+        return {"reading": f"largest of {len(pairs)} pairs {text}"}
+
+    def _different_pairs(self) -> Bool[np.ndarray, "rows"]:
+        """Each unordered pair of different blocks once; of two models every pair."""
+        chosen = self.matrix("defined").astype(bool)
+        return (chosen if self.other_model else np.triu(chosen, k=1)).ravel()
+
+    def block_structure(self, score: Number | None = None) -> BlockStructure:
+        """How far the stages of a model show in its CKA.
+
+        Blocks whose CKA is not defined are left out, and so is the stem, which is a separate
+        stage; see `structure_score`.
+
+        Args:
+            score: with its interval; by default it is computed without one.
+        """
+        if self.other_model:
+            raise InputError(
+                "similarity must be of one model for its block structure, got that of two. "
+                "Observe one model with CKA."
+            )
+        rows = self.select(np.flatnonzero(self.block == self.other))
+        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        cka = self.matrix()[np.ix_(place, place)]
+        return replace(
+            block_structure(cka, place, rows.stage[place], score),
+            groups=min(self.batches, _GROUPS),
+            provenance=self.provenance,
+        )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class CKA(FeatureAnalysis):
+    """CKA similarity of all pairs of blocks, of one model and between two.
+
+    A pair of images is compared only if one batch holds both, so shuffle data that is sorted by
+    class. The split into batches changes the estimate as other images do, and the biased one by
+    more. Batches of fewer than 4 images, as the last one may be, are left out.
+    """
+
+    name = "cka"
+    images = Sizes(fewest=4)
+    source = (
+        "Kornblith et al. (2019); Nguyen, Raghu & Kornblith (2021); Park & Kim (2022), fig. D.3"
+    )
+    claims = ("C9",)
+    sections = (
+        Section(
+            Similarity,
+            "CKA similarity of blocks",
+            "Each cell is a pair of blocks: 1 for equal features, about 0 for unrelated ones. "
+            "A bright square between the white lines is a stage whose blocks are similar. Gray "
+            "cells are not defined.",
+            table=False,
+        ),
+        Section(
+            BlockStructure,
+            "Block structure",
+            "Each cell is a pair of stages: mean CKA of their pairs of blocks, and its excess "
+            "over all pairs at equal distance. Block structure is CKA within stages minus "
+            "between stages, at equal distance.",
+        ),
+    )
+
+    kernel: Literal["linear", "rbf"] = option("linear", "kernel of the features of two images")
+    bandwidth: float = option(
+        0.5, "RBF bandwidth as a multiple of the median distance in a batch", above=0
+    )
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """The unbiased estimate takes at least 4 images."""
+        return super().inapplicable(subject) or subject.too_few_images(self.images.fewest)
+
+    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b b"]:
+        """Inner products of the images' features; see `gram`."""
+        return gram(x)
+
+    def by_image(self, extracts: Extracts) -> Arrays:
+        """Nothing but which blocks there are: HSIC is of a batch."""
+        return {block: np.empty((len(x), 0)) for block, x in extracts.items()}
+
+    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
+        """HSIC of all pairs in this batch, unbiased and biased, and its images."""
+        grams = torch.stack([x.cpu().double() for x in extracts.values()])
+        images = grams.shape[1]
+        if images < FEWEST:
+            return {}
+        kernels = grams if self.kernel == "linear" else rbf(grams, self.bandwidth)
+        both = torch.stack(hsic(kernels)).numpy()
+        return {("hsic", batch): both, ("images", batch): np.array(images)}
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The similarity of all pairs, and the block structure."""
+        blocks = seen.blocks
+        similarity = self.similarity(seen.sums, blocks, blocks)
+        rows = similarity.select(np.flatnonzero(similarity.block == similarity.other))
+        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        hsics, images = by_batch(seen.sums)
+        weighted = images[:, None, None] * hsics[:, 0][:, place][:, :, place]
+        groups = min(len(images), _GROUPS)
+        score = jackknife(
+            lambda sums: structure_score(scaled(sums.sum(0)), place, rows.stage[place]),
+            np.stack([weighted[group::_GROUPS].sum(0) for group in range(groups)]),
+            interval=_ends_of,
+        )
+        return similarity, similarity.block_structure(score)
+
+    def similarity(
+        self,
+        sums: Arrays,
+        first: Sequence[Block],
+        other: Sequence[Block],
+        other_model: str = "",
+    ) -> Similarity:
+        """Similarity of the first of the blocks with the last, from HSIC by batch."""
+        if not sums:
+            raise InputError(
+                f"batches must hold at least {FEWEST} images for CKA, and all hold fewer. Use "
+                "a larger batch_size."
+            )
+        hsics, images = by_batch(sums)
+        diagonals = hsics.diagonal(axis1=2, axis2=3)
+        unbiased, biased = np.tensordot(images, diagonals, axes=1)
+        varies = unbiased > _NOTHING * biased
+
+        def pairs(values: np.ndarray) -> np.ndarray:
+            values = np.where(np.outer(varies, varies), values, 0.0)
+            chosen = values[..., : len(first), -len(other) :]
+            return chosen.reshape(*values.shape[:-2], -1)
+
+        parts = images[:, None] * diagonals[:, 0] / np.where(varies, unbiased, 1.0)
+        variance = np.einsum("bi,bj,b->ij", parts, parts, 2 / (images * (images - 3)))
+        values = [pairs(linearized(hsics[:, i], images)) for i in (0, 1)]
+        cka, biased_cka = (
+            Estimated(pairs(scaled(np.tensordot(images, hsics[:, i], axes=1))), *_ends_of(v))
+            for i, v in enumerate(values)
+        )
+        defined = pairs(np.ones((len(varies), len(varies)))) > 0
+        return Similarity(
+            **_pairs(first, other),
+            cka=cka,
+            biased=biased_cka,
+            null_deviation=pairs(np.sqrt(variance)),
+            defined=defined,
+            kernel=self.kernel,
+            batches=len(images),
+            batch_size=float(images.mean()),
+            other_model=other_model,
+            mean=mean(values[0][:, defined].mean(1), _ends_of)
+            if other_model and defined.any()
+            else Number(np.nan),
+        )
+
+    def comparison_cost(self, subject: Subject) -> Cost:
+        """A pass over the images."""
+        return Cost(per_image=1.2)
+
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
+        """Similarity of the blocks of two models on the same images."""
+        a, b = first.subject, second.subject
+        similarity = compare(
+            a.anatomy,
+            b.anatomy,
+            a.batches(),
+            b.batches(a.batch_size),
+            kernel=self.kernel,
+            bandwidth=self.bandwidth,
+            other_model=b.name,
+            run=replace(run, provenance=a.named(run).provenance),
+        )
+        return (similarity.with_provenance(model=a.name),)  # as `other_model`
+
+
+def compare(
+    anatomy_a: Anatomy,
+    anatomy_b: Anatomy,
+    batches: Iterable[Batch],
+    batches_b: Iterable[Batch] | None = None,
+    *,
+    kernel: Literal["linear", "rbf"] = "linear",
+    bandwidth: float = 0.5,
+    other_model: str = "second model",
+    run: Run = DEFAULT_RUN,
+) -> Similarity:
+    """CKA of each block of one model with each of another, on the same images.
+
+    Costs a pass of both models; see `CKA`.
+
+    Args:
+        anatomy_a: of the first model; its blocks are the column `block` of the result.
+        anatomy_b: of the second model; its blocks are the column `other`.
+        batches: images as the first model expects them.
+        batches_b: the same images in the same batches, as the second model expects them; by
+            default both models get the very same tensors.
+        kernel: "linear" or "rbf", see `CKA`.
+        bandwidth: of the "rbf" kernel, see `CKA`.
+        other_model: name of the second model, for figures.
+        run: device, precision, seed, progress and provenance, that of the first model.
+    """
+    shapes = [image_shape(anatomy) for anatomy in (anatomy_a, anatomy_b)]
+    if batches_b is None and shapes[0] != shapes[1]:
+        first, second = ("x".join(map(str, shape)) for shape in shapes)
+        raise InputError(
+            f"both models must be dissected with images of one size, got {first} and {second}. "
+            "Dissect both with images of one size, or give each its own batches (batches_b)."
+        )
+    cka = CKA(kernel=kernel, bandwidth=bandwidth)
+    sums: Arrays = {}
+    sizes: list[int] = []
+    with (
+        observing(anatomy_a, [cka], run.compute) as extract_a,
+        observing(anatomy_b, [cka], run.compute) as extract_b,
+    ):
+        tracked = run.track_share(batches, "observing feature maps")
+        pairs = (
+            ((batch, batch) for batch in tracked)
+            if batches_b is None
+            else zip_longest(tracked, share(batches_b))
+        )
+        for number, (batch_a, batch_b) in zip(count(rank(), world_size()), pairs, strict=False):
+            if batch_a is None or batch_b is None:
+                raise InputError(_OTHER_IMAGES)
+            a = images_of(batch_a, anatomy_a, run.compute)
+            b = images_of(batch_b, anatomy_b, run.compute)
+            if batch_size(a) != batch_size(b):
+                raise InputError(_OTHER_IMAGES)
+            (extracts_a,), (extracts_b,) = extract_a(a), extract_b(b)
+            # Numbered, for blocks of both models may be equal.
+            both = dict(enumerate([*extracts_a.values(), *extracts_b.values()]))
+            sums |= cka.sums(both, number, run.seed)
+            sizes.append(batch_size(a))
+    parts = gather((sums, sizes))
+    every = [size for _, of_process in parts for size in of_process]
+    similarity = cka.similarity(
+        {key: value for part, _ in parts for key, value in part.items()},
+        [block for block in anatomy_a if block.layout is not None],
+        [block for block in anatomy_b if block.layout is not None],
+        other_model,
+    )
+    origin = run.measured(images=sum(every), batch_size=max(every), image_shape=shapes[0])
+    return similarity.measured(origin)
+
+
+def _ends_of(by_batch: Float[np.ndarray, "n rows"]) -> Ends:
+    """Student's interval over batches, from 5 on."""
+    return (student if len(by_batch) >= FEWEST_BATCHES else no_interval)(by_batch)
+
+
+def _pairs(first: Sequence[Block], other: Sequence[Block]) -> dict[str, Any]:
+    """The columns that say which pair a row is about, the first block changing slowest."""
+    columns = block_columns([block for block in first for _ in other])
+    others = block_columns(list(other) * len(first))
+    names = {"block": "other"} | {c: f"other_{c}" for c in ("kind", "stage", "depth")}
+    return columns | {new: others[name] for name, new in names.items()}
+
+
+# Figures.
+
+_LABEL = 1.9  # inches; longest line of an axis' label
+_NAME = 0.8  # inches; longest name of a block
+_SMALL = 5.5  # points; of names of blocks
+_MOST_NAMES, _MOST_NUMBERS = 12, 12  # along one axis
+
+
+@figure(width=2.5, height=2.35, share=False, key=similarity_bar, key_width=0.7)
+def _(
+    result: Similarity,
+    ax: Axes,
+    *,
+    quantity: Literal["cka", "biased"] = "cka",
+    models: tuple[str, str] | None = None,
+) -> Axes:
+    """CKA of all pairs, from the first block at the lower left; lines separate stages.
+
+    Every block is named for up to 12 blocks, and every second, third, ... for more. Maps of up
+    to 12 x 12 pairs state their values.
+
+    Pairs without a defined CKA are gray. Values below 0 have the color of 0. `models` names
+    the two models of a comparison, as the provenance does where it is left out.
+    """
+    names = list(dict.fromkeys(result.block.tolist()))
+    table = {
+        name: getattr(result, name).reshape(len(names), -1)
+        for name in (quantity, "defined", "stage", "other_stage", "other")
+    }
+    for (i, j), value in np.ndenumerate(table[quantity]):
+        defined = table["defined"][i, j]
+        color = SIMILARITY(UNIT(value)) if defined else FAINT
+        number = f"{value:.2f}" if defined else "not defined"
+        text = f"{names[i]} · {table['other'][i, j]} · {number}"
+        cell = Rectangle((j, i), 1, 1, facecolor=color, edgecolor=color, linewidth=0.2)
+        cell.set_gid(tip(text))
+        cell.set_antialiased(False)  # or the seams between cells would show
+        cell.set_in_layout(False)  # thousands of them would keep the layout busy
+        ax.add_patch(cell)
+    rows, columns = table[quantity].shape
+    if max(rows, columns) <= _MOST_NUMBERS:
+        _numbers(ax, np.where(table["defined"], table[quantity], np.nan))
+    ax.set(xlim=(0, columns), ylim=(0, rows))
+    _blocks(ax, ax.xaxis, table["other"][0], table["other_stage"][0])
+    _blocks(ax, ax.yaxis, np.array(names), table["stage"][:, 0])
+    ax.tick_params(axis="x", rotation=90)
+    ax.set_aspect("equal" if not result.other_model else "auto")
+    if result.other_model:
+        first, other = models or (result.provenance.model or "first model", result.other_model)
+        ax.set_xlabel(_of(other), parse_math=False)
+        ax.set_ylabel(_of(first), parse_math=False)
+    else:
+        ax.set(xlabel="Block", ylabel="Block")
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _of(model: str) -> str:
+    return title(f"Block of {model}", width=_LABEL, size=8.0)
+
+
+def _blocks(ax: Axes, axis: Axis, names: np.ndarray, stages: np.ndarray) -> None:
+    """Names of at most 12 blocks at even distances, and white lines between stages.
+
+    Blocks of parallel streams take turns, so that their stages are not divided by lines.
+    """
+    line = ax.axvline if axis is ax.xaxis else ax.axhline
+    steps = np.diff(stages)
+    for begin in np.flatnonzero(steps) + 1 if (steps >= 0).all() else []:
+        line(float(begin), color="white", linewidth=0.9)
+    named = np.arange(0, len(names), ceil(len(names) / _MOST_NAMES))
+    labels = [title(str(names[i]), width=_NAME, size=_SMALL) for i in named]
+    axis.set_ticks(named + 0.5, labels, fontsize=_SMALL, parse_math=False)
+    axis.set_tick_params(length=0)
+
+
+def _numbers(ax: Axes, values: np.ndarray) -> None:
+    """The values in their cells, without the zero before the point."""
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            text = f"{value:.2f}".replace("0.", ".", 1).replace("-", "\N{MINUS SIGN}")
+            ink = "black" if value > 0.6 else "white"
+            ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=ink, fontsize=4.5)

@@ -1,0 +1,466 @@
+"""Class separability: neural collapse, RankMe and alpha-ReQ of the features of each block.
+
+With x the pooled feature vectors, class means mu_c of k classes, and their mean mu:
+
+    NC1  tr(W B^+) / k, the covariance within classes over that of the class means
+    NC2  how far the mu_c - mu are from equal norms and from the angles of a simplex
+    NC3  |A / |A| - M / |M||^2, the head's weights against the centered means of its input
+    NC4  how often the nearest class mean is not the class that the model predicts
+
+RankMe is exp(-sum p log p) of the singular values over their sum, p; alpha is minus the slope
+of log eigenvalue of the covariance over log rank.
+
+Intervals are those of the jackknife over 20 groups of images, for NC1 to NC3 with equal parts
+of each class. On the features of two small networks they contain the mean over samples of as
+many images in 0.92 to 1.00 of samples.
+
+Sources: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the terminal phase
+of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022), alpha-ReQ.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.provenance import Provenance
+from visprism.core.run import Run, stream
+from visprism.estimates import questions
+from visprism.estimates.estimated import Estimated, Number, jackknife
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, some_of, text_of
+from visprism.passes.batches import image_shape
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, Pooling, pooled_features
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import ScalarPerBlock
+
+_ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
+_RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
+_GROUPS = 20  # of images, which the jackknife leaves out one after the other
+_SHUFFLES = 19  # of the labels: NC1 is below all of them by chance in 5%
+# Images of an interval. With fewer, that of NC1 contains the mean over samples in 0.86 to 0.90.
+_FEWEST_FOR_NC1, _FEWEST_FOR_RANK = 1000, 100
+_FEWEST_OF_CLASS = 4  # images; the jackknife leaves 2 or more of each class
+_ENOUGH = 1.5  # images for each feature of an interval of RankMe
+
+
+@result_type("class-separability")
+class NeuralCollapse(ScalarPerBlock):
+    """Neural collapse of pooled features; one row for each block. All are 0 in the collapse.
+
+    Intervals are over samples of as many images of each class. NC4 has none: where class means
+    are close, their noise changes many decisions together.
+    """
+
+    value_name: ClassVar[str] = "nc1"
+
+    nc1: Estimated = estimate(
+        "NC1: variation within classes",
+        "",
+        "tr(W B^+) / k: covariance within classes over that of the class means; NaN where "
+        "it is not below that of shuffled labels",
+        question=questions.COLLAPSE,
+        comparison="none",
+    )
+    nc1_shuffled: np.ndarray = column(
+        "NC1 of shuffled labels",
+        "",
+        "mean over 19 permutations of the labels: NC1 of classes that do not differ, which "
+        "grows with the number of images",
+    )
+    equinorm: Estimated = estimate(
+        "NC2: equal norms", "", "coefficient of variation of the norms of centered class means"
+    )
+    equiangularity: Estimated = estimate(
+        "NC2: equal angles", "", "standard deviation of the cosines of centered class means"
+    )
+    maximal_angle: Estimated = estimate(
+        "NC2: maximal angles", "", "mean of |cosine + 1 / (k - 1)| over pairs of classes"
+    )
+    disagreement: np.ndarray = column(
+        "NC4: nearest mean disagrees",
+        "",
+        "fraction of images whose nearest class mean is not the class the model predicts; NaN "
+        "for a model without these classes",
+    )
+    accuracy: np.ndarray = column(
+        "Accuracy of the nearest class mean", "", "on the images that the means are taken over"
+    )
+    self_duality: Number = estimate(
+        "NC3: self-duality",
+        "",
+        "|W / |W| - M / |M||^2 of the head and the means of its input; NaN without a head",
+    )
+    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+    classes: int = scalar("Classes", "", "number of classes of the images, k")
+
+    def answered(self, name: str) -> np.ndarray:
+        """The last block, where classes differ."""
+        last = np.arange(len(self))[-1:]
+        return last[np.isfinite(self.nc1[last])]
+
+    def findings(self) -> tuple[Finding, ...]:
+        """NC1 by block, where it says nothing, and all four numbers of the last block."""
+        level = self.nc1_shuffled
+        none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
+        equal = () if not none else (
+            Finding(
+                f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}): it "
+                f"is not below that of {_SHUFFLES} shuffles of the labels: no difference "
+                "between the classes shows"
+            ),
+        )  # fmt: skip
+        images = images_text(self.provenance.images, self.provenance.split)
+        parts = []
+        if np.isfinite(self.nc1[-1]):
+            parts.append(f"NC1 {text_of(self.nc1[-1])} (shuffled labels: {level[-1]:.3g})")
+        if np.isnan(self.equinorm[-1]):
+            parts.append("two classes have no NC2")
+        else:
+            norms, angles = text_of(self.equinorm[-1]), text_of(self.maximal_angle[-1])
+            parts.append(f"NC2 equal norms {norms} and maximal angles {angles}")
+        if np.isfinite(self.self_duality):
+            parts.append(f"NC3 {text_of(self.self_duality)}")
+        if np.isfinite(self.disagreement[-1]):
+            parts.append(f"NC4 {self.disagreement[-1]:.1%} (no interval)")
+        text = (
+            f"{self.block[-1]}: {', '.join(parts)} ({images} of {self.classes} classes, "
+            f"{self.pooling} features; all are 0 in neural collapse)"
+        )
+        return (*super().findings(), *equal, Finding(text))
+
+
+@result_type("feature-ranks")
+class FeatureRanks(ScalarPerBlock):
+    """RankMe and alpha-ReQ of pooled features, one vector for each image; one row per block.
+
+    Intervals are over samples of as many images; more images have other values.
+    """
+
+    value_name: ClassVar[str] = "rankme"
+
+    rankme: Estimated = estimate(
+        "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
+    )
+    rankme_centered: Estimated = estimate(
+        "RankMe, centered", "", "the same after the mean over images was subtracted"
+    )
+    alpha: Estimated = estimate(
+        "alpha-ReQ",
+        "",
+        "exponent of the decay of the covariance's eigenvalues with their rank, 1 to 50",
+    )
+    dimension: np.ndarray = column("Dimension", "", "of the features, which no rank exceeds")
+    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class ClassSeparability(Analysis):
+    """Neural collapse (NC1 to NC4), RankMe and alpha-ReQ of the features of each block."""
+
+    name = "class-separability"
+    needs = Needs.FEATURES | Needs.TRAINING_IMAGES
+    images = Sizes(fewest=50, full=5000, work=0.5)
+    source = "Papyan et al. (2020); Garrido et al. (2023); Agrawal et al. (2022)"
+    sections = (
+        Section(
+            NeuralCollapse,
+            "Class separability",
+            "Each point is a block: the variation of the features within classes over that "
+            "between class means (NC1). All four numbers of neural collapse are 0 when the "
+            "features of a class are one point and the class means a simplex.",
+            figures={
+                "": {"scale": "log"},
+                "angles": {"quantity": "maximal_angle"},
+                "disagreement": {"quantity": "disagreement"},
+            },
+        ),
+        Section(
+            FeatureRanks,
+            "RankMe and alpha-ReQ",
+            "Each point is a block: the effective rank of its features over images (RankMe), "
+            "with and without their mean, and the decay exponent of their spectrum (alpha).",
+            figures={"": {}, "alpha": {"quantity": "alpha"}},
+        ),
+    )
+
+    pooling: Literal["mean", "class", "both"] = option(
+        "mean", "features of an image: mean over the grid, class tokens, or both"
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Pool the features of the training images, and compute all numbers of every block.
+
+        Costs 20 eigendecompositions, of min(images, features) rows, for each block.
+        """
+        head = classifier_of(subject.model, subject.num_classes)
+        labeled = subject.missing(Needs.TARGETS) is None
+        anatomy, batches = subject.anatomy, subject.training_batches()
+        pooled = pooled_features(
+            anatomy, batches, pooling=self.pooling, inputs_of=head, run=run
+        )
+        origin = run.measured(
+            images=len(pooled), batch_size=pooled.batch_size, image_shape=image_shape(anatomy)
+        )
+        return separability(
+            pooled, self.pooling, head if labeled else None, origin, predicts_targets=labeled
+        )
+
+    def cost(self, subject: Subject) -> Cost:
+        """One pass."""
+        return Cost(per_image=1.2)
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without labels, which need not be the classes of the model."""
+        reason = super().inapplicable(subject)
+        if reason is None and subject.training_images.targets is None:
+            return f"there are no labels in {subject.training_images.name}"
+        return reason
+
+
+def classifier_of(model: nn.Module, classes: int) -> nn.Linear | None:
+    """The last linear layer with as many outputs as there are classes; None without one."""
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    return next((m for m in reversed(layers) if m.out_features == classes), None)
+
+
+def separability(
+    pooled: PooledFeatures,
+    pooling: Pooling,
+    classifier: nn.Linear | None,
+    origin: Provenance,
+    *,
+    predicts_targets: bool,
+) -> tuple[NeuralCollapse, FeatureRanks]:
+    """Both results, from features with targets.
+
+    Args:
+        pooled: with the classifier's inputs, where there is one.
+        pooling: of the features.
+        classifier: linear head, for NC3; None: NC3 is NaN.
+        origin: provenance of the results.
+        predicts_targets: whether logits are of the targets' classes; NC4 is NaN otherwise.
+    """
+    assert pooled.targets is not None
+    classes, index = np.unique(pooled.targets, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"targets must be of at least 2 classes, got {len(classes)}")
+    features, images = list(pooled.features.values()), len(index)
+    several = bool(np.bincount(index).min() >= _FEWEST_OF_CLASS)
+    widths = np.array([x.shape[1] for x in features])
+    (log_nc1,) = _estimates(_log_nc1, features, index, [several and images >= _FEWEST_FOR_NC1])
+    nc2 = _estimates(_nc2, features, index, [several] * 3)
+    enough = images >= np.maximum(_FEWEST_FOR_RANK, _ENOUGH * widths)
+    # In random groups, since ranks vary with the parts of the classes, too.
+    order = torch.randperm(images, generator=stream(origin.seed, "groups")).numpy()
+    given = [enough, enough, images >= _FEWEST_FOR_RANK]
+    ranks = _estimates(_ranks, features, index, given, order)
+    shuffled = np.exp(_shuffled(features, index, origin.seed))
+    differs = np.exp(log_nc1) < shuffled.min(0)
+    nc1 = (np.where(differs, np.exp(x), np.nan) for x in (log_nc1, log_nc1.low, log_nc1.high))
+    nearest = [classes[_closest_centroids(x.astype(np.float64), index)] for x in features]
+    decided = None
+    if predicts_targets and pooled.logits is not None:
+        decided = pooled.logits.argmax(1)
+    columns: dict[str, Any] = block_columns(list(pooled.features))
+    columns |= {"pooling": pooling, "provenance": origin}
+    return (
+        NeuralCollapse(
+            **columns,
+            nc1=Estimated(*nc1, missing=f"fewer than {_FEWEST_FOR_NC1:,} images"),
+            nc1_shuffled=shuffled.mean(0),
+            equinorm=nc2[0],
+            equiangularity=nc2[1],
+            maximal_angle=nc2[2],
+            accuracy=np.array([(n == pooled.targets).mean() for n in nearest]),
+            disagreement=np.array(
+                [np.nan if decided is None else (n != decided).mean() for n in nearest]
+            ),
+            self_duality=_self_duality(pooled, index, classes, classifier, several=several),
+            classes=len(classes),
+        ),
+        FeatureRanks(
+            **columns,
+            rankme=ranks[0],
+            rankme_centered=ranks[1],
+            alpha=ranks[2],
+            dimension=widths,
+        ),
+    )
+
+
+# Estimates of all blocks.
+
+Index = Int[np.ndarray, " n"]
+Rows = Float[np.ndarray, "n d"]
+
+
+def _estimates(
+    statistic: Callable[[Rows, Index], Sequence[float]],
+    features: Sequence[Float[np.ndarray, "n _"]],
+    index: Index,
+    enough: Sequence[Any],
+    order: Index | None = None,
+) -> list[Estimated]:
+    """Columns of the numbers of all blocks.
+
+    Args:
+        statistic: numbers of features and classes.
+        features: of each block.
+        index: class of each image.
+        enough: for each number, where it has an interval.
+        order: of the images, which are dealt to the groups in turn; None: by class.
+    """
+    order = np.argsort(index, kind="stable") if order is None else order
+    number = min(_GROUPS, len(order))
+    filled = np.append(order, np.full(-len(order) % number, -1))
+    groups = filled.reshape(-1, number).T
+
+    def of(groups: Int[np.ndarray, "g m"]) -> Float[np.ndarray, " q"]:
+        rows = np.sort(groups[groups >= 0])
+        parts = [statistic(x[rows].astype(np.float64), index[rows]) for x in features]
+        return np.concatenate(parts)
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        any_interval = any(map(np.any, enough))
+        made = jackknife(of, groups) if any_interval else Estimated(of(groups))
+    columns = [made[i :: len(enough)] for i in range(len(enough))]
+    for values, given in zip(columns, enough, strict=True):
+        values.low, values.high = (
+            np.where(given, e, np.nan) for e in (values.low, values.high)
+        )
+    return columns
+
+
+# Neural collapse.
+
+
+def _class_means(
+    x: Rows, index: Index
+) -> tuple[Float[np.ndarray, "k d"], Int[np.ndarray, " k"]]:
+    """Means of the classes 0 ... k - 1, and the number of images of each."""
+    counts = np.bincount(index)
+    return np.eye(len(counts))[index].T @ x / counts[:, None], counts
+
+
+def _log_nc1(x: Rows, index: Index) -> list[float]:
+    """Log of tr(W B^+) / k, each class weighing the same.
+
+    NaN where a class has one image, which does not vary, or where all class means are equal.
+    """
+    means, counts = _class_means(x, index)
+    k = len(means)
+    if counts.min() < 2:
+        return [np.nan]
+    centered = (means - means.mean(0)) / np.sqrt(k)
+    _, values, directions = np.linalg.svd(centered, full_matrices=False)
+    spanned = values**2 > _ROUNDING * max(values[0] ** 2, np.finfo(float).tiny)
+    if not spanned.any():
+        return [np.nan]
+    axes = directions[spanned].T / values[spanned]
+    along = x @ axes - (means @ axes)[index]
+    return [float(np.log(((along**2).sum(1) / counts[index]).sum() / k**2))]
+
+
+def _shuffled(
+    features: Sequence[np.ndarray], index: Index, seed: int
+) -> Float[np.ndarray, "s blocks"]:
+    """Log NC1 of shuffled labels."""
+    orders = [
+        torch.randperm(len(index), generator=stream(seed, "labels", number)).numpy()
+        for number in range(_SHUFFLES)
+    ]
+    by_block = [[_log_nc1(x, index[order])[0] for order in orders] for x in features]
+    return np.array(by_block).T
+
+
+def _nc2(x: Rows, index: Index) -> list[float]:
+    """Coefficient of variation of norms, deviation of cosines, distance from a simplex.
+
+    NaN for two classes, whose centered means are opposite in any network.
+    """
+    means, counts = _class_means(x, index)
+    k = len(means)
+    centered = means - means.mean(0)
+    norms = np.linalg.norm(centered, axis=1)
+    if k < 3 or not counts.all() or not norms.any():
+        return [np.nan] * 3
+    units = centered / np.maximum(norms, np.finfo(float).tiny)[:, None]
+    cosines = (units @ units.T)[np.triu_indices(k, 1)]
+    return [
+        norms.std() / norms.mean(),
+        cosines.std(),
+        abs(cosines + 1 / (k - 1)).mean(),
+    ]
+
+
+def _closest_centroids(x: Rows, index: Index) -> Index:
+    """The class of the nearest class mean."""
+    means, _ = _class_means(x, index)
+    return ((means**2).sum(1) - 2 * x @ means.T).argmin(1)
+
+
+def _self_duality(
+    pooled: PooledFeatures,
+    index: Index,
+    classes: Int[np.ndarray, " k"],
+    classifier: nn.Linear | None,
+    *,
+    several: bool,
+) -> Number:
+    """NC3, with the centered class means of the classifier's input."""
+    if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
+        return Number(np.nan)
+    weights = classifier.weight.detach().double().cpu().numpy()[classes]
+    weights /= np.linalg.norm(weights)
+
+    def nc3(x: Rows, index: Index) -> list[float]:
+        means, _ = _class_means(x, index)
+        centered = means - means.mean(0)
+        return [((weights - centered / np.linalg.norm(centered)) ** 2).sum()]
+
+    return _estimates(nc3, [pooled.inputs], index, [several])[0][0]
+
+
+# Ranks.
+
+
+def _ranks(x: Rows, _: Index) -> list[float]:
+    """RankMe of the features as they are and of centered ones, and alpha of the latter."""
+    centered = _spectrum(x - x.mean(0))
+    return [_rankme(_spectrum(x)), _rankme(centered), _decay(centered)]
+
+
+def _spectrum(x: Rows) -> Float[np.ndarray, " r"]:
+    """Squared singular values, largest first. Those that may be rounding are 0."""
+    values = np.linalg.eigvalsh(x @ x.T if x.shape[0] < x.shape[1] else x.T @ x)[::-1]
+    return np.where(values > 1e-14 * max(values[0], 0.0), values, 0.0)
+
+
+def _rankme(values: Float[np.ndarray, " r"]) -> float:
+    """exp(-sum p log p) with p the singular values over their sum, plus 1e-7."""
+    if not values.any():
+        return np.nan
+    sizes = np.sqrt(values)
+    p = sizes / sizes.sum() + 1e-7
+    return float(np.exp(-(p * np.log(p)).sum()))
+
+
+def _decay(values: Float[np.ndarray, " r"]) -> float:
+    """Slope of the least-squares line log(eigenvalue) = c - alpha log(rank)."""
+    number = min(int((values > _ROUNDING * values[0]).sum()), _RANKS[1])
+    if number < _RANKS[0]:
+        return np.nan
+    rank = np.log(np.arange(1, number + 1))
+    rank -= rank.mean()
+    return float(-(rank * np.log(values[:number])).sum() / (rank**2).sum())

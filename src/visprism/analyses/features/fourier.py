@@ -1,0 +1,264 @@
+"""Fourier spectra of feature maps by block, and their highest frequency.
+
+The spectrum is the mean over images and channels of the log amplitude of the feature map's
+Fourier transform (`visprism.passes.profiles`). What a block does is the change from the
+spectrum of the previous block. Two references: the amplitude at frequency 0, as in the paper,
+and that at the lowest frequency that is not 0. A block that raises the mean of its channels
+lowers every other frequency relative to the first reference without filtering anything, so a
+block is called low-pass or high-pass only where both references agree.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.anatomy import Anatomy
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.provenance import Provenance
+from visprism.drawing.depth import against_depth, depth_bar, kinds_key, spectra
+from visprism.drawing.registry import figure
+from visprism.estimates.estimated import Estimated, mean
+from visprism.estimates.findings import Finding
+from visprism.passes import profiles
+from visprism.passes.blocks import block_columns, grid_of
+from visprism.passes.features import Seen
+from visprism.table.kinds import (
+    ABSOLUTE,
+    TO_LOWEST,
+    TO_MEAN,
+    KindSummary,
+    gaps,
+    summarize_by_kind,
+)
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
+
+PROFILES = {  # how it is measured, and at which frequencies of a grid
+    ("diagonal", "default"): (profiles.diagonal, profiles.diagonal_frequency),
+    ("radial", "default"): (profiles.radial, profiles.radial_frequency),
+    ("diagonal", "paper"): (profiles.paper_diagonal, profiles.paper_frequency),
+}
+AXES = {"diagonal": "Frequency along each axis", "radial": "Radial frequency"}
+_REFERENCES = {"mean": "the mean", "lowest": "the lowest frequency"}
+
+# Frequencies that a block must exceed for its highest one to be unlike the reference: none, the
+# mean, the lowest.
+_FEWEST = (1, 1, 2)
+
+
+@result_shape
+class SpectrumColumns(PerBlock):
+    """The columns that a `Spectrum` and a `HighFrequency` share."""
+
+    frequency: np.ndarray = column(
+        "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
+    )
+    log_amplitude: Estimated = estimate(
+        "Log amplitude", "", "natural logarithm, mean over channels and images"
+    )
+    relative: Estimated = estimate(
+        "Δ log amplitude", "", "log amplitude minus its value at frequency 0 (the mean)"
+    )
+    relative_lowest: Estimated = estimate(
+        "Δ log amplitude to the lowest frequency",
+        "",
+        "log amplitude minus its value at the lowest frequency that is not 0; NaN if there is "
+        "only one",
+    )
+    log_amplitude_change: Estimated = estimate(
+        "Change of the log amplitude",
+        "",
+        "less that of the previous block; NaN if grids differ",
+    )
+    change: Estimated = estimate(
+        "Change of Δ log amplitude", "", "less that of the previous block; NaN if grids differ"
+    )
+    change_lowest: Estimated = estimate(
+        "Change of Δ log amplitude to the lowest frequency",
+        "",
+        "less that of the previous block; NaN if grids differ",
+    )
+    previous: np.ndarray = column(
+        "Previous block", "", "block that the changes refer to; empty if there is none"
+    )
+    between: np.ndarray = column(
+        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
+    )
+    profile: str = scalar(
+        "Profile",
+        "",
+        "'diagonal': frequencies along the diagonal; 'radial': mean over directions",
+        default="diagonal",
+    )
+
+
+_LEVELS = ("log_amplitude", "relative", "relative_lowest")
+_STEPS = ("log_amplitude_change", "change", "change_lowest")
+
+
+@result_type("spectrum")
+class Spectrum(SpectrumColumns):
+    """Log amplitude by block and spatial frequency; one row for each pair."""
+
+
+@result_type("high-frequency")
+class HighFrequency(ScalarPerBlock, SpectrumColumns):
+    """The highest frequency of a `Spectrum`; one row for each block with more than one.
+
+    Source: Park and Kim (2022), fig. 8.
+    """
+
+    value_name: ClassVar[str] = "relative"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Blocks whose change includes that of blocks off the grid."""
+        return gaps(self)
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Fourier(FeatureAnalysis):
+    """Log amplitude of feature maps by spatial frequency."""
+
+    name = "fourier"
+    source = "Park & Kim (2022), fig. 2a and 8"
+    claims = ("C6",)
+    sections = (
+        Section(
+            Spectrum,
+            "Fourier spectrum",
+            "Each curve is a block: the log amplitude of its feature maps at each spatial "
+            "frequency, relative to the mean (frequency 0). What a block does is the change "
+            "from the curve of the previous block.",
+            table=False,
+        ),
+        Section(
+            HighFrequency,
+            "High-frequency amplitude",
+            "Each point is the highest frequency of a block, relative to the mean as in the "
+            "paper and relative to the lowest frequency that is not 0. A block that raises the "
+            "mean lowers the first without filtering anything. Changes of grid (blue) are not "
+            "counted.",
+            figures={"": {}, "lowest": {"reference": "lowest"}},
+        ),
+        Section(
+            KindSummary,
+            "High-frequency amplitude by kind of block",
+            "Each point is the mean change across the blocks of one kind, with its 95% "
+            "interval over images. A kind is called low-pass or high-pass only if both "
+            "references agree. The interval describes this network; other trained seeds may "
+            "differ.",
+        ),
+    )
+
+    profile: Literal["diagonal", "radial"] = option(
+        "diagonal", "frequencies along the diagonal, or averaged over directions"
+    )
+    protocol: Literal["default", "paper"] = option(
+        "default", "frequency axis: in π rad/pixel, or as in the paper's code"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.profile, self.protocol) not in PROFILES:
+            raise InputError("protocol 'paper' must have profile 'diagonal', got 'radial'")
+
+    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+        """Log amplitude by image and frequency, mean over channels."""
+        measure, _ = PROFILES[self.profile, self.protocol]
+        return measure(x)
+
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+        """Grids whose diagonal has fewer frequencies than their sides."""
+        grids = dict.fromkeys(grid_of(block) for block in anatomy if block.layout is not None)
+        sparse = [f"{h}x{w}" for h, w in grids if profiles.common_side((h, w)) < min(h, w)]
+        if self.profile != "diagonal" or not sparse:
+            return ()
+        return (
+            f"The diagonal of a {', '.join(sparse)} grid holds only the frequencies that both "
+            "of its sides have. The radial profile holds all.",
+        )
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The spectrum, its highest frequency, and that by kind of block."""
+        blocks, neighbors = seen.blocks, seen.neighbors
+        levels = {b: references(seen.by_image[b].astype(np.float64)) for b in blocks}
+        steps = {
+            block: np.full_like(levels[block], np.nan)
+            if before is None
+            else levels[block] - levels[before]
+            for block, before in zip(blocks, neighbors.previous, strict=True)
+        }
+        _, frequency = PROFILES[self.profile, self.protocol]
+        axes = [frequency(grid_of(block)) for block in blocks]
+        lengths = [len(axis) for axis in axes]
+        rows = [block for block, n in zip(blocks, lengths, strict=True) for _ in range(n)]
+        columns: dict[str, Any] = {
+            **block_columns(rows),
+            **{name: np.repeat(v, lengths) for name, v in neighbors.columns().items()},
+            **_estimates(_LEVELS, np.concatenate([levels[b] for b in blocks], axis=2)),
+            **_estimates(_STEPS, np.concatenate([steps[b] for b in blocks], axis=2)),
+            "frequency": np.concatenate(axes),
+            "profile": self.profile,
+        }
+        spectrum = Spectrum(**columns, provenance=Provenance(protocol=self.protocol))
+        last = np.append(spectrum.block[1:] != spectrum.block[:-1], True)
+        highest = HighFrequency(**vars(spectrum.select(last & (spectrum.frequency > 0))))
+        # A change counts where the highest frequency is not the reference itself.
+        at_highest = [
+            np.stack(
+                [
+                    steps[b][i, :, -1] if n > few else np.full(seen.images, np.nan)
+                    for b, n in zip(blocks, lengths, strict=True)
+                ],
+                axis=1,
+            )
+            for i, few in enumerate(_FEWEST)
+        ]
+        changes = dict(zip((ABSOLUTE, TO_MEAN, TO_LOWEST), at_highest, strict=True))
+        by_kind = summarize_by_kind(
+            {change: changes[change] for change in (TO_MEAN, TO_LOWEST, ABSOLUTE)},
+            neighbors.kinds,
+            neighbors.eligible,
+        )
+        return spectrum, highest, by_kind
+
+
+def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
+    """Log amplitude, and less its value at frequency 0 and at the lowest other frequency."""
+    lowest = (
+        level[:, 1:2] if level.shape[1] > _FEWEST[2] else np.full_like(level[:, :1], np.nan)
+    )
+    return np.stack([level, level - level[:, :1], level - lowest])
+
+
+def _estimates(
+    names: Sequence[str], values: Float[np.ndarray, "3 n rows"]
+) -> dict[str, Estimated]:
+    return {name: mean(of_name) for name, of_name in zip(names, values, strict=True)}
+
+
+@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+def _(result: Spectrum, ax: Axes) -> Axes:
+    """Log amplitude minus that of frequency 0, a curve per block, colored by depth."""
+    spectra(ax, result, "relative", first_kind=True)
+    ax.set(xlabel=f"{AXES[result.profile]} (π rad/pixel)", ylabel="Δ log amplitude")
+    return ax
+
+
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+def _(
+    result: HighFrequency, ax: Axes, *, reference: Literal["mean", "lowest"] = "mean"
+) -> Axes:
+    """Log amplitude at the highest frequency minus that of a reference, against depth."""
+    name = {"mean": "relative", "lowest": "relative_lowest"}[reference]
+    against_depth(ax, result, name)
+    ax.set_ylabel(f"Δ log amplitude, highest\nfrequency to {_REFERENCES[reference]}")
+    return ax

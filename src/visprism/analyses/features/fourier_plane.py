@@ -1,0 +1,159 @@
+"""Fourier spectrum over the whole frequency plane.
+
+L(k, l) is the mean over images and channels of log(|F(k, l)| + 1e-6), with the transform of
+`visprism.passes.profiles`; channels that are 0 everywhere do not count. The diagonal and the
+radial profile of `Fourier` are parts of this plane. What lies off them shows whether a part of
+the model prefers horizontal or vertical structure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.analyses.subject import Subject
+from visprism.core.options import option
+from visprism.core.statistics import standard_error, t_quantile
+from visprism.estimates.estimated import Estimated
+from visprism.estimates.findings import Finding
+from visprism.passes.features import Arrays, Extracts, Seen, Sees
+from visprism.passes.profiles import log_amplitude_plane
+from visprism.passes.residual_branches import BranchEnd, residual_branches
+from visprism.table.result import Result, estimate, result_type, scalar
+from visprism.table.result import column as quantity
+from visprism.table.shapes import Pictures
+
+_SEES: dict[str, Sees] = {
+    "blocks": "feature maps",
+    "branches": "residual branches",
+    "heads": "heads",
+}
+
+
+@result_type("fourier-plane")
+class FrequencyPlanes(Pictures):
+    """Log amplitude of feature maps by vertical and horizontal frequency; a row for each pair.
+
+    A picture is a block, the output of a residual branch or that of an attention head. The
+    frequency 0 is in the middle. Intervals are over images.
+    """
+
+    value_name: ClassVar[str] = "relative"
+
+    vertical: np.ndarray = quantity("Vertical frequency", "π rad/pixel", "-1 to 1")
+    horizontal: np.ndarray = quantity("Horizontal frequency", "π rad/pixel", "-1 to 1")
+    log_amplitude: np.ndarray = quantity(
+        "Log amplitude", "", "mean over images and channels of log |F|"
+    )
+    relative: Estimated = estimate("Δ log amplitude", "", "minus that at frequency 0")
+    parts: str = scalar("Parts", "", "'blocks', 'branches' or 'heads'")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Δ log amplitude of the first and last picture at the corner of the plane."""
+        names = list(dict.fromkeys(self.picture.tolist()))
+        corners = np.flatnonzero((self.row == 0) & (self.column == 0))
+        chosen = dict.fromkeys((0, len(names) - 1))
+        return tuple(
+            Finding(
+                f"Δ log amplitude of {names[i]} {self._interval(corners[i])} at the highest "
+                f"frequency in both directions{self.over()}"
+            )
+            for i in chosen
+        )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class FourierPlane(FeatureAnalysis):
+    """Log amplitude by vertical and horizontal frequency, of blocks, branches or heads."""
+
+    name = "fourier-plane"
+    source = "Park & Kim (2022), app. D.2, over the whole plane"
+    claims = ("C6",)
+    default = False
+    sections = (
+        Section(
+            FrequencyPlanes,
+            "Fourier plane",
+            "Each picture is a block, a residual branch or an attention head: the log "
+            "amplitude of its feature maps minus that at frequency 0, which is in the middle. "
+            "Rows are vertical and columns horizontal frequencies. A bright cross is structure "
+            "along rows and columns, such as that of patches.",
+            table=False,
+        ),
+    )
+
+    maps: Literal["blocks", "branches", "heads"] = option(
+        "blocks",
+        "feature maps: of blocks, of what residual branches add, or of attention heads",
+    )
+
+    @property
+    def all_seen(self) -> tuple[Sees, ...]:
+        """Feature maps, residual branches or heads."""
+        return (_SEES[self.maps],)
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Models without the parts."""
+        if self.maps == "branches" and not residual_branches(subject.anatomy):
+            return "the model has no residual branch with an identity shortcut"
+        if self.maps == "heads" and (reason := subject.without_attention()) is not None:
+            return reason
+        return super().inapplicable(subject)
+
+    def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
+        """Log amplitude by image and frequency, with frequency 0 in the middle."""
+        return log_amplitude_plane(x)
+
+    def by_image(self, extracts: Extracts) -> Arrays:
+        """Nothing: planes of all images would not fit."""
+        return {}
+
+    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
+        """Sums of the log amplitude, of that less the middle, and of the square of this."""
+        moments: Arrays = {}
+        for part, extract in extracts.items():
+            if isinstance(part, BranchEnd) and part.end == "input":
+                continue
+            level = extract.cpu().double().numpy()
+            height, width = level.shape[1:]
+            relative = level - level[:, height // 2, width // 2, None, None]
+            terms = [level.sum(0), relative.sum(0), (relative**2).sum(0)]
+            moments[part] = np.stack(terms)
+        return moments
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The mean plane of each part."""
+        pictures = list[dict[str, Any]]()
+        for part, moments in seen.sums.items():
+            height, width = moments.shape[1:]
+            row, column = np.indices((height, width)).reshape(2, -1)
+            pictures.append(
+                {
+                    "picture": np.full(row.shape, _name(part)),
+                    "row": row,
+                    "column": column,
+                    "vertical": 2 * np.fft.fftshift(np.fft.fftfreq(height))[row],
+                    "horizontal": 2 * np.fft.fftshift(np.fft.fftfreq(width))[column],
+                    "log_amplitude": moments[0].ravel() / seen.images,
+                }
+            )
+        joined: dict[str, Any] = {
+            name: np.concatenate([picture[name] for picture in pictures])
+            for name in pictures[0]
+        }
+        moments = [moments[1:].reshape(2, -1) for moments in seen.sums.values()]
+        total, squares = np.concatenate(moments, axis=1)
+        value = total / seen.images
+        error = standard_error(total, squares, np.full(total.shape, float(seen.images)))
+        margin = t_quantile(seen.images) * error
+        relative = Estimated(value, value - margin, value + margin)
+        return (FrequencyPlanes(**joined, relative=relative, parts=self.maps),)
+
+
+def _name(part: Any) -> str:
+    return part.block.name if isinstance(part, BranchEnd) else part.name

@@ -1,0 +1,352 @@
+"""Readouts: what can be classified from the features of each block.
+
+- k-NN: each of the k training images with the highest cosine similarity s adds
+  exp(s / temperature) to its class.
+- Ridge probe: with centered features X and one-hot targets Y of n images to fit on, the weights
+  are (X' X / n + penalty (tr X' X / n d) I)^-1 X' Y / n.
+- Logit lens: the model's own head (with the final norm layer) on the tokens of a block, as if
+  they had left the last block. That is defined where both have one shape.
+
+Sources: Wu et al. (2018), Unsupervised feature learning via non-parametric instance
+discrimination, sec. 3.4 (weighted k-NN); Caron et al. (2021), Emerging properties in
+self-supervised vision transformers (k = 20, temperature 0.07); Alain and Bengio (2017),
+Understanding intermediate layers using linear classifier probes; nostalgebraist (2020),
+Interpreting GPT: the logit lens.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Block, cache_cuts, can_start_at, forward, forward_from_cut
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.processes import gather
+from visprism.core.run import Run
+from visprism.estimates import questions
+from visprism.estimates.estimated import Estimated, mean, proportion
+from visprism.estimates.findings import Finding
+from visprism.passes.batches import (
+    Batch,
+    blocks_on_grid,
+    image_indices,
+    image_shape,
+    labeled,
+)
+from visprism.passes.blocks import block_columns
+from visprism.passes.pooled import PooledFeatures, pooled_features
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import SeriesPerBlock
+
+NEIGHBORS, RIDGE, LENS = READOUTS = ("k-NN", "ridge probe", "logit lens")
+_HEAD = 3e-4  # seconds that the probes of a block take for an image, on two cores
+_TEST_ROWS = 1024  # similarities to all training images that are in memory at once
+
+Predictions = Mapping[Block, Int[np.ndarray, " n"]]
+Split = tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]  # rows to fit on, rows to test on
+
+
+@result_type("readouts")
+class Readouts(SeriesPerBlock):
+    """Accuracy of readouts of each block; a row for each block and readout.
+
+    NaN where a readout is not defined for a block.
+    """
+
+    series_name: ClassVar[str] = "readout"
+    value_name: ClassVar[str] = "accuracy"
+    row_names: ClassVar[tuple[str, ...]] = ("readout",)
+
+    readout: np.ndarray = column(
+        "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
+    )
+    accuracy: Estimated = estimate(
+        "Accuracy",
+        "%",
+        "fraction of test images; Wilson's interval",
+        question=questions.READOUT,
+    )
+    dimension: np.ndarray = column("Dimension", "", "of the features; 0 for the logit lens")
+    pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
+    evaluation: str = scalar("Evaluation", "", "images that were fitted, and how many tested")
+    chance: float = scalar("Chance", "", "share of the most frequent class")
+    lens_note: str = scalar(
+        "Note on the logit lens",
+        "",
+        "why it is missing for all or some blocks; '' if it is not",
+    )
+
+    def answered(self, name: str) -> np.ndarray:
+        """The ridge probe of the last block."""
+        return np.flatnonzero(self.readout == RIDGE)[-1:]
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each readout, how it was evaluated, and where the logit lens is missing."""
+        notes = [f"readouts of {self.pooling}-pooled features: {self.evaluation}"]
+        notes += [self.lens_note] if self.lens_note else []
+        return (*super().findings(), *map(Finding, notes))
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Readout(Analysis):
+    """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
+
+    name = "readout"
+    needs = Needs.FEATURES
+    images = Sizes(fewest=50, full=5000, work=0.8)
+    source = "Caron et al. (2021); Alain & Bengio (2017); nostalgebraist (2020)"
+    sections = (
+        Section(
+            Readouts,
+            "Readouts of blocks",
+            "Each line is a readout: k nearest neighbors and a ridge probe on the pooled "
+            "features of a block, and the model's own head on its tokens (logit lens). Where "
+            "the probe is accurate and the lens is not, the classes are linearly separable in "
+            "directions that the head does not read.",
+        ),
+    )
+
+    pooling: Literal["mean", "class", "both"] = option(
+        "mean", "features of an image: mean over the grid, class tokens, or both"
+    )
+    neighbors: int = option(20, "number of neighbors of k-NN", minimum=1)
+    temperature: float = option(0.07, "temperature of the votes of neighbors", above=0)
+    penalty: float = option(
+        0.01, "ridge penalty as a multiple of the mean feature variance", above=0
+    )
+    folds: int = option(5, "number of folds if the data has no training split", minimum=2)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Pool the features of test and training images, and fit the readouts."""
+        anatomy = subject.anatomy
+        test = pooled_features(anatomy, subject.batches(), pooling=self.pooling, run=run)
+        train, images, targets = None, len(test), np.asarray(test.targets)
+        evaluation = f"{self.folds}-fold cross-validation over {images} images"
+        if subject.training_images is not subject.images:
+            batches = subject.training_batches()
+            train = pooled_features(anatomy, batches, pooling=self.pooling, run=run)
+            evaluation = f"fitted on {len(train)} training images, tested on {images}"
+        correct, lens_note = self._fitted(test, train), ""
+        try:
+            refusal = subject.missing(Needs.TARGETS)
+            if refusal:
+                raise InputError(refusal)
+            for block, classes in lens_predictions(anatomy, subject.batches(), run).items():
+                correct[LENS, block] = classes == targets
+        except InputError as error:
+            lens_note = f"no logit lens: {error}"
+        blocks = list(test.features)
+        missing = [block.name for block in blocks if (LENS, block) not in correct]
+        if missing and not lens_note:
+            lens_note = (
+                f"logit lens not defined for {len(missing)} of {len(blocks)} blocks, whose "
+                f"output has another shape than that of the last block: {', '.join(missing)}"
+            )
+        names = [name for name in READOUTS if any(name == key for key, _ in correct)]
+        rows = [(name, block) for name in names for block in blocks]
+        absent = np.full(images, np.nan)
+        readouts = Readouts(
+            **block_columns([block for _, block in rows]),
+            readout=np.array([name for name, _ in rows]),
+            accuracy=_shares([correct.get(row, absent) for row in rows]),
+            dimension=np.array(
+                [0 if n == LENS else test.features[b].shape[1] for n, b in rows]
+            ),
+            lens_note=lens_note,
+            pooling=self.pooling,
+            evaluation=evaluation,
+            chance=float(np.unique(targets, return_counts=True)[1].max() / images),
+            provenance=run.measured(
+                images=images, batch_size=test.batch_size, image_shape=image_shape(anatomy)
+            ),
+        )
+        return (readouts,)
+
+    def _fitted(
+        self, test: PooledFeatures, train: PooledFeatures | None
+    ) -> dict[tuple[str, Block], Bool[np.ndarray, " n"]]:
+        """Which images k-NN and the ridge probe of each block classify correctly.
+
+        They are fitted on `train`, or else by cross-validation among the images of `test`.
+        """
+        targets, images = test.targets, len(test)
+        assert targets is not None  # see `inapplicable`
+        correct = {}
+        for block, features in test.features.items():
+            if train is None:
+                rows, classes = features, targets
+                splits = list(folds(targets, self.folds))
+            else:
+                rows = np.concatenate([features, train.features[block]])
+                classes = np.concatenate([targets, np.asarray(train.targets)])
+                splits = [(np.arange(images, len(rows)), np.arange(images))]
+            nearest = np.full(len(rows), -1)
+            for fit, held in splits:
+                nearest[held] = neighbor_predictions(
+                    rows[fit],
+                    classes[fit],
+                    rows[held],
+                    neighbors=self.neighbors,
+                    temperature=self.temperature,
+                )
+            linear = ridge_predictions(rows, classes, splits, penalty=self.penalty)
+            correct[NEIGHBORS, block] = nearest[:images] == targets
+            correct[RIDGE, block] = linear[:images] == targets
+        return correct
+
+    def cost(self, subject: Subject) -> Cost:
+        """A pass for test images, for separate training images and for the lens, and probes."""
+        separate = subject.training_images is not subject.images
+        lens = subject.missing(Needs.TARGETS) is None
+        return Cost(
+            per_image=1.0 + separate + lens, seconds_per_image=_HEAD * len(subject.anatomy)
+        )
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without labels, which need not be the classes of the model, or with few images."""
+        reason = super().inapplicable(subject)
+        if reason is None and subject.images.targets is None:
+            return f"there are no labels in {subject.images.name}"
+        others = min(len(subject.training_images), subject.limit or math.inf)
+        if subject.training_images is subject.images:
+            reason = reason or subject.too_few_images(self.folds)
+            others -= math.ceil(others / self.folds)
+        if reason is None and others < self.neighbors:
+            return f"k-NN of {self.neighbors} neighbors has only {others} images to choose from"
+        return reason
+
+
+def _shares(correct: Sequence[np.ndarray]) -> Estimated:
+    """The accuracy of each row; NaN for a readout that is not defined."""
+    shares = mean(np.stack(correct, axis=1).astype(np.float64), proportion)
+    shares.low[np.isnan(shares)] = shares.high[np.isnan(shares)] = np.nan
+    return shares
+
+
+def folds(targets: Int[np.ndarray, " n"], number: int) -> Iterator[Split]:
+    """Rows to fit and to test on, stratified: each fold tests an equal part of each class.
+
+    The images of a class are dealt to the folds in turn, so that the order of the images does
+    not matter as long as each class has two of them.
+    """
+    fold = np.empty(len(targets), dtype=int)
+    fold[np.argsort(targets, kind="stable")] = np.arange(len(targets)) % number
+    for f in range(number):
+        yield np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+
+
+def neighbor_predictions(
+    train: Float[np.ndarray, "m d"],
+    targets: Int[np.ndarray, " m"],
+    test: Float[np.ndarray, "n d"],
+    *,
+    neighbors: int,
+    temperature: float,
+) -> Int[np.ndarray, " n"]:
+    """Classes by the vote of the nearest training images; costs m n d multiplications."""
+    classes, index = np.unique(targets, return_inverse=True)
+    directions, predicted = _unit(train), []
+    for start in range(0, len(test), _TEST_ROWS):
+        similarity = _unit(test[start : start + _TEST_ROWS]) @ directions.T
+        nearest = np.argpartition(-similarity, neighbors - 1, axis=1)[:, :neighbors]
+        values = np.take_along_axis(similarity, nearest, axis=1)
+        votes = np.exp((values - values.max(1, keepdims=True)) / temperature)
+        totals = np.zeros((len(votes), len(classes)))
+        np.add.at(totals, (np.arange(len(votes))[:, None], index[nearest]), votes)
+        predicted.append(classes[totals.argmax(1)])
+    return np.concatenate(predicted)
+
+
+def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    return x / np.maximum(norms, np.finfo(np.float32).tiny)
+
+
+def ridge_predictions(
+    features: Float[np.ndarray, "m d"],
+    targets: Int[np.ndarray, " m"],
+    splits: Sequence[Split],
+    *,
+    penalty: float,
+) -> Int[np.ndarray, " m"]:
+    """Classes with the largest output of the ridge probe.
+
+    Costs m d^2 multiplications and a solution of d equations for each split.
+
+    Args:
+        features: of all images.
+        targets: class of each image.
+        splits: rows to fit on and rows to test on; a row that no split tests is -1.
+        penalty: of the squared weights, in units of the mean variance of a feature.
+    """
+    classes, index = np.unique(targets, return_inverse=True)
+    predicted = np.full(len(features), -1)
+    for fit, test in splits:
+        x, y = features[fit].astype(np.float64), np.eye(len(classes))[index[fit]]
+        mean, shares = x.mean(0), y.mean(0)
+        x -= mean
+        covariance = x.T @ x / len(x)
+        scale = max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
+        ridge = penalty * scale * np.eye(len(covariance))
+        weights = np.linalg.solve(covariance + ridge, x.T @ (y - shares) / len(x))
+        scores = (features[test] - mean) @ weights + shares
+        predicted[test] = classes[np.where(shares > 0, scores, -np.inf).argmax(1)]
+    return predicted
+
+
+def lens_blocks(anatomy: Anatomy) -> list[Block]:
+    """The blocks whose output has the shape and layout of that of the last block on a grid."""
+    nodes = anatomy.graph.nodes
+    blocks = blocks_on_grid(anatomy)
+    last = nodes[blocks[-1].end]
+    return [
+        block
+        for block in blocks
+        if nodes[block.end].shape == last.shape and nodes[block.end].layout == last.layout
+    ]
+
+
+def lens_predictions(
+    anatomy: Anatomy, batches: Iterable[Batch], run: Run
+) -> dict[Block, Int[np.ndarray, " n"]]:
+    """Class with the largest logit for each image, by block of `lens_blocks`.
+
+    Costs a forward pass, and for each block a pass of the head.
+
+    Args:
+        anatomy: of a model in evaluation mode that gives one vector of logits per image.
+        batches: (images, targets).
+        run: device, precision and progress.
+    """
+    blocks = lens_blocks(anatomy)
+    last = blocks[-1].end
+    parts: list[dict[str, np.ndarray]] = []
+    sizes: list[int] = []
+    with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
+        for batch in run.track_share(batches, "logit lens"):
+            images, _ = labeled(batch, run.compute)
+            if not parts and last not in can_start_at(anatomy, images, [last]):
+                raise InputError(
+                    f"the head of {type(anatomy.model).__name__} must run on its own for the "
+                    f"logit lens, and does not give the same logits from {blocks[-1].name!r} on"
+                )
+            recording = cache_cuts(anatomy, images, [block.end for block in blocks])
+            classes = {}
+            for block in blocks:
+                value = recording.values[block.end]
+                with forward_from_cut(anatomy, recording, last, value):
+                    classes[block.name] = forward(anatomy.model, images).argmax(1).cpu().numpy()
+            parts.append(classes)
+            sizes.append(len(classes[blocks[-1].name]))
+    gathered = gather((parts, sizes))
+    every = [part for process in gathered for part in process[0]]
+    order = np.argsort(np.concatenate(image_indices([process[1] for process in gathered])))
+    return {b: np.concatenate([part[b.name] for part in every])[order] for b in blocks}

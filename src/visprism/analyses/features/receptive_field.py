@@ -1,0 +1,539 @@
+"""Receptive fields: dependence of the center of each feature map on each pixel.
+
+The weight of a pixel is the absolute gradient of the center position with respect to it, summed
+over colors and averaged over images. It shows which pixels the position uses; the theoretical
+receptive field, given by kernels and strides, shows which it could use.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
+from visprism.anatomy.trace.forward import as_written
+from visprism.core import processes
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.processes import gather
+from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.drawing.color_bars import color_bar, framed
+from visprism.drawing.depth import against_depth, from_zero, kinds_key
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, INK
+from visprism.estimates import questions
+from visprism.estimates.estimated import Estimated, mean
+from visprism.estimates.findings import Finding
+from visprism.passes.batches import (
+    Batch,
+    blocks_on_grid,
+    image_indices,
+    image_shape,
+    images_of,
+)
+from visprism.passes.blocks import block_columns
+from visprism.table.result import Result, estimate, result_type, scalar
+from visprism.table.result import column as quantity
+from visprism.table.shapes import ScalarPerBlock
+
+SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
+_CELLS = 56  # most along a side of a map that is drawn
+_SCALE = LogNorm(1e-4, 1, clip=True)
+_COLORS = "magma"  # its lightness rises evenly, so it reads in gray too
+_GAP = 0.08  # between maps, of the width of one
+_LETTERS = 17  # that stand below one map
+
+
+@result_type("receptive-field")
+class FieldSizes(ScalarPerBlock):
+    """Size of the effective receptive field; one row for each block. NaN where it is empty."""
+
+    value_name: ClassVar[str] = "sigma"
+
+    sigma: Estimated = estimate(
+        f"{SIGMA} of the effective receptive field",
+        "pixels",
+        "root mean squared distance along one axis from its center of mass",
+        question=questions.RECEPTIVE_FIELD,
+        in_pixels=True,
+    )
+    side_50: np.ndarray = quantity(
+        "Side of the 50% square",
+        "pixels",
+        "smallest square around its center of mass that holds 50% of it",
+    )
+    side_95: np.ndarray = quantity(
+        "Side of the 95% square",
+        "pixels",
+        "smallest square around its center of mass that holds 95% of it",
+    )
+    area_20: np.ndarray = quantity(
+        "Area of the 20% square / image", "", "fraction of the image inside the square"
+    )
+    area_30: np.ndarray = quantity(
+        "Area of the 30% square / image", "", "fraction of the image inside the square"
+    )
+    area_50: np.ndarray = quantity(
+        "Area of the 50% square / image", "", "fraction of the image inside the square"
+    )
+    area_99: np.ndarray = quantity(
+        "Area of the 99% square / image", "", "fraction of the image inside the square"
+    )
+    row: np.ndarray = quantity(
+        "Row of the center of mass", "pixels", "0 is the middle of the uppermost pixel"
+    )
+    column: np.ndarray = quantity(
+        "Column of the center of mass", "pixels", "0 is the middle of the leftmost pixel"
+    )
+    uniform_sigma: float = scalar(
+        f"{SIGMA} of a uniform field",
+        "pixels",
+        "of a field that weighs all pixels of the image alike",
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Size at the first and at the last block that depend on the image."""
+        rows = np.flatnonzero(np.isfinite(self.sigma))
+        if not len(rows):
+            return (Finding("the center position of no block depends on the image"),)
+        ends = dict.fromkeys((int(rows[0]), int(rows[-1])))
+        sizes = [f"{self._interval(i)} at {self.block[i]}" for i in ends]
+        squares = [
+            f"{self.side_50[i]:.0f}x{self.side_50[i]:.0f} at {self.block[i]}" for i in ends
+        ]
+        return (
+            Finding(
+                f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
+                f"square around its center of mass of about {', '.join(squares)} pixels"
+                f"{self.over()}"
+            ),
+        )
+
+    def answered(self, name: str) -> np.ndarray:
+        """The last block that depends on the image."""
+        return np.flatnonzero(np.isfinite(self.sigma))[-1:]
+
+
+@result_type("receptive-maps")
+class ReceptiveMaps(Result):
+    """Receptive fields as maps; one row for each cell, for some blocks spread over the depth.
+
+    A cell is one pixel, or a square of 2x2, 4x4, ... where the image has more than 56 a side.
+    """
+
+    block: np.ndarray = quantity("Block", "", "name of the block")
+    depth: np.ndarray = quantity(
+        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
+    )
+    row: np.ndarray = quantity("Row", "", "of the cell, counted in cells from the top")
+    column: np.ndarray = quantity("Column", "", "of the cell, counted in cells from the left")
+    share: np.ndarray = quantity(
+        "Fraction of the field", "", "the fractions of a block add up to 1"
+    )
+    relative: np.ndarray = quantity(
+        "Relative to the strongest cell", "", "fraction over that of the block's strongest cell"
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class ReceptiveField(Analysis):
+    """Effective receptive field: the pixels that the center of each feature map depends on."""
+
+    name = "receptive-field"
+    full_precision = True
+    needs = Needs.FEATURES | Needs.GRADIENTS
+    images = Sizes(quick=32, standard=32, work=0.5)  # the fewest with an interval
+    source = "Luo et al. (2016); Ding et al. (2022)"
+    sections = (
+        Section(
+            FieldSizes,
+            "Effective receptive field",
+            "Each point is a block: the root mean squared distance, along one axis, of the "
+            "pixels that its center position depends on. The dashed line is that of equal "
+            "weights for all pixels.",
+            figures={"": {}, "side": {"quantity": "side_50"}},
+        ),
+        Section(
+            ReceptiveMaps,
+            "Receptive fields as maps",
+            "Each picture shows how strongly the center position of a block depends on each "
+            "pixel, relative to the strongest one, on a logarithmic scale.",
+            table=False,
+        ),
+    )
+
+    num_blocks: int = option(7, "number of blocks with a map, spread over the depth", minimum=1)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure one model; see `Analysis.measure`."""
+        return receptive_field(
+            subject.anatomy, subject.batches(), num_blocks=self.num_blocks, run=run
+        )
+
+    def cost(self, subject: Subject) -> Cost:
+        """A forward pass, and for each block a backward pass from it to the image."""
+        blocks = sum(block.layout is not None for block in subject.anatomy)
+        return Cost(per_image=1.0 + blocks)
+
+
+def receptive_field(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    *,
+    num_blocks: int = 7,
+    run: Run = DEFAULT_RUN,
+) -> tuple[FieldSizes, ReceptiveMaps]:
+    """Effective receptive field of each block: its size, and its map for some blocks.
+
+    With y the feature map at its center position (h // 2, w // 2) and s random signs, the
+    weight of pixel p is the mean over images of the sum over colors of |d(sum_c s_c y_c)/dp|.
+    Without the signs, a sum over channels is constant behind a norm over channels, so that its
+    gradient is nothing but rounding.
+
+    Costs one forward pass of each batch with its activations stored, and for each block one
+    backward pass from it to the image: at most half as many full backward passes as there are
+    blocks. Eight images are enough for sizes. Parameters get no
+    gradients.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: each is images, or (images, targets), as `observe` takes them.
+        num_blocks: number of blocks with a map, spread evenly over the depth.
+        run: device, seed of the signs, progress and provenance; the precision must be "fp32",
+            since gradients in half precision underflow.
+
+    Returns:
+        The sizes, one row for each block, and the maps.
+
+    Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al. (2022),
+    but around the field's center of mass; the signs are those of Hutchinson (1989).
+    """
+    run.require_full_precision("the receptive field")
+    if num_blocks < 1:
+        raise InputError(f"num_blocks must be at least 1, got {num_blocks}")
+    run = run.on(anatomy.model)
+    blocks = blocks_on_grid(anatomy)
+    totals: dict[Block, np.ndarray] = {}
+    moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
+    sizes: list[int] = []
+    shared = processes.share(batches)
+    ticks = run.ticks(shared, len(blocks), "receptive fields")
+    with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
+        for batch in shared:
+            x = images_of(batch, anatomy, run.compute)
+            for block, weight in _weights(anatomy, blocks, x, run):
+                tick()
+                fields = weight.numpy()
+                totals[block] = totals.get(block, 0) + fields.sum(0)
+                moments[block].append(_moments(fields))
+            sizes.append(batch_size(x))
+    gathered = gather((totals, moments, sizes))
+    by_process = [process[2] for process in gathered]
+    if not any(map(sum, by_process)):
+        raise InputError("batches must hold at least one image, got none")
+    order = np.argsort(np.concatenate(image_indices(by_process)))
+    parts = [process[1] for process in gathered]
+    by_image = {
+        block: np.concatenate([m for part in parts for m in part[block]])[order]
+        for block in blocks
+    }
+    total = {b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks}
+    largest = max(size for process in by_process for size in process)
+    origin = run.measured(
+        images=len(order), batch_size=largest, image_shape=image_shape(anatomy)
+    )
+    return (
+        replace(_sizes(by_image, total), provenance=origin),
+        replace(maps_of(total, num_blocks), provenance=origin),
+    )
+
+
+def receptive_map(
+    anatomy: Anatomy,
+    images: Images,
+    block: Block,
+    position: tuple[int, int],
+    *,
+    run: Run = DEFAULT_RUN,
+) -> Float[Tensor, "b h w"]:
+    """Dependence of one position of a block's feature map on each pixel, by image.
+
+    The weight of `receptive_field` at another position than the center. Costs a forward pass
+    with its activations stored, and a backward pass from the block to the images.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        images: a batch.
+        block: of the anatomy, with a spatial grid.
+        position: row and column on the grid of the feature map.
+        run: device and seed of the signs; the precision must be "fp32".
+    """
+    run.require_full_precision("the receptive field")
+    if block.layout is None:
+        raise InputError(f"block must have a spatial grid, got {block.name!r}")
+    grid = block.shape[-2:]
+    if not all(0 <= p < side for p, side in zip(position, grid, strict=True)):
+        sides = "x".join(map(str, grid))
+        raise InputError(f"position must lie on the grid of {sides} positions, got {position}")
+    x = images_of(images, anatomy, run.compute)
+    with run.compute.borrow(anatomy.model), as_written(), torch.enable_grad():
+        leaf = pixels(x).detach().clone().requires_grad_()
+        with watch(anatomy, lambda y: _signed_sum(y, position, run), blocks=[block]) as sums:
+            forward(anatomy.model, _with_pixels(x, leaf.clone()))
+        gradient = _gradient(sums[block.name], leaf, block)
+    return gradient.abs().sum(1)
+
+
+def _signed_sum(x: Tensor, position: tuple[int, int], run: Run) -> Tensor:
+    """One position with random signs, of all images together: they do not mix."""
+    signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
+    return (x[:, :, position[0], position[1]] * (2 * signs - 1).to(x)).sum()
+
+
+def _weights(
+    anatomy: Anatomy, blocks: Sequence[Block], images: Images, run: Run
+) -> Iterator[tuple[Block, Tensor]]:
+    """The weight of each pixel (B, H, W) for each block in turn."""
+
+    def center(x: Tensor) -> Tensor:
+        return _signed_sum(x, (x.shape[2] // 2, x.shape[3] // 2), run)
+
+    with torch.enable_grad():
+        leaf = pixels(images).detach().clone().requires_grad_()
+        with watch(anatomy, center, blocks=blocks) as centers:
+            forward(anatomy.model, _with_pixels(images, leaf.clone()))  # a leaf may not change
+        for block in blocks:
+            if block.name not in centers:
+                raise InputError(
+                    f"block {block.name!r} did not run for these images as it did when the "
+                    "model was dissected. Dissect the model as it is now, with images like "
+                    "these."
+                )
+            gradient = _gradient(centers.pop(block.name), leaf, block)
+            yield block, gradient.abs().sum(1)
+
+
+def _with_pixels(images: Images, tensor: Tensor) -> Images:
+    """The images with another tensor for the images proper."""
+    if not isinstance(images, Mapping):
+        return tensor
+    original = pixels(images)
+    return {name: tensor if value is original else value for name, value in images.items()}
+
+
+def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
+    """Gradient with respect to the images, in double precision on the CPU."""
+    if not center.requires_grad:
+        raise _no_field(block, "the model detaches it from the images")
+    try:
+        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
+    except RuntimeError as error:
+        raise _no_field(block, str(error).strip().splitlines()[0].rstrip(".")) from error
+    if gradient is None:
+        raise _no_field(block, "no gradient arrives at the images")
+    if not torch.isfinite(gradient).all():
+        raise _no_field(block, "its gradient is NaN or infinite")
+    return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
+
+
+def _no_field(block: Block, reason: str) -> InputError:
+    return InputError(
+        f"block {block.name!r} has no receptive field ({reason}). The model must be "
+        "differentiable with respect to its images, outside of torch.no_grad."
+    )
+
+
+def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each pixel from the middle of the image, as axes to broadcast."""
+    return (np.arange(height) - (height - 1) / 2)[:, None], np.arange(width) - (width - 1) / 2
+
+
+def _moments(fields: Float[np.ndarray, "b h w"]) -> Float[np.ndarray, "b 4"]:
+    """Mass, and mass times row, column and squared distance, of each image's field."""
+    row, column = _places(*fields.shape[1:])
+    of_rows, of_columns = fields.sum(2), fields.sum(1)
+    row = row[:, 0]
+    squares = of_rows @ row**2 + of_columns @ column**2
+    return np.stack([of_rows.sum(1), of_rows @ row, of_columns @ column, squares], axis=1)
+
+
+def _sizes(
+    moments: Mapping[Block, Float[np.ndarray, "n 4"]],
+    total: Mapping[Block, Float[np.ndarray, "h w"]],
+) -> FieldSizes:
+    """Sizes of all fields."""
+    rows, sigmas = [], []
+    for block, field in total.items():
+        sigma, row, column = _spread(moments[block])
+        middle = row + (field.shape[0] - 1) / 2, column + (field.shape[1] - 1) / 2
+        sides = _sides(field, (row, column), (20, 30, 50, 95, 99))
+        areas = {t: _inside(field.shape, middle, sides[t]) for t in (20, 30, 50, 99)}
+        sigmas.append(sigma)
+        rows.append(
+            {f"side_{t}": sides[t] for t in (50, 95)}
+            | {f"area_{t}": area for t, area in areas.items()}
+            | {"row": middle[0], "column": middle[1]}
+        )
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    height, width = next(iter(total.values())).shape
+    return FieldSizes(
+        **block_columns(list(total)),
+        **columns,
+        sigma=mean(np.stack(sigmas, axis=1)),
+        uniform_sigma=float(np.sqrt((height**2 + width**2 - 2) / 24)),
+    )
+
+
+def _spread(moments: Float[np.ndarray, "n 4"]) -> tuple[Float[np.ndarray, " n"], float, float]:
+    """Sigma by image, and row and column of the center of mass; NaN without mass.
+
+    Sigma is a function of sums over images. Its values by image are linearized: sigma plus what
+    an image adds to it to first order, so that their mean is sigma.
+    """
+    mass, by_row, by_column, squares = moments.sum(0)
+    mass = mass if mass > 0 else np.nan
+    row, column = by_row / mass, by_column / mass
+    variance = max(0.0, (squares / mass - row**2 - column**2) / 2) + 0 * mass
+    part = np.array([(row**2 + column**2) / 2 - variance, -row, -column, 0.5])
+    influence = moments @ part / (mass / len(moments))
+    sigma = variance**0.5
+    return sigma + (influence / (2 * sigma) if sigma else 0 * influence), row, column
+
+
+def _sides(
+    total: Float[np.ndarray, "h w"], middle: tuple[float, float], percents: Sequence[int]
+) -> dict[int, float]:
+    """Sides of the smallest squares about `middle` that hold these shares of the field."""
+    row, column = _places(*total.shape)
+    # Rounded, so that pixels of one ring have equal distances despite rounding of the middle.
+    distance = np.maximum(abs(row - middle[0]), abs(column - middle[1])).round(6).ravel()
+    order = distance.argsort()
+    held = total.ravel()[order].cumsum()
+    if not held[-1] > 0:
+        return dict.fromkeys(percents, np.nan)
+    # One part in 10^9 is rounding: a ring that just holds the threshold does hold it.
+    shares = np.array(percents) / 100 * held[-1] * (1 - 1e-9)
+    farthest = distance[order[np.searchsorted(held, shares)]]
+    return dict(zip(percents, (2 * farthest + 1).tolist(), strict=True))
+
+
+def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) -> float:
+    """Fraction of the image that lies in the square."""
+    reach = [
+        min(length, at + 0.5 + side / 2) - max(0.0, at + 0.5 - side / 2)
+        for length, at in zip(image, middle, strict=True)
+    ]
+    return reach[0] * reach[1] / (image[0] * image[1]) + 0 * side  # NaN stays NaN
+
+
+def maps_of(total: Mapping[Block, Float[np.ndarray, "h w"]], most: int) -> ReceptiveMaps:
+    """The fields of at most `most` blocks, evenly spread, in cells."""
+    blocks = list(total)
+    places = np.unique(np.linspace(0, len(blocks) - 1, min(most, len(blocks))).round())
+    chosen = [blocks[i] for i in places.astype(int)]
+    cells = [_in_cells(total[block]) for block in chosen]
+    share = np.stack([c.ravel() / (c.sum() or np.nan) for c in cells])
+    row, column = np.indices(cells[0].shape).reshape(2, -1)
+    return ReceptiveMaps(
+        block=np.repeat([b.name for b in chosen], len(row)),
+        depth=np.repeat([b.depth for b in chosen], len(row)),
+        row=np.tile(row, len(chosen)),
+        column=np.tile(column, len(chosen)),
+        share=share.ravel(),
+        relative=(share / share.max(1, keepdims=True)).ravel(),
+    )
+
+
+def _in_cells(total: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "rows columns"]:
+    """The sum over each cell, whose side is a power of two as patches and strides are."""
+    side = 1
+    while max(total.shape) > _CELLS * side:
+        side *= 2
+    map_ = torch.from_numpy(total)[None, None]
+    return avg_pool2d(map_, side, ceil_mode=True, divisor_override=1)[0, 0].numpy()
+
+
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+def _(
+    result: FieldSizes,
+    ax: Axes,
+    *,
+    quantity: Literal["sigma", "side_50", "side_95"] = "sigma",
+) -> Axes:
+    """Size against depth; the dashed line is that of a field with equal weights."""
+    against_depth(ax, result, quantity)
+    if quantity == "sigma":
+        ax.axhline(
+            result.uniform_sigma,
+            color=FAINT,
+            linewidth=0.8,
+            linestyle=(0, (4, 2)),
+            zorder=1,
+            label="_uniform field",
+        )
+    from_zero(ax)
+    ax.set_ylabel(result.infos()[quantity].heading)
+    return ax
+
+
+def strength_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side: weight of a pixel."""
+    bar = color_bar(
+        figure,
+        axes,
+        "Relative to strongest",
+        scale=_SCALE,
+        colors=_COLORS,
+        ticks=[1e-4, 1e-3, 1e-2, 1e-1, 1],
+        format=FuncFormatter(lambda value, _: f"{value:g}"),
+        aspect=12,
+        pad=0.01,
+    )
+    bar.ax.tick_params(which="minor", length=0)
+
+
+@figure(width=6.1, height=1.15, across=1, key=strength_bar, key_width=0.65)
+def _(result: ReceptiveMaps, ax: Axes) -> Axes:
+    """The maps side by side in forward order, each the whole image; below, names and depths."""
+    cells = result.row.max() + 1, result.column.max() + 1
+    width = cells[1] / cells[0]  # the image is 1 high, so that models of any size share axes
+    names = list(dict.fromkeys(result.block.tolist()))
+    step = (1 + _GAP) * width
+    for i, name in enumerate(names):
+        rows = result.select(result.block == name)
+        left = i * step
+        ax.imshow(
+            rows.relative.reshape(cells),
+            norm=_SCALE,
+            cmap=_COLORS,
+            extent=(left, left + width, 1, 0),
+            interpolation="nearest",
+        )
+        framed(ax, left, 0.0, width, 1.0, f"{name} · depth {rows.depth[0]:.2f}")
+        short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
+        for text, color, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
+            ax.annotate(
+                text,
+                (left + width / 2, 1),
+                xytext=(0, -below),
+                textcoords="offset points",
+                ha="center",
+                va="top",
+                fontsize="small",
+                color=color,
+            )
+    ax.set(xlim=(0, len(names) * step - _GAP * width), ylim=(1, 0))
+    ax.axis("off")
+    return ax

@@ -1,0 +1,498 @@
+"""Token norms: quantiles by group of tokens, outliers, massive activations, attention sinks.
+
+Sources: Darcet et al. (2024), Vision transformers need registers (outlier tokens); Sun et al.
+(2024), Massive activations in large language models, sec. 2; Gu et al. (2025), When attention
+sink emerges in language models, eq. 5 (the share of heads with a sink).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.anatomy import Attention, Block, Weights
+from visprism.anatomy.trace.token_grids import OFF_GRID
+from visprism.core.options import option
+from visprism.estimates import questions
+from visprism.estimates.estimated import Ends, Estimated, Number, fraction, mean, skewed
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text
+from visprism.passes.blocks import block_columns, grid_of
+from visprism.passes.features import Arrays, Extracts, Seen
+from visprism.passes.tokens import GROUPS, Tokens
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
+
+GROUP_NAMES = {
+    "grid": "grid",
+    "class": "class token",
+    "register": "registers",
+    "prefix": "prefix tokens",
+}
+MASSIVE = (100.0, 1000.0)  # absolute value, and multiple of the median; Sun et al. (2024)
+PROBABILITIES = (0.01, 0.25, 0.5, 0.75, 0.99)
+
+# Norms are counted in bins, 128 for each factor of 2: a quantile is off by 0.3% at most.
+_PER_OCTAVE = 128
+_LOWEST = -32  # log2 of the lowest bin; what lies below counts as 0
+_BINS = 64 * _PER_OCTAVE + 1
+_PICTURED = 6  # blocks whose outliers are pictured
+
+
+@result_type("token-norms")
+class TokenNormQuantiles(QuantilesPerBlock):
+    """Quantiles of the Euclidean norms of tokens, by block and group of tokens."""
+
+    value_name: ClassVar[str] = "norm"
+    series_name: ClassVar[str] = "tokens"
+
+    tokens: np.ndarray = column(
+        "Tokens",
+        "",
+        "'grid'; 'class token' and 'registers': off the grid, read by the head or not; "
+        "'prefix tokens' where that is not known",
+    )
+    norm: np.ndarray = column(
+        "Token norm", "", "Euclidean norm over channels; to 0.3%, over all images"
+    )
+
+
+@result_type("outlier-tokens")
+class OutlierTokens(ScalarPerBlock):
+    """Tokens of the grid with a norm far above the median; one row for each block."""
+
+    value_name: ClassVar[str] = "share"
+
+    share: Estimated = estimate(
+        "Share of outlier tokens",
+        "%",
+        "fraction of the tokens of the grid whose norm exceeds the threshold; mean over images",
+    )
+    largest: Estimated = estimate(
+        "Largest norm / median", "", "of the tokens of the grid of an image; mean over images"
+    )
+    threshold: float = scalar(
+        "Threshold", "", "norm of an outlier over the median norm of its image and block"
+    )
+    mean_share: Number = estimate(
+        "Share of outlier tokens, mean over blocks",
+        "%",
+        "no interval where fewer than 5 images differ from the median",
+        question=questions.OUTLIERS,
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over blocks, and the block with the most."""
+        most = int(np.argmax(self.share))
+        images = images_text(self.provenance.images, self.provenance.split)
+        text = (
+            f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
+            f"{self.answers()[0]} of the grid, mean over {len(self)} blocks and {images}"
+        )
+        if self.share[most] > 0:
+            share = self.estimates()["share"].answer("", self.share[most])
+            text += f"; the most at {self.block[most]}: {share}"
+        return (Finding(text),)
+
+
+@result_type("outlier-places")
+class OutlierPlaces(Pictures):
+    """Where outlier tokens lie, in the blocks that have the most; a row for each place."""
+
+    value_name: ClassVar[str] = "share"
+
+    share: np.ndarray = column(
+        "Share of images with an outlier",
+        "",
+        "fraction of images whose token at this position is an outlier",
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Range of the shares of each block, and the number of images."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        return tuple(Finding(f"{text} over {images}") for text in super().findings())
+
+
+@result_type("massive-activations")
+class MassiveActivations(ScalarPerBlock):
+    """The largest activation of each block, beside the median; one row for each block."""
+
+    value_name: ClassVar[str] = "log_ratio"
+
+    log_ratio: Estimated = estimate(
+        "log10(largest / median activation)",
+        "",
+        "absolute values that are not 0 of all tokens and channels; mean over images",
+    )
+    massive: np.ndarray = column(
+        "Images with a massive activation",
+        "",
+        "fraction; its absolute value is above 100 and above 1,000 times the median",
+    )
+    on_prefix: np.ndarray = column(
+        "Largest on a token off the grid", "", "fraction of images in which it is on one"
+    )
+    channel: np.ndarray = column(
+        "Channel", "", "that has the largest activation in most images, from 0"
+    )
+    channel_share: np.ndarray = column(
+        "Share of the channel", "", "fraction of images in which this channel has the largest"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Block and channel of the largest ratio, and blocks with massive activations."""
+        most = int(np.argmax(self.log_ratio))
+        massive = int((self.massive > 0.5).sum())
+        number = self.log_ratio[most]
+        ratio = interval_text(10**number, 10**number.low, 10**number.high)
+        return (
+            Finding(
+                f"largest activation of {len(self)} blocks: "
+                f"{ratio} times the median (geometric mean) at {self.block[most]}, in "
+                f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of "
+                f"{images_text(self.provenance.images, self.provenance.split)}; "
+                "massive activations (above 100 and 1,000 times the median) in most of them: "
+                f"{massive} of {len(self)} blocks"
+            ),
+        )
+
+
+@result_type("attention-sinks")
+class AttentionSinks(ScalarPerBlock):
+    """Attention that keys receive, mean over queries and heads; a row for each attention.
+
+    NaN where an attention has no keys of a group.
+    """
+
+    value_name: ClassVar[str] = "sink_heads"
+
+    sink_heads: Estimated = estimate(
+        "Heads with an attention sink",
+        "",
+        "fraction of heads and images in which one key receives more than the threshold",
+    )
+    largest: Estimated = estimate(
+        "Largest attention received by one key",
+        "",
+        "of a head, mean over queries; then mean over heads, windows and images",
+    )
+    received_grid: np.ndarray = column("Received by the grid", "", "share of the attention")
+    received_class: np.ndarray = column(
+        "Received by class tokens", "", "share of the attention"
+    )
+    received_register: np.ndarray = column(
+        "Received by registers", "", "share of the attention"
+    )
+    received_prefix: np.ndarray = column(
+        "Received by prefix tokens", "", "of which it is not known what reads them; or padding"
+    )
+    uniform: np.ndarray = column("Uniform share", "", "1 / number of keys")
+    threshold: float = scalar("Threshold", "", "share of the attention of a head")
+    mean_sink_heads: Number = estimate(
+        "Heads with an attention sink, mean over attentions", default=np.nan
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over attentions, and the attention with the most sinks."""
+        most = int(np.argmax(self.sink_heads))
+        images = images_text(self.provenance.images, self.provenance.split)
+        text = (
+            f"heads with an attention sink (a key receives more than {self.threshold:g}): "
+            f"{_percent(self.mean_sink_heads)}, mean over {len(self)} attention layers and "
+            f"{images}"
+        )
+        if np.ptp(self.sink_heads):
+            text += f"; the most at {self.block[most]}: {_percent(self.sink_heads[most])}"
+        return (Finding(text),)
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class TokenNorms(FeatureAnalysis):
+    """Norms of grid tokens, class tokens and registers; outliers and attention sinks.
+
+    Costs three reads of each feature map, a selection of its median, and attention weights.
+    """
+
+    name = "token-norms"
+    source = "Darcet et al. (2024); Sun et al. (2024), sec. 2; Gu et al. (2025)"
+    sees = ("tokens", "attention")
+    passes = 2.0
+    sections = (
+        Section(
+            TokenNormQuantiles,
+            "Token norms",
+            "Each line is the median norm of the tokens of one group, with bands from the 25% "
+            "to the 75% and from the 1% to the 99% quantile. The head reads class tokens and "
+            "not registers. A band that extends far upward indicates a few tokens of large "
+            "norm.",
+        ),
+        Section(
+            OutlierTokens,
+            "Outlier tokens",
+            "Each point is a block: the fraction of its grid tokens whose norm exceeds the "
+            "threshold times the median of the same image and block.",
+            figures={"": {}, "largest": {"quantity": "largest"}},
+        ),
+        Section(
+            OutlierPlaces,
+            "Places of outlier tokens",
+            "Each picture shows, for each grid position of a block, the fraction of images "
+            "whose token there is an outlier. Blocks with the most outliers are shown.",
+            table=False,
+        ),
+        Section(
+            MassiveActivations,
+            "Largest activations",
+            "Each point is a block: the largest absolute activation over the median one, as a "
+            "power of 10. At 3 it is 1,000 times the median.",
+        ),
+        Section(
+            AttentionSinks,
+            "Attention sinks",
+            "Each point is an attention layer: the fraction of heads in which one key receives "
+            "more than the threshold of the attention, averaged over queries.",
+            figures={"": {}, "largest": {"quantity": "largest"}},
+        ),
+    )
+
+    outlier_threshold: float = option(
+        4.0,
+        "norm above which a token is an outlier, as a multiple of the median norm in its image "
+        "and block",
+        above=1,
+    )
+    sink_threshold: float = option(
+        0.3, "fraction of a head's attention above which a key is a sink", above=0, below=1
+    )
+
+    def extract(self, x: Tokens | Weights) -> Float[Tensor, "b *_"]:
+        """What is needed of the tokens of one block, or of one attention.
+
+        Of n tokens (b, 2, n + 2): in the first row their norms, the largest absolute activation
+        and the median one; in the second their groups, and channel and token of the largest. Of
+        attention (b, 2 + p): see `_received`.
+        """
+        if isinstance(x, Weights):
+            return _received(x, self.sink_threshold)
+        off, grid = x.off_grid, x.grid
+        norms = torch.cat([off.norm(dim=2), grid.norm(dim=1).flatten(1)], dim=1)
+        sizes = torch.cat([off.flatten(1), grid.flatten(1)], dim=1).abs_()
+        largest, where = sizes.max(dim=1)
+        median = sizes.masked_fill_(sizes == 0, torch.nan).nanmedian(dim=1).values
+        channels, places = off.shape[2], grid[0, 0].numel()
+        on_grid = where - off[0].numel()
+        channel = torch.where(on_grid < 0, where % channels, on_grid // places)
+        token = torch.where(on_grid < 0, where // channels, off.shape[1] + on_grid % places)
+        codes = torch.tensor([GROUPS.index(g) for g in x.groups], device=grid.device)
+        rows = [
+            torch.cat([norms, largest[:, None], median.nan_to_num()[:, None]], dim=1),
+            torch.cat([codes.expand(len(grid), -1), channel[:, None], token[:, None]], dim=1),
+        ]
+        return torch.stack([row.double() for row in rows], dim=1)
+
+    def by_image(self, extracts: Extracts) -> Arrays:
+        """Of a block the values of `_of_block`, of an attention those of `_by_group`."""
+        values: Arrays = {}
+        for source, extract in extracts.items():
+            array = extract.cpu().double().numpy()
+            if isinstance(source, Block):
+                values[source] = _of_block(array, self.outlier_threshold)
+            else:
+                codes = extracts[source.block][0, 1, :-2].cpu().numpy().astype(int)
+                values[source] = _by_group(array, codes[codes > 0])
+        return values
+
+    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
+        """Counts of norms by group of tokens and bin, and of outliers by position."""
+        counts: Arrays = {}
+        for block, extract in extracts.items():
+            if isinstance(block, Block):
+                values = extract.cpu().double().numpy()
+                norms, codes = _norms(values)
+                for code in np.unique(codes):
+                    counts["norm", GROUPS[code], block] = _histogram(norms[:, codes == code])
+                outliers = _ratios(norms, codes) > self.outlier_threshold
+                counts["places", block] = outliers.sum(0)
+        return counts
+
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """Quantiles, outliers and their places, massive activations; sinks if readable."""
+        blocks = seen.blocks
+        share, largest, log_ratio, on_prefix, massive, channel = (
+            seen.stacked(i) for i in range(6)
+        )
+        counts = [np.bincount(values.astype(int)) for values in channel.T]
+        outliers = OutlierTokens(
+            **block_columns(blocks),
+            share=mean(share, fraction),
+            largest=mean(largest),
+            threshold=self.outlier_threshold,
+            mean_share=mean(share.mean(1), _not_negative),
+        )
+        activations = MassiveActivations(
+            **block_columns(blocks),
+            log_ratio=mean(log_ratio),
+            massive=massive.mean(0),
+            on_prefix=on_prefix.mean(0),
+            channel=np.array([c.argmax() for c in counts]),
+            channel_share=np.array([c.max() / c.sum() for c in counts]),
+        )
+        places, sinks = _places(seen, share.mean(0)), self._sinks(seen)
+        return _quantiles_of(seen.sums), outliers, *places, activations, *sinks
+
+    def _sinks(self, seen: Seen) -> Sequence[AttentionSinks]:
+        sources = [key for key in seen.by_image if isinstance(key, Attention)]
+        if not sources:
+            return ()
+        values = np.stack([seen.by_image[source] for source in sources], axis=2)
+        every = values.mean(0)
+        present = every[2 + len(GROUPS) :] > 0
+        received = np.where(present, every[2 : 2 + len(GROUPS)], np.nan)
+        names = [f"received_{group}" for group in GROUPS]
+        return (
+            AttentionSinks(
+                **block_columns([a.block for a in sources])
+                | {"block": np.array([a.name for a in sources])},
+                largest=mean(values[:, 0]),
+                sink_heads=mean(values[:, 1], fraction),
+                **dict(zip(names, received, strict=True)),
+                uniform=np.array([1 / a.geometry.keys.index.shape[1] for a in sources]),
+                threshold=self.sink_threshold,
+                mean_sink_heads=mean(values[:, 1].mean(1), fraction),
+            ),
+        )
+
+
+# Tokens of a block.
+
+
+def _norms(
+    values: Float[np.ndarray, "b 2 _"],
+) -> tuple[Float[np.ndarray, "b n"], Int[np.ndarray, "n"]]:
+    """Norms of the tokens, and the codes of their groups."""
+    return values[:, 0, :-2], values[0, 1, :-2].astype(int)
+
+
+def _ratios(
+    norms: Float[np.ndarray, "b n"], codes: Int[np.ndarray, "n"]
+) -> Float[np.ndarray, "b g"]:
+    """Norms of the tokens of the grid over the median of their image."""
+    grid = norms[:, codes == 0]
+    return grid / np.maximum(np.median(grid, axis=1), np.finfo(float).tiny)[:, None]
+
+
+def _of_block(
+    values: Float[np.ndarray, "b 2 _"], outlier_threshold: float
+) -> Float[np.ndarray, "b 6"]:
+    """Share of outliers, largest norm over the median, and the largest activation.
+
+    Of this: log10 over the median activation, whether it is off the grid, whether it is
+    massive, its channel.
+    """
+    norms, codes = _norms(values)
+    ratio = _ratios(norms, codes)
+    largest, median = np.maximum(values[:, 0, -2:], np.finfo(float).tiny).T
+    channel, token = values[:, 1, -2:].astype(int).T
+    columns = [
+        (ratio > outlier_threshold).mean(1),
+        ratio.max(1),
+        np.log10(largest / median),
+        codes[token] > 0,
+        (largest > MASSIVE[0]) & (largest > MASSIVE[1] * median),
+        channel,
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _histogram(norms: Float[np.ndarray, "b n"]) -> Int[np.ndarray, "bins"]:
+    with np.errstate(divide="ignore"):
+        bins = np.floor((np.log2(norms) - _LOWEST) * _PER_OCTAVE) + 1
+    return np.bincount(bins.clip(0, _BINS - 1).astype(int).ravel(), minlength=_BINS)
+
+
+def _quantiles(counts: Int[np.ndarray, "bins"]) -> Float[np.ndarray, "p"]:
+    """The norm that a fraction of the tokens does not exceed, as the middle of its bin."""
+    total = np.cumsum(counts)
+    bins = np.searchsorted(total, np.ceil(np.array(PROBABILITIES) * total[-1]).clip(1))
+    return np.where(bins > 0, 2.0 ** (_LOWEST + (bins - 0.5) / _PER_OCTAVE), 0.0)
+
+
+def _quantiles_of(sums: Arrays) -> TokenNormQuantiles:
+    keys = [key for key in sums if key[0] == "norm"]
+    rows = [(block, group) for _, group, block in keys for _ in PROBABILITIES]
+    return TokenNormQuantiles(
+        **block_columns([block for block, _ in rows]),
+        tokens=np.array([GROUP_NAMES[group] for _, group in rows]),
+        probability=np.tile(PROBABILITIES, len(keys)),
+        norm=np.concatenate([_quantiles(sums[key]) for key in keys]),
+    )
+
+
+def _places(seen: Seen, share: Float[np.ndarray, "m"]) -> Sequence[OutlierPlaces]:
+    """Pictures of the blocks with the most outliers; nothing where there are none."""
+    chosen = np.sort(np.argsort(-share, kind="stable")[:_PICTURED])
+    pictured = [seen.blocks[i] for i in chosen if share[i] > 0]
+    if not pictured:
+        return ()
+    indices = [np.indices(grid_of(block)).reshape(2, -1) for block in pictured]
+    row, column = np.concatenate(indices, axis=1)
+    return (
+        OutlierPlaces(
+            picture=np.repeat([b.name for b in pictured], [i.shape[1] for i in indices]),
+            row=row,
+            column=column,
+            share=np.concatenate([seen.sums["places", b] / seen.images for b in pictured]),
+        ),
+    )
+
+
+# Attention.
+
+
+def _received(x: Weights, sink_threshold: float) -> Float[Tensor, "b _"]:
+    """The largest share of the attention that one key receives, and the share of sink heads.
+
+    Both are means over heads and windows. Then follows, for each key off the grid, what it
+    receives; with windows, all such keys together. A key receives the mean of its weights over
+    queries.
+    """
+    received = x.values.mean(dim=3)  # b windows heads keys
+    largest = received.amax(dim=-1)
+    off = torch.from_numpy(x.attention.geometry.keys.index == OFF_GRID).to(received)
+    others = received.mean(dim=2) * off
+    if others.shape[1] == 1:
+        others = others[:, 0, off[0].bool()]
+    else:
+        others = others.sum(2).mean(1, keepdim=True)[:, : int(off.any())]
+    means = [largest.mean((1, 2)), (largest > sink_threshold).to(largest).mean((1, 2))]
+    return torch.cat([torch.stack(means, dim=1), others], dim=1)
+
+
+def _by_group(
+    values: Float[np.ndarray, "b _"], codes: Int[np.ndarray, "p"]
+) -> Float[np.ndarray, "b 10"]:
+    """What `_received` gives with the keys of each group added up, then their numbers."""
+    others = values[:, 2:]
+    if others.shape[1] != len(codes):  # keys that are not the tokens of the block: padding
+        codes = np.full(others.shape[1], GROUPS.index("prefix"))
+    groups = np.stack([others[:, codes == code].sum(1) for code in range(len(GROUPS))], axis=1)
+    groups[:, 0] = 1 - others.sum(1)
+    numbers = np.bincount(codes, minlength=len(GROUPS))
+    numbers[0] = 1
+    return np.concatenate([values[:, :2], groups, np.tile(numbers, (len(values), 1))], axis=1)
+
+
+def _not_negative(values: Float[np.ndarray, "n rows"]) -> Ends:
+    """The interval of skewed values, which are not negative."""
+    low, high = skewed(values)
+    return np.maximum(low, 0.0), high
+
+
+def _percent(share: Number) -> str:
+    return interval_text(share, share.low, share.high, ".1%")

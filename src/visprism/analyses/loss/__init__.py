@@ -1,0 +1,1 @@
+"""Analyses of the loss: curvature, sharpness and landscapes."""

@@ -1,0 +1,44 @@
+"""Checkpoints that are options of analyses.
+
+`visprism.models` imports timm, which takes seconds, so it is imported only for checkpoints.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from visprism.core.errors import InputError
+
+
+def stored_weights(checkpoints: Sequence[Path | str]) -> list[dict[str, Tensor]]:
+    """The state dictionary of each checkpoint."""
+    if not checkpoints:
+        return []
+    from visprism.models.state_dicts import read_state_dict
+
+    return [read_state_dict(Path(file)) for file in checkpoints]
+
+
+def phases(
+    model: nn.Module, checkpoints: Sequence[Path | str]
+) -> Iterator[tuple[str, nn.Module]]:
+    """Name and model of each phase: a copy with the weights of each checkpoint, in turn.
+
+    Without checkpoints the model itself is the only phase, with an empty name. Phases are named
+    after their files, with folders where the names would be equal.
+    """
+    if not checkpoints:
+        yield "", model
+        return
+    from visprism.models.checkpoints import load_checkpoint
+
+    paths = [Path(file) for file in checkpoints]
+    if len(set(paths)) < len(paths):
+        raise InputError("checkpoints must be different files, got one of them twice")
+    unique = len({path.stem for path in paths}) == len(paths)
+    for path in paths:
+        other = deepcopy(model)
+        load_checkpoint(other, path)
+        yield (path.stem if unique else str(path.with_suffix(""))), other.eval()

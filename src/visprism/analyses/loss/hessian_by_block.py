@@ -1,0 +1,239 @@
+"""Hessian of the training loss with respect to the parameters of each block.
+
+H_b = d²L / d theta_b², with L the mean loss of the images and theta_b the parameters of a
+block, a kind or a stage, is a diagonal block of the Hessian H: the traces of parts that hold
+all parameters once add up to that of H, and no eigenvalue exceeds the largest one of H in
+magnitude.
+
+Sources: Dong et al. (2020), HAWQ-V2, sec. 3 (trace per block); Hutchinson (1989).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from statistics import fmean
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Block
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.estimated import mean, stacked
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
+from visprism.loss.density import trace_of_part
+from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, unconverged
+from visprism.loss.krylov import Request, eigenpairs
+from visprism.loss.objective import Objective
+from visprism.loss.products import Products, random_normal
+from visprism.passes.batches import labeled
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import SeriesPerBlock
+
+_PRODUCTS = 14  # Hessian-vector products for a leading eigenvalue
+
+
+@result_type("hessian-by-block")
+class BlockHessians(SeriesPerBlock):
+    """Trace and leading eigenvalue of each diagonal block of the Hessian, one for each part.
+
+    A part is a block of the network, or all blocks of a kind or stage. There is a row for each
+    part and fraction of the images. Intervals are over random vectors.
+    """
+
+    value_name: ClassVar[str] = "trace"
+    series_name: ClassVar[str] = "fraction"
+
+    fraction: np.ndarray = column(
+        "Images", "", "whose mean loss is differentiated: '64 images'"
+    )
+    trace: np.ndarray = estimate(
+        "Trace of the Hessian", "", "sum of the eigenvalues of the part", over="random vectors"
+    )
+    eigenvalue: np.ndarray = column(
+        "Leading Hessian eigenvalue", "", "of the part, the largest in magnitude"
+    )
+    residual: np.ndarray = column("Residual", "", RESIDUAL)
+    converged: np.ndarray = column("Converged", "", CONVERGED)
+    parameters: np.ndarray = column("Parameters", "", "of the part")
+    nll: np.ndarray = column("NLL", "nats", "mean loss of the images")
+    probes: int = scalar("Random vectors", "", "of each trace")
+    by: str = scalar("Parts", "", "blocks, kinds or stages")
+    tol: float = scalar("Tolerance", "", "relative residual of convergence", default=0.01)
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over."""
+        return f"{self.probes} random vectors"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """For each number of images the parts with the largest trace and eigenvalue."""
+        findings = []
+        for name, rows in self.series().items():
+            sharpest = rows[np.abs(self.eigenvalue[rows]).argmax()]
+            largest = rows[self.trace[rows].argmax()]
+            images = images_text(int(name.split()[0].replace(",", "")), self.provenance.split)
+            findings.append(
+                Finding(
+                    f"{images}: largest Hessian trace of {len(rows)} {self.by}s "
+                    f"{self._interval(largest)} at {self.block[largest]}; largest leading "
+                    f"eigenvalue {self.eigenvalue[sharpest]:.4g} at {self.block[sharpest]}"
+                    f"{self.over()}"
+                )
+            )
+        return (*findings, *unconverged(self.converged, self.tol))
+
+
+def hessian_by_block(
+    anatomy: Anatomy,
+    batches: Iterable,
+    *,
+    by: str = "block",
+    fractions: Sequence[float] = (1.0,),
+    probes: int = 10,
+    tol: float = 1e-2,
+    run: Run = DEFAULT_RUN,
+) -> BlockHessians:
+    """Trace and leading eigenvalue of H_b = d²L / d theta_b², b a block, a kind or a stage.
+
+    There is a row for each part and each fraction of the images, the first ones.
+
+    Cost: `probes` and 10 to 20 Hessian products for each part and fraction, each as much as six
+    forward passes over its images.
+    """
+    parts = _parts(anatomy, by)
+    data = list(batches)
+    number = sum(len(labeled(batch, run.compute)[1]) for batch in data)
+    sizes = sorted({max(1, ceil(fraction * number)) for fraction in fractions}, reverse=True)
+    cases = [(size, name) for size in sizes for name in parts]
+    rows: list[dict[str, Any]] = []
+    shape: tuple[int, ...] = ()
+    for size, name in run.track(cases, "parts"):
+        objective = Objective(
+            anatomy.model,
+            list(_first_images(data, size)),
+            parameters=[p for block in parts[name] for p in block.parameters],
+            run=replace(run, progress=None),
+        )
+        shape = objective.image_shape
+        labels = {"block": name, "fraction": images_text(size)}
+        rows.append(labels | _columns(parts[name]) | _curvature(objective, probes, tol))
+    columns = {key: np.array([row[key] for row in rows]) for key in rows[0] if key != "trace"}
+    return BlockHessians(
+        **columns,
+        trace=stacked([row["trace"] for row in rows]),
+        probes=probes,
+        by=by,
+        tol=tol,
+        provenance=run.measured(
+            images=sizes[0],
+            batch_size=max(len(batch[1]) for batch in data),
+            image_shape=shape,
+        ),
+    )
+
+
+def _parts(anatomy: Anatomy, by: str) -> dict[str, list[Block]]:
+    """Blocks with parameters, by the name of their part, in forward order."""
+    parts: dict[str, list[Block]] = {}
+    for block in anatomy:
+        if block.parameters:
+            name = block.name if by == "block" else f"{by} {getattr(block, by)}"
+            parts.setdefault(name, []).append(block)
+    if not parts:
+        raise InputError(
+            f"{type(anatomy.model).__name__} must have a block with parameters, and has none"
+        )
+    return parts
+
+
+def _columns(blocks: Sequence[Block]) -> dict[str, Any]:
+    """The columns of `PerBlock` of a part: those of its first block, and its mean depth."""
+    kinds = {block.kind for block in blocks}
+    return {
+        "kind": blocks[0].kind if len(kinds) == 1 else "several",
+        "stage": blocks[0].stage,
+        "depth": fmean(block.depth for block in blocks),
+        "subsampling": len(blocks) == 1 and blocks[0].subsampling,
+    }
+
+
+def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Tensor, ...]]:
+    """Batches of the first images."""
+    for batch in batches:
+        if number <= 0:
+            return
+        yield tuple(part[:number] for part in batch)
+        number -= len(batch[1])
+
+
+def _curvature(objective: Objective, probes: int, tol: float) -> dict[str, Any]:
+    """The trace, and the leading eigenvalue with its residual."""
+    products = Products(objective)
+    estimates = trace_of_part(products, probes)
+    start = random_normal(objective, 1, objective.run.seed, "eigenvalue by block")
+    (pairs,) = eigenpairs(products, start, [Request(1, "LM")], tol=tol, run=objective.run)
+    return {
+        "trace": mean(estimates),
+        "eigenvalue": float(pairs.values[0]),
+        "residual": float(pairs.residuals[0]),
+        "converged": bool(pairs.converged[0]),
+        "parameters": len(objective),
+        "nll": products.nll_and_examples[0],
+    }
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class HessianByBlock(Analysis):
+    """Hessian trace and leading eigenvalue of each block, kind or stage."""
+
+    name = "hessian-by-block"
+    full_precision = True
+    group = "loss"
+    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    source = "Dong et al. (2020), HAWQ-V2; Park & Kim (2022), app. C"
+    images = Sizes(fewest=16, quick=16, standard=128)
+    rank = 3
+    default = False
+    sections = (
+        Section(
+            BlockHessians,
+            "Hessian of each block",
+            "Trace of the Hessian of the mean training loss with respect to the parameters of "
+            "one block, with its 95% interval over random vectors. Each line is a number of "
+            "images. Large blocks have large traces: the table has the numbers of parameters "
+            "and the leading eigenvalues.",
+        ),
+    )
+
+    by: Literal["block", "kind", "stage"] = option(
+        "block", "parts whose parameters are differentiated: block, kind or stage"
+    )
+    fractions: tuple[float, ...] = option(
+        (1.0,), "fractions of the images, the first ones", above=0, maximum=1
+    )
+    probes: int = option(10, "number of random vectors for each trace", minimum=3, quick=3)
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Trace and leading eigenvalue of each part."""
+        result = hessian_by_block(
+            subject.anatomy,
+            subject.training_batches(),
+            by=self.by,
+            fractions=self.fractions,
+            probes=self.probes,
+            run=subject.named(run, training=True),
+        )
+        return (result,)
+
+    def cost(self, subject: Subject) -> Cost:
+        """Hessian-vector products for each part and fraction."""
+        names = {getattr(block, self.by, block.name) for block in subject.anatomy}
+        parts = len(subject.anatomy) if self.by == "block" else len(names)
+        return Cost(products=(self.probes + _PRODUCTS) * parts * sum(self.fractions))

@@ -1,0 +1,261 @@
+"""Linear mode connectivity: loss between checkpoints of one architecture, and their soup.
+
+At theta(t) = (1 - t) theta_0 + t theta_1 with the loss L(t), the barrier is L(t) - (1 - t)
+L(0) - t L(1), paired by image; its height is the maximum over t. The soup has the mean of all
+weights.
+
+Source: Frankle et al. (2020), Linear mode connectivity and the lottery ticket hypothesis, sec.
+2; Entezari et al. (2022), The role of permutation invariance in linear mode connectivity;
+Wortsman et al. (2022), Model soups, sec. 2.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.loss.checkpoints import stored_weights
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import mean_interval
+from visprism.estimates.answers import POINTS
+from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, points_text, text_of
+from visprism.loss.double_backward import check_batch_norm
+from visprism.loss.objective import cross_entropy
+from visprism.loss.planes import State
+from visprism.loss.points import (
+    Evaluation,
+    PointLosses,
+    batch_norms,
+    displaced_tensors,
+    over_images,
+    read_samples,
+)
+from visprism.passes.batches import check_evaluation_mode
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import Curve
+
+BATCH_NORMS = ("reestimated", "interpolated")
+
+
+@result_type("linear-paths")
+class LinearPaths(Curve):
+    """Loss and accuracy along the segments from the model to checkpoints; a row for each point.
+
+    The barrier of a point is its loss minus the straight line between the losses of both ends,
+    paired by image.
+    """
+
+    value_name: ClassVar[str] = "nll"
+    x_name: ClassVar[str] = "position"
+    series_name: ClassVar[str] = "checkpoint"
+
+    checkpoint: np.ndarray = column("Checkpoint", "", "at the end of the segment")
+    position: np.ndarray = column("Position", "", "0 at the model, 1 at the checkpoint")
+    nll: np.ndarray = estimate("NLL", "nats", "mean over images")
+    accuracy: np.ndarray = column("Accuracy", "", "at the point")
+    barrier: np.ndarray = estimate(
+        "Barrier", "nats", "NLL minus the straight line between both ends"
+    )
+    batch_norm: str = scalar(
+        "BatchNorm", "", "'reestimated' at each point, or 'interpolated' running statistics"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The barrier height of each segment, a maximum over its points."""
+        texts = []
+        for name, rows in self.series().items():
+            inner = rows[1:-1]
+            top = int(inner[self.barrier[inner].argmax()])
+            texts.append(
+                f"linear path to {name}: largest barrier of {len(inner)} points "
+                f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, "
+                f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} "
+                f"and {self.accuracy[rows[-1]]:.1%}); BatchNorm {self.batch_norm}; "
+                f"intervals over {self.units_text}"
+            )
+        return tuple(map(Finding, texts))
+
+
+@result_type("soups")
+class Soup(Result):
+    """Accuracy of the mean of the weights of several checkpoints, beside that of each."""
+
+    member: np.ndarray = column("Weights", "", "'model', a checkpoint, or 'soup'")
+    accuracy: np.ndarray = column("Accuracy", "", "fraction of images classified correctly")
+    nll: np.ndarray = column("NLL", "nats", "mean over images")
+    gain: np.ndarray = estimate(
+        "Accuracy gain of the soup", POINTS, "over the accuracy of this row, paired"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The soup, and its gain over the best of its members."""
+        best = int(self.accuracy[:-1].argmax())
+        gain = self.gain[best]
+        images = images_text(self.provenance.images, self.provenance.split)
+        return (
+            Finding(
+                f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
+                f"minus that of {self.member[best]}, the best of them: "
+                f"{points_text(gain, gain.low, gain.high)} ({images})"
+            ),
+        )
+
+
+def mode_connectivity(
+    model: nn.Module,
+    checkpoints: Mapping[str, State],
+    batches: Iterable,
+    *,
+    points: int = 11,
+    batch_norm: str = "reestimated",
+    run: Run = DEFAULT_RUN,
+) -> tuple[LinearPaths, Soup]:
+    """Loss along the segments from a model to checkpoints, and the soup of all of them.
+
+    Floating-point buffers are averaged like weights; with "reestimated" the running statistics
+    of BatchNorm are computed from these images at every point, the ends too.
+
+    Costs a forward pass for each point, up to two with "reestimated" where there is BatchNorm;
+    see `reestimate`. The model gets its own tensors back.
+    """
+    check_evaluation_mode(model)
+    check_batch_norm(batch_norm, BATCH_NORMS, "linear paths")
+    samples = read_samples(batches, run.compute)
+    positions = np.linspace(0, 1, points)
+    treatment = "frozen"
+    if batch_norm == "reestimated" and batch_norms(model):
+        treatment = "reestimated"
+    evaluation = Evaluation(model, samples, cross_entropy, treatment, run)
+    number = len(checkpoints) * (points - 1) + 2  # the start is shared, and there is the soup
+    ticks = run.ticks(range(number), evaluation.ticks_per_point, "linear paths")
+    with torch.no_grad(), evaluation.prepared(), ticks as tick:
+        steps = {name: _step(model, state, name) for name, state in checkpoints.items()}
+        tensors = dict(model.state_dict(keep_vars=True))
+        with displaced_tensors(model, tensors) as displace:
+
+            def losses(terms: Iterable[tuple[float, Mapping[str, Tensor]]]) -> PointLosses:
+                displace(terms)
+                return evaluation.losses(tick)
+
+            start = losses([])
+            paths = {
+                name: [start, *(losses([(float(t), step)]) for t in positions[1:])]
+                for name, step in steps.items()
+            }
+            soup = losses([(1 / (1 + len(steps)), step) for step in steps.values()])
+    members = {"model": start, **{name: path[-1] for name, path in paths.items()}, "soup": soup}
+    every = [
+        (path, t, point)
+        for path in paths.values()
+        for t, point in zip(positions, path, strict=True)
+    ]
+    barriers = [p.nll - (1 - t) * path[0].nll - t * path[-1].nll for path, t, p in every]
+    origin = samples.provenance(run)
+    return (
+        LinearPaths(
+            checkpoint=np.repeat(list(paths), points),
+            position=np.tile(positions, len(paths)),
+            nll=stacked([over_images(point.nll) for *_, point in every]),
+            accuracy=np.array([point.correct.mean() for *_, point in every]),
+            barrier=stacked([Number(b.mean(), *mean_interval(b)) for b in barriers]),
+            batch_norm=batch_norm,
+            provenance=origin,
+        ),
+        Soup(
+            member=np.array(list(members)),
+            accuracy=np.array([point.correct.mean() for point in members.values()]),
+            nll=np.array([point.nll.mean() for point in members.values()]),
+            gain=mean(
+                np.stack([soup.correct - point.correct for point in members.values()], axis=1),
+                paired_proportion,
+            ),
+            provenance=origin,
+        ),
+    )
+
+
+def _step(model: nn.Module, state: State, name: str) -> dict[str, Tensor]:
+    """The floating-point entries of a state dict minus those of the model."""
+    step = {}
+    for key, tensor in model.state_dict().items():
+        if not tensor.is_floating_point():
+            continue
+        if key not in state or state[key].shape != tensor.shape:
+            given = "none" if key not in state else f"shape {tuple(state[key].shape)}"
+            raise InputError(
+                f"checkpoint {name} must have an entry {key!r} of shape {tuple(tensor.shape)}, "
+                f"got {given}. Use checkpoints of one architecture."
+            )
+        step[key] = state[key].to(tensor) - tensor
+    return step
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class ModeConnectivity(Analysis):
+    """Loss barrier between the model and checkpoints, and accuracy of their soup."""
+
+    name = "mode-connectivity"
+    group = "loss"
+    needs = Needs.TARGETS
+    images = Sizes(fewest=32, quick=64, standard=512, full=2000)
+    rank = 3
+    default = False  # which checkpoints to compare, only the user can say
+    source = "Frankle et al. (2020), sec. 2; Wortsman et al. (2022), sec. 2"
+    sections = (
+        Section(
+            LinearPaths,
+            "Linear mode connectivity",
+            "Each line is a segment of weights from the model to a checkpoint: the loss at its "
+            "points, with its 95% interval over images. A loss above the straight line between "
+            "both ends is a barrier.",
+        ),
+        Section(
+            Soup,
+            "Soup",
+            "Accuracy of the mean of all weights beside that of each, with the gain of the "
+            "soup and its 95% interval over images.",
+            figures={},
+        ),
+    )
+
+    checkpoints: tuple[Path, ...] = option(
+        (), "checkpoints of the architecture of the model, at least one"
+    )
+    points: int = option(11, "number of points of each segment, with both ends", minimum=3)
+    batch_norm: Literal["reestimated", "interpolated"] = option(
+        "reestimated", "running statistics of BatchNorm between the ends"
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Measure the loss along each segment."""
+        names = [Path(file).name for file in self.checkpoints]
+        states = dict(zip(names, stored_weights(self.checkpoints), strict=True))
+        return mode_connectivity(
+            subject.model,
+            states,
+            subject.batches(),
+            points=self.points,
+            batch_norm=self.batch_norm,
+            run=run,
+        )
+
+    def cost(self, subject: Subject) -> Cost:
+        """Two forward passes for each point, of which one is for BatchNorm."""
+        return Cost(per_image=2 * (len(self.checkpoints) * (self.points - 1) + 2))
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without checkpoints there is no segment."""
+        if not self.checkpoints:
+            return "no checkpoints are named; set the option checkpoints"
+        return super().inapplicable(subject)

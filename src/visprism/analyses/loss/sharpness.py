@@ -1,0 +1,376 @@
+"""Sharpness: how much the loss rises at a small distance from a model's weights.
+
+SAM and ASAM go along the gradient, which is a lower bound of the maximum within that distance;
+the Gaussian measure averages over random directions. Distances of models with different numbers
+of parameters are not comparable, so that differences of two models have no interval.
+
+Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), ASAM; Keskar et
+al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run, stream
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, INK
+from visprism.estimates import questions
+from visprism.estimates.eigenvalues import heavy_tailed
+from visprism.estimates.estimated import Number, mean, stacked
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.loss.eigenvalues import objective_label
+from visprism.loss.objective import Objective
+from visprism.loss.update_rules import Differentiable, ascent_step
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+# Distances: for the gradient measures those with which both papers train CIFAR networks. Random
+# directions raise the loss far less: by rho^2 tr(H) / (2 P) instead of rho |g|.
+DEFAULT_RHO = {"sam": 0.05, "asam": 0.5, "gaussian": 1.0}
+
+_PLACES = {
+    "sam": "along the gradient, at Euclidean distance {rho:g}",
+    "asam": "along the gradient scaled by the weights, at adaptive distance {rho:g}",
+    "gaussian": "in random Gaussian directions, at Euclidean distance {rho:g}",
+}
+_NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
+
+
+@result_type("sharpness")
+class LossIncrease(Result):
+    """Increase of the loss close to the weights; one row for each measure.
+
+    Values are means over mini-batches, whose own values stand in ``sharpness.by_unit``; over
+    all of the data at once, those of random directions do.
+    """
+
+    row_names = ("places",)
+
+    measure: np.ndarray = column(
+        "Measure",
+        "",
+        "sam (Euclidean distance), asam (adaptive distance), or gaussian (Euclidean; average)",
+    )
+    rho: np.ndarray = column("Distance rho", "", "from the weights, in the norm of the measure")
+    steps: np.ndarray = column("Ascent steps", "", "gradient steps; 0 for gaussian")
+    sharpness: np.ndarray = estimate(
+        "Loss increase",
+        "nats",
+        "L(w + d) - L(w)",
+        question=questions.FLATNESS,
+        over="mini-batches",
+        comparison="none",
+    )
+    first_order: np.ndarray = column(
+        "First-order increase", "nats", "gradient times d; NaN for several steps or gaussian"
+    )
+    loss: np.ndarray = column("Loss", "nats", "L(w)")
+    gradient_norm: np.ndarray = column("Gradient norm", "", "Euclidean norm at w")
+    batches: int = scalar("Mini-batches", "", "0: all of the data at once", default=0)
+    directions: int = scalar("Directions", "", "random, of the Gaussian measure", default=0)
+
+    @property
+    def places(self) -> list[str]:
+        """Where the loss rises, with the norm of the distance."""
+        rows = zip(self.measure.tolist(), self.rho.tolist(), strict=True)
+        return [_PLACES[measure].format(rho=rho) for measure, rho in rows]
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """What the interval is taken over; each measure is one."""
+        over = "mini-batches" if self.batches else "directions"
+        return {"measure": "", "over": over if np.isfinite(self.sharpness[row].low) else ""}
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The increase by measure, with its interval over mini-batches."""
+        data, findings = objective_label(self.provenance.split), []
+        for row, place in enumerate(self.places):
+            rise, steps = self.sharpness[row], int(self.steps[row])
+            ascent = f" ({steps} ascent steps)" if steps > 1 else ""
+            over = ""
+            if self.batches:
+                over = f"; mean over {self.batches} mini-batches{missing_text(rise)}"
+            elif self.measure[row] == "gaussian":
+                over = f"; mean over {self.directions} directions"
+            if self.provenance.images:
+                over += f", {images_text(self.provenance.images, self.provenance.split)}"
+            text = f"{data} rises by {text_of(rise)} nats {place}{ascent}{over}"
+            findings.append(Finding(text))
+        return tuple(findings)
+
+
+def sharpness(
+    objective: Differentiable,
+    measures: Sequence[str] = ("sam", "asam", "gaussian"),
+    *,
+    rho: float | None = None,
+    steps: int = 1,
+    directions: int = 8,
+    run: Run = DEFAULT_RUN,
+) -> LossIncrease:
+    """The increase L(w + d) - L(w) of the loss at a distance rho.
+
+    - ``"sam"``: d = rho g / |g| along the gradient g. With several ascent steps of length
+      rho / steps, each along the gradient at the point reached, and |d| <= rho.
+    - ``"asam"``: d = rho T² g / |T g| with T = |w| + 0.01 entry by entry, so that rescaling a
+      layer and the inverse rescaling of the next change little; |d / T| <= rho.
+    - ``"gaussian"``: the mean over random directions ±d, d = rho u / |u| with u normal.
+
+    The gradient measures are lower bounds of the maximum within the distance; more steps come
+    closer to it.
+
+    Cost: `steps` gradients and one evaluation for each gradient measure, `2 directions`
+    evaluations for the Gaussian measure.
+
+    Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
+    """
+    _check(measures, rho)
+    rises = _rises(objective, measures, rho, steps, directions, run.seed)
+    provenance = run.provenance
+    if isinstance(objective, Objective):
+        provenance = _provenance(objective, run)
+    return _result(measures, [[rise] for rise in rises], rho, steps, directions, provenance)
+
+
+def mini_batch_sharpness(
+    objective: Objective,
+    measures: Sequence[str] = ("sam", "asam", "gaussian"),
+    *,
+    rho: float | None = None,
+    steps: int = 1,
+    directions: int = 8,
+    run: Run | None = None,
+) -> LossIncrease:
+    """The mean sharpness of mini-batches, or m-sharpness for mini-batches of m images.
+
+    SAM perturbs the weights for each mini-batch separately, so this, and not the sharpness over
+    all data, is what it minimizes. The mean has an interval from 32 mini-batches on, see
+    `visprism.core.statistics.heavy_tailed_interval`.
+
+    Cost: that of `sharpness`, once over the data.
+
+    Source: Foret et al. (2021), sec. 4.
+    """
+    _check(measures, rho)
+    objective = objective.with_run(run)
+    by_batch = [
+        _rises(
+            objective.with_batches([batch], shared=False),
+            measures, rho, steps, directions, objective.run.seed,
+        )
+        for batch in objective.run.track(objective.batches, "mini-batches")
+    ]  # fmt: skip
+    rises, provenance = list(zip(*by_batch, strict=True)), _provenance(objective, objective.run)
+    return _result(measures, rises, rho, steps, directions, provenance, mini_batches=True)
+
+
+@dataclass(frozen=True)
+class _Rise:
+    """The increase of one loss by one measure."""
+
+    values: Float[np.ndarray, " n"]  # of each random direction; one of a gradient measure
+    first_order: float
+    loss: float
+    gradient_norm: float
+
+
+def _check(measures: Sequence[str], rho: float | None) -> None:
+    unknown = [measure for measure in measures if measure not in DEFAULT_RHO]
+    if unknown or not measures:
+        raise InputError(
+            f"measures must be among {', '.join(DEFAULT_RHO)}, got "
+            f"{', '.join(unknown) or 'none'}"
+        )
+    if rho is not None and not (np.isfinite(rho) and rho > 0):
+        raise InputError(f"rho must be positive, got {rho}")
+
+
+def _distance(measure: str, rho: float | None) -> float:
+    return DEFAULT_RHO[measure] if rho is None else rho
+
+
+def _rises(
+    objective: Differentiable,
+    measures: Sequence[str],
+    rho: float | None,
+    steps: int,
+    directions: int,
+    seed: int,
+) -> list[_Rise]:
+    """The increase of a loss by each measure."""
+    theta, made = objective.theta, []
+    gradient, loss = objective.gradient(theta), float(objective.value(theta))
+    norm = gradient.cpu().double().norm().item()
+    if not (np.isfinite(norm) and np.isfinite(loss) and norm > 0):
+        raise InputError(
+            f"the loss must be finite and its gradient not zero, got loss {loss:g} and "
+            f"gradient norm {norm:g}"
+        )
+    for measure in measures:
+        distance, linear = _distance(measure, rho), float("nan")
+        if measure == "gaussian":
+            values = _gaussian_losses(objective, distance, directions, seed) - loss
+        else:
+            step = ascent_step(objective, measure, gradient, distance, steps)
+            values = np.array([float(objective.value(theta + step)) - loss])
+            if steps == 1:
+                linear = (gradient.cpu().double() @ step.cpu().double()).item()
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"the loss at distance {distance:g} must be finite for {measure}, got an "
+                f"increase of {values.mean():g}. The weights or the gradient are too large or "
+                "too small for their precision."
+            )
+        made.append(_Rise(values, linear, loss, norm))
+    return made
+
+
+def _gaussian_losses(
+    objective: Differentiable, rho: float, directions: int, seed: int
+) -> Float[np.ndarray, " n"]:
+    """The loss at distance rho in random directions, the same for every mini-batch.
+
+    Each value is the mean of a direction and its opposite, in which odd orders cancel.
+    """
+    theta, values = objective.theta, []
+    for draw in range(directions):
+        noise = torch.randn(len(theta), generator=stream(seed, "sharpness", draw)).to(theta)
+        step = rho * noise / noise.norm()
+        both = (objective.value(theta + step), objective.value(theta - step))
+        values.append(sum(map(float, both)) / 2)
+    return np.array(values)
+
+
+def _result(
+    measures: Sequence[str],
+    rises: Sequence[Sequence[_Rise]],
+    rho: float | None,
+    steps: int,
+    directions: int,
+    provenance: Provenance,
+    *,
+    mini_batches: bool = False,
+) -> LossIncrease:
+    def average(name: str) -> Float[np.ndarray, " measures"]:
+        return np.array([np.mean([getattr(r, name) for r in of]) for of in rises])
+
+    return LossIncrease(
+        measure=np.array(measures),
+        rho=np.array([_distance(measure, rho) for measure in measures]),
+        steps=np.array([0 if measure == "gaussian" else steps for measure in measures]),
+        sharpness=stacked([_estimate(of, mini_batches) for of in rises]),
+        first_order=average("first_order"),
+        loss=average("loss"),
+        gradient_norm=average("gradient_norm"),
+        batches=len(rises[0]) if mini_batches else 0,
+        directions=directions if "gaussian" in measures else 0,
+        provenance=provenance,
+    )
+
+
+def _estimate(rises: Sequence[_Rise], mini_batches: bool) -> Number:
+    """Over mini-batches; or of all data over random directions, from 3 on."""
+    if mini_batches:
+        return heavy_tailed(np.array([rise.values.mean() for rise in rises]))
+    values = rises[0].values
+    if len(values) < 3:
+        return Number(values.mean())
+    return mean(values)
+
+
+def _provenance(objective: Objective, run: Run) -> Provenance:
+    sizes = [len(batch[1]) for batch in objective.batches]
+    return run.measured(
+        images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Sharpness(Analysis):
+    """Increase of the training loss at a small distance from the weights (SAM, m-sharpness)."""
+
+    name = "sharpness"
+    full_precision = True
+    group = "loss"
+    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    source = "Foret et al. (2021); Kwon et al. (2021)"
+    claims = ("C3",)
+    images = Sizes(fewest=16, quick=160, standard=512, work=1.5)  # 160: ten mini-batches
+    sections = (
+        Section(
+            LossIncrease,
+            "Sharpness",
+            "Increase of the loss of each mini-batch at a small distance from the weights: "
+            "along the gradient (SAM), along the gradient scaled by the weights (ASAM), and in "
+            "random directions (Gaussian). Intervals are over mini-batches. The distances of "
+            "models with different numbers of parameters are not comparable.",
+        ),
+    )
+
+    measures: tuple[Literal["sam", "asam", "gaussian"], ...] = option(
+        ("sam", "asam", "gaussian"), "measures of sharpness"
+    )
+    mini_batch: int = option(16, "images per mini-batch", minimum=1)
+    rho: float | None = option(
+        None,
+        "distance from the weights; none: 0.05 for sam, 0.5 for asam, 1 for gaussian",
+        above=0,
+    )
+    steps: int = option(1, "number of gradient ascent steps of sam and asam", minimum=1)
+    directions: int = option(
+        8, "number of random directions of gaussian, each with its opposite", minimum=1
+    )
+
+    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+        """The mean sharpness of mini-batches."""
+        subject = subject.in_mini_batches(self.mini_batch)
+        objective = Objective(
+            subject.model,
+            subject.training_batches(self.mini_batch),
+            run=subject.named(run, training=True),
+        )
+        result = mini_batch_sharpness(
+            objective,
+            self.measures,
+            rho=self.rho,
+            steps=self.steps,
+            directions=self.directions,
+        )
+        return (result,)
+
+    def cost(self, subject: Subject) -> Cost:
+        """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
+        return Cost(
+            evaluations=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
+        )
+
+
+@figure(width=2.4, height=2.0)
+def _(result: LossIncrease, ax: Axes) -> Axes:
+    """A point for each measure with its interval; faint points are mini-batches."""
+    labels = []
+    for x, (measure, rho, rise) in enumerate(
+        zip(result.measure, result.rho, np.asarray(result.sharpness), strict=True)
+    ):
+        value = result.sharpness[x]
+        if value.by_unit is not None and result.batches:
+            ax.plot(np.full(len(value.by_unit), x), value.by_unit, ".", color=FAINT, ms=2)
+        finite = np.isfinite(value.low)
+        error = [[rise - value.low], [value.high - rise]] if finite else None
+        ax.errorbar([x], [rise], yerr=error, fmt="o", color=INK, markersize=4, capsize=2)
+        labels.append(f"{_NAMES[measure]}\n$\\rho$ = {rho:g}")
+    ax.axhline(0, color=FAINT, linewidth=0.6, zorder=0)
+    ax.set_xticks(range(len(labels)), labels=labels)
+    ax.set(xlim=(-0.6, len(labels) - 0.4), ylabel=LossIncrease.infos()["sharpness"].heading)
+    return ax

@@ -1,0 +1,209 @@
+"""Trajectory of the weights during training, from checkpoints.
+
+With w_t the parameters of snapshot t, in order, and T the last: radius |w_t - w_T| / |w_0 -
+w_T| and the angle between w_t - w_T and w_0 - w_T. The components are those of all snapshots
+around their mean. Buffers are not included.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from torch import nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
+from visprism.analyses.loss.checkpoints import stored_weights
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.registry import figure
+from visprism.drawing.style import DEPTH, FAINT, STRIP, tip
+from visprism.estimates.findings import Finding
+from visprism.loss.directions import difference, inner, parameters_of
+from visprism.loss.planes import State
+from visprism.table.result import Result, column, result_type, scalar
+
+_MIN_SNAPSHOTS = 3  # two are always on a line
+
+
+@result_type("trajectory")
+class WeightTrajectory(Result):
+    """The weights at several times of training; one row for each snapshot."""
+
+    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0 on")
+    radius: np.ndarray = column(
+        "r", "", "distance from the last snapshot over that of the first from the last"
+    )
+    angle: np.ndarray = column(
+        "θ", "rad", "at the last snapshot, from the first; NaN for the last itself"
+    )
+    first: np.ndarray = column(
+        "First component", "", "score of the first principal component, Euclidean distance"
+    )
+    second: np.ndarray = column(
+        "Second component", "", "score of the second principal component, Euclidean distance"
+    )
+    step: np.ndarray = column(
+        "Step length", "", "Euclidean distance from the previous snapshot; NaN for the first"
+    )
+    first_share: float = scalar(
+        "Explained variance, first", "", "fraction of the snapshots' variance"
+    )
+    second_share: float = scalar(
+        "Explained variance, second", "", "fraction of the snapshots' variance"
+    )
+    distance: float = scalar(
+        "End-to-end distance", "", "Euclidean, between the first and last snapshot"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Explained variance of the figure, and the length of the path."""
+        explained = self.first_share + self.second_share
+        ratio = float(np.nansum(self.step)) / self.distance
+        return (
+            Finding(
+                f"two principal components explain {explained:.0%} of the variance of "
+                f"{len(self)} snapshots"
+            ),
+            Finding(f"path length is {ratio:.3g} times the end-to-end distance"),
+        )
+
+
+def trajectory(
+    model: nn.Module, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
+) -> WeightTrajectory:
+    """The trajectory of the weights, in polar coordinates and principal components.
+
+    The snapshots are state dicts of one architecture, in the order of training.
+
+    Cost: the memory of all snapshots, and one inner product for each pair of them.
+    """
+    if len(snapshots) < _MIN_SNAPSHOTS:
+        raise InputError(
+            f"snapshots must be at least {_MIN_SNAPSHOTS}, in the order of training, got "
+            f"{len(snapshots)}"
+        )
+    parameters = parameters_of(model)
+    difference(snapshots[-1], parameters, f"snapshot {len(snapshots) - 1}")
+    end = {name: snapshots[-1][name] for name in parameters}
+    steps = [difference(s, end, f"snapshot {i}") for i, s in enumerate(snapshots)]
+    gram = np.array([[inner(u, v) for v in steps] for u in steps])
+    squares = gram.diagonal()  # squared distances from the last
+    if squares[0] == 0:
+        raise InputError(
+            "the first and the last snapshot must differ. Pass them in the order of training."
+        )
+    distance = np.sqrt(squares)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosine = gram[0] / (distance[0] * distance)
+    centered = gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
+    values, vectors = np.linalg.eigh(centered)
+    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
+    scores = vectors * np.sqrt(values)
+    scores *= np.where(scores[0] > 0, -1, 1)  # the first snapshot is at the lower left
+    between = squares[1:] + squares[:-1] - 2 * gram.diagonal(1)
+    return WeightTrajectory(
+        snapshot=np.arange(len(snapshots)),
+        radius=distance / distance[0],
+        angle=np.where(distance > 0, np.arccos(cosine.clip(-1, 1)), np.nan),
+        first=scores[:, 0],
+        second=scores[:, 1],
+        step=np.append(np.nan, np.sqrt(between.clip(0))),
+        first_share=float(values[0] / values.sum()),
+        second_share=float(values[1] / values.sum()),
+        distance=float(distance[0]),
+        provenance=run.provenance,
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Trajectory(Analysis):
+    """Trajectory of the weights during training, from checkpoints."""
+
+    name = "trajectory"
+    group = "loss"
+    source = "Park & Kim (2022), fig. 1c, since withdrawn"
+    rank = 0
+    default = False
+    sections = (
+        Section(
+            WeightTrajectory,
+            "Trajectory of the weights",
+            "Each point is a snapshot of training, from dark to bright, in its two principal "
+            "components or by distance and direction from the end. Two numbers cannot show a "
+            "path through millions of dimensions, and every random walk looks smooth in such a "
+            "plane: conclude nothing from the shape alone.",
+            figures={"": {}, "-polar": {"view": "polar"}},
+        ),
+    )
+
+    checkpoints: tuple[Path, ...] = option(
+        (), "checkpoints of the same architecture, at least 3, in the order of training"
+    )
+
+    def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
+        """Principal components and polar coordinates of the checkpoints."""
+        return (trajectory(subject.model, stored_weights(self.checkpoints), run=run),)
+
+    def cost(self, subject: Subject) -> Cost:
+        """No forward pass."""
+        return Cost()
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without checkpoints there is no trajectory."""
+        if not self.checkpoints:
+            return "the trajectory needs at least 3 checkpoints; set the option checkpoints"
+        return super().inapplicable(subject)
+
+
+_NOTES = {
+    "components": "variance along other directions is not shown",
+    "polar": "distance and direction from both ends only",
+}
+
+
+@figure(width=2.7, height=2.4, share=False)
+def _(
+    result: WeightTrajectory,
+    ax: Axes,
+    *,
+    view: Literal["components", "polar"] = "components",
+) -> Axes:
+    """A point for each snapshot, joined in order, from dark (first) to bright (last)."""
+    x, y = result.first, result.second
+    if view == "polar":
+        angle = np.where(np.isfinite(result.angle), result.angle, 0.0)
+        x, y = result.radius * np.cos(angle), result.radius * np.sin(angle)
+    order = result.snapshot / max(1, len(result) - 1)
+    places = np.stack([x, y], axis=1)
+    pieces = list(np.stack([places[:-1], places[1:]], axis=1))
+    ax.add_collection(LineCollection(pieces, colors=DEPTH(order[1:]), linewidths=1.0, zorder=2))
+    for number, (place, part) in enumerate(zip(places, order, strict=True)):
+        far = f"snapshot {number} · radius {result.radius[number]:.3g}"
+        ax.plot(*place, marker="o", markersize=3, color=DEPTH(part), zorder=3, gid=tip(far))
+    for place, name in ((places[0], "first"), (places[-1], "last")):
+        ax.annotate(
+            name, tuple(place), xytext=(4, 4), textcoords="offset points", fontsize="x-small"
+        )
+    if view == "polar":
+        turn = np.linspace(0, np.pi, 90)
+        for radius in (0.5, 1.0):
+            ring = radius * np.cos(turn), radius * np.sin(turn)
+            ax.plot(*ring, color=STRIP, linewidth=0.5, zorder=0, label="_ring")
+        ax.set(xlabel="r cos θ", ylabel="r sin θ")
+    else:
+        shares = [f"{s:.0%}" for s in (result.first_share, result.second_share)]
+        across = f"First component ({shares[0]} of the variance)"
+        ax.set(xlabel=across, ylabel=f"Second ({shares[1]})")
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.text(
+        0.5, 1.0, _NOTES[view], transform=ax.transAxes, ha="center", va="top",
+        fontsize="x-small", style="italic", color=FAINT,
+    )  # fmt: skip
+    return ax

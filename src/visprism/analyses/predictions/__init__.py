@@ -1,0 +1,1 @@
+"""Analyses of predictions, and of predictions under changed images, weights and blocks."""

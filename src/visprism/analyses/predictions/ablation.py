@@ -1,0 +1,464 @@
+"""Ablation: accuracy and NLL of a trained model without one of its parts.
+
+    drop = mean(c_i - c_i without the part),   rise = mean(NLL_i without the part - NLL_i),
+
+with c_i = 1 where image i is classified correctly. Nothing is trained again.
+
+Source: Park and Kim (2022), How do vision transformers work?, fig. 10 and app. D.4 (there a
+lesion study); Veit et al. (2016), Residual networks behave like ensembles of relatively shallow
+networks, sec. 4.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from visprism import anatomy as parts_of
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
+from visprism.analyses.predictions.ablation_by_kind import (
+    PARTS,
+    RANKED,
+    KindAblations,
+    chance_of,
+    experiment_text,
+    kind_ablations,
+)
+from visprism.analyses.predictions.joint_ablation import JointAblations, joint_ablations
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy, Block, ReplacedPart
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import Run, stream
+from visprism.drawing.depth import kinds_key, points, stages
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, INK, color_of, tip
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS
+from visprism.estimates.estimated import Estimated, mean, paired_proportion
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, points_text
+from visprism.passes.ablated import ablated_outcomes, replacements
+from visprism.passes.tokens import token_roles
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+Planned = parts_of.Ablation | ReplacedPart
+Plan = tuple[Sequence[Planned], Sequence[str]]  # and why other parts cannot be ablated
+_SILENT = {  # by zero
+    "blocks": parts_of.block_ablations,
+    "convolutions": parts_of.convolution_ablations,
+    "heads": parts_of.head_ablations,
+}
+
+
+@result_type("ablations")
+class Ablations(Result):
+    """Accuracy and NLL without one part; one row for each ablation.
+
+    Drops are paired by image. Their 95% interval is that of Bonett and Price for paired
+    proportions.
+    """
+
+    row_names: ClassVar[tuple[str, ...]] = ("ablated",)
+
+    block: np.ndarray = column(
+        "Block", "", "name of the block; of several all names, joined by '+'"
+    )
+    kind: np.ndarray = column("Kind", "", "kind of the block, or 'several'")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
+    )
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block; NaN for several blocks"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
+    )
+    ablated: np.ndarray = column(
+        "Ablated part",
+        "",
+        "'block', 'convolution', 'head 3', 'channel 7', 'registers', ..., or 'several' blocks",
+    )
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
+    accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
+    drop: Estimated = estimate(
+        "Accuracy drop",
+        POINTS,
+        "accuracy of the model minus that of the ablated model",
+        question=questions.IMPORTANCE,
+        comparison="none",  # selected maxima of different blocks
+    )
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
+    nll_rise: Estimated = estimate(
+        "NLL rise", "nats", "NLL of the ablated model minus that of the model"
+    )
+    partial: np.ndarray = column(
+        "Partial pass", "", "whether only what follows the ablated part was computed"
+    )
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
+    )
+    baseline_nll: float = scalar(
+        "Baseline NLL", "nats", "NLL of the model without ablation", default=nan
+    )
+    not_ablated: str = scalar(
+        "Not ablated", "", "parts that could not be ablated, and why", default=""
+    )
+    replacement: str = scalar(
+        "Replacement",
+        "",
+        "of what a part adds or of its output: 'zero', 'mean' over images or 'shuffle'",
+        default="zero",
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    blocks: int = scalar("Blocks", "", "number of blocks between stem and head", default=0)
+
+    def experiment(self, name: str) -> "Ablations":
+        """The rows of one experiment: "block", "convolution", "head", "registers", ..."""
+        return self.select(self._rows(name))
+
+    def _rows(self, name: str) -> np.ndarray:
+        numbered = name in ("head", "channel")
+        return np.flatnonzero(
+            np.char.startswith(self.ablated, f"{name} ") if numbered else self.ablated == name
+        )
+
+    def has_figure(self, **options: Any) -> bool:
+        """Whether the experiment of the figure was made; blocks always have a figure."""
+        ablated = options.get("ablated", "block")
+        return ablated == "block" or len(self._rows(ablated)) > 0
+
+    def joint(self) -> JointAblations:
+        """Joint ablations beside the sum of the drops of their blocks one by one."""
+        single = self.experiment("block")
+        single = single if len(single) else self.experiment("convolution")
+        return joint_ablations(self.experiment("several"), single)
+
+    def by_kind(self) -> KindAblations:
+        """Mean drops by kind of block, and their differences, from the drops of each image."""
+        return kind_ablations(self)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Per experiment: significant drops, and the largest, named as a maximum."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        texts = []
+        for name in PARTS:
+            rows = self._rows(name)
+            if not len(rows):
+                continue
+            significant = int((self.drop.low[rows] > 0).sum())
+            tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
+            texts.append(
+                f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
+                f"{self.baseline_accuracy:.1%} in "
+                f"{_share(significant, len(rows))} ablations ({images}{tests})"
+            )
+            if significant or len(rows) == 1:
+                worst = int(rows[self.drop[rows].argmax()])
+                drop = self.drop[worst]
+                texts[-1] += (
+                    f"; largest drop of {len(rows)}: {self._name(worst)} ({self.kind[worst]}), "
+                    f"{points_text(drop, drop.low, drop.high)}"
+                )
+        if not self.partial.all():
+            texts.append(
+                f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
+                "a forward pass cannot start at their cut"
+            )
+        if self.not_ablated:
+            texts.append(f"not ablated: {self.not_ablated.rstrip('.')}")
+        return (*map(Finding, texts), *chance_of(self))
+
+    def answered(self, name: str) -> np.ndarray:
+        """The largest drop over blocks and over convolutions, selected maxima."""
+        experiments = [rows for part in RANKED if len(rows := self._rows(part))]
+        return np.array([rows[self.drop[rows].argmax()] for rows in experiments], dtype=int)
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """The selection, and the part that has the largest drop."""
+        part = str(self.ablated[row])
+        number = len(self._rows(part))
+        return {
+            "quantity": f"largest accuracy drop, {experiment_text(part, self.replacement)}",
+            "measure": "",
+            "selected": number,
+            "left_out": max(self.blocks - number, 0) if part == "block" else 0,
+            "subject": self._name(row),
+        }
+
+    def _name(self, row: int) -> str:
+        """Name of the ablated block, with the part of it where that is not all."""
+        part = str(self.ablated[row])
+        return f"{self.block[row]}{'' if part == 'block' else f', {part}'}"
+
+
+def _share(number: int, total: int) -> str:
+    return f"{number} of {total}" if number < total or total == 1 else f"each of {total}"
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Ablation(Analysis):
+    """Accuracy drop without each block, convolution, attention head, channel or token.
+
+    Removing a whole block and removing one convolution inside it are two experiments, which are
+    never ranked together: the rest of the block still depends on the convolution. Park and Kim
+    remove whole attention and MLP blocks, and one 3x3 convolution of a ResNet block.
+    """
+
+    name = "ablation"
+    group = "robustness"
+    images = Sizes(fewest=16, quick=128, standard=512)
+    needs = Needs.TARGETS | Needs.OUTPUTS
+    source = (
+        "Park & Kim (2022), fig. 10 and app. D.4; Veit et al. (2016); Morcos et al. (2018) for "
+        "replacements"
+    )
+    claims = ("C10",)
+    sections = (
+        Section(
+            Ablations,
+            "Ablation",
+            "Each point is the accuracy drop when what one block adds is replaced, with its "
+            "95% interval over images. The sentence names the replacement; zero is the "
+            "identity. Replacing one convolution inside a block is another experiment, drawn "
+            "apart.",
+            figures={"": {}, "convolutions": {"ablated": "convolution"}},
+        ),
+        Section(
+            KindAblations,
+            "Ablation by kind of block",
+            "Mean accuracy drop over the blocks of a kind, and differences between kinds and "
+            "between late and early blocks of a stage. Intervals are over images.",
+        ),
+        Section(
+            JointAblations,
+            "Joint ablation",
+            "Accuracy drop when several random blocks are ablated together, with the range "
+            "over draws, beside the sum of their single drops.",
+        ),
+    )
+
+    parts: tuple[Literal["blocks", "convolutions", "heads", "channels", "tokens"], ...] = (
+        option(("blocks", "convolutions"), "parts to ablate one by one")
+    )
+    replacement: Literal["zero", "mean", "shuffle"] = option(
+        "zero",
+        "what replaces that which a part adds: zero, its mean over images and positions, or "
+        "that of another image",
+    )
+    channels: int = option(
+        4, "number of random channels of each block, if parts has channels", minimum=1
+    )
+    joint: tuple[int, ...] = option((), "numbers of blocks to ablate together", minimum=1)
+    draws: int = option(
+        10, "number of random sets of blocks for each number in joint", minimum=1
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""
+        run, anatomy = run, subject.anatomy
+        batches = subject.batches(self._batch_size(subject))
+        roles = token_roles(anatomy) if "tokens" in self.parts else {}
+        planned, reasons = self._planned(anatomy, roles, run.seed)
+        waiting = [item for item in planned if isinstance(item, ReplacedPart)]
+        values = iter(
+            replacements(anatomy, waiting, batches, replacement=self.replacement, run=run)
+        )
+        single = [
+            parts_of.replaced_ablation(item, next(values))
+            if isinstance(item, ReplacedPart)
+            else item
+            for item in planned
+        ]
+        ablations = [*single, *self._joint(single, run.seed)]
+        if not ablations:
+            because = f": {reasons[0]}" if reasons else ""
+            raise InputError(
+                f"{type(anatomy.model).__name__} must have a part that can be ablated ("
+                f"{', '.join(self.parts)}), got none{because}"
+            )
+        outcomes, partial, origin = ablated_outcomes(
+            anatomy, batches, ablations, label="ablation", run=run
+        )
+        several = np.array([a.ablated == "several" for a in ablations])
+        first = [a.blocks[0] for a in ablations]
+        rows = Ablations(
+            block=np.array(["+".join(b.name for b in a.blocks) for a in ablations]),
+            kind=np.where(several, "several", np.array([b.kind for b in first])),
+            stage=np.array([b.stage for b in first]),
+            depth=np.where(several, nan, np.array([b.depth for b in first])),
+            subsampling=np.array([b.subsampling for b in first]),
+            ablated=np.array([a.ablated for a in ablations]),
+            num_blocks=np.array([len(a.blocks) for a in ablations]),
+            accuracy=outcomes.correct[:, 1:].mean(0),
+            drop=mean(outcomes.drops, paired_proportion),
+            nll=outcomes.losses[:, 1:].mean(0),
+            nll_rise=mean(outcomes.rises),
+            partial=np.array([a.cut in partial for a in ablations]),
+            baseline_accuracy=outcomes.accuracy,
+            baseline_nll=outcomes.nll,
+            not_ablated="; ".join(reasons),
+            replacement=self.replacement,
+            classes=outcomes.classes,
+            blocks=len(parts_of.inner_blocks(anatomy)),
+            provenance=origin,
+        )
+        return (rows, rows.by_kind(), *([rows.joint()] if self.joint else []))
+
+    def _planned(
+        self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]], seed: int
+    ) -> tuple[list[Planned], tuple[str, ...]]:
+        """Ablations of single parts, and why other parts cannot be ablated.
+
+        A part that is not replaced by a constant waits for its replacement.
+        """
+        inner, zero = parts_of.inner_blocks(anatomy), self.replacement == "zero"
+        made: list[Plan] = []
+        for part in dict.fromkeys(self.parts):
+            if part == "tokens":
+                tokens, reasons = parts_of.token_parts(
+                    {block: roles.get(block.name, ()) for block in inner}, anatomy
+                )
+                none = [f"{type(anatomy.model).__name__} has no class tokens or registers"]
+                made.append((tokens, reasons if tokens else none))
+            elif part == "channels":
+                made.append(parts_of.channel_parts(self._channels(inner, seed), anatomy))
+            elif zero:
+                made.append(_SILENT[part](anatomy))
+            elif part == "heads":
+                made.append(parts_of.head_parts(anatomy.blocks, anatomy))
+            elif part == "blocks":
+                made.append(parts_of.block_parts(inner, anatomy))
+            else:
+                blocks = parts_of.convolutional_blocks(anatomy)
+                made.append(parts_of.convolution_parts(blocks, anatomy))
+        reasons = dict.fromkeys(reason for _, reasons in made for reason in reasons)
+        return [item for plan, _ in made for item in plan], tuple(reasons)
+
+    def _channels(self, blocks: Sequence[Block], seed: int) -> dict[Block, list[int]]:
+        chosen = {}
+        for block in blocks:
+            if block.layout is not None:
+                generator = stream(seed, "ablated channels", block.name)
+                order = torch.randperm(block.shape[0], generator=generator)
+                chosen[block] = sorted(order[: self.channels].tolist())
+        return chosen
+
+    def _joint(
+        self, single: Sequence[parts_of.Ablation], seed: int
+    ) -> Iterator[parts_of.Ablation]:
+        """Random sets of blocks ablated together, all by one experiment.
+
+        Whole blocks where some are ablated one by one, otherwise convolutions, so that a joint
+        drop can be compared with the sum of the single drops.
+        """
+        blocks = [a for a in single if a.ablated == "block"]
+        blocks = blocks or [a for a in single if a.ablated == "convolution"]
+        for number in self.joint:
+            if number > len(blocks):
+                raise InputError(
+                    f"joint must be between 1 and {len(blocks)}, the number of blocks that can "
+                    f"be ablated, got {number}"
+                )
+            for draw in range(self.draws):
+                generator = stream(seed, "joint ablations", number, draw)
+                order = torch.randperm(len(blocks), generator=generator)[:number]
+                yield parts_of.combine_ablations([blocks[i] for i in order.tolist()])
+
+    def cost(self, subject: Subject) -> Cost:
+        """Half a forward pass per ablation on average, as only what follows is computed.
+
+        Means take one pass more.
+        """
+        single, _ = self._planned(subject.anatomy, {}, 0)
+        means = 1.2 if self.replacement == "mean" else 0.0
+        number = len(single) + self.draws * len(self.joint)
+        return Cost(per_image=1.5 + means + 0.55 * number)
+
+    def _batch_size(self, subject: Subject) -> int:
+        """The largest batch size up to the usual one that leaves no image alone, to shuffle."""
+        if self.replacement != "shuffle" or subject.num_images < 2:
+            return subject.batch_size
+        sizes = range(subject.batch_size, 1, -1)
+        return next((n for n in sizes if subject.num_images % n != 1), subject.batch_size)
+
+
+ablation = function_of(Ablation)
+
+
+@figure(width=3.0, height=2.4, key=kinds_key, key_height=0.3)
+def _(
+    result: Ablations,
+    ax: Axes,
+    *,
+    quantity: Literal["drop", "nll_rise"] = "drop",
+    ablated: Literal["block", "convolution"] = "block",
+    attention: Any = None,
+    beside: Literal["nmi", "distance"] = "nmi",
+) -> Axes:
+    """Accuracy drop of one experiment against the depth of the block, with its interval.
+
+    Stages are marked; heads, channels and tokens are small rings. Convolutions are drawn where
+    no whole block was ablated. With `attention`, the statistics of `Attention`, the mean of one
+    of them is drawn on a second axis, against the same depth.
+    """
+    rows = result.experiment(ablated)
+    if ablated == "block" and not len(rows):
+        rows = result.experiment("convolution")
+    part = str(rows.ablated[0]) if len(rows) else ablated
+    inside = ~np.isin(result.ablated, [*RANKED, "several"])
+    inner = result.select(inside & (ablated == "block"))
+    ax.axhline(0, color=FAINT, linewidth=0.6)
+    if len(rows):
+        points(ax, rows, quantity)
+        stages(ax, rows)
+    elif ablated == "convolution":
+        text = "no convolution inside a block\ncan be ablated"
+        ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", color=FAINT)
+    for i in range(len(inner)):
+        value = getattr(inner, quantity)[i]
+        ax.plot(
+            inner.depth[i],
+            value,
+            marker="o",
+            markersize=2.2,
+            markerfacecolor="none",
+            markeredgecolor=color_of(str(inner.kind[i])),
+            markeredgewidth=0.5,
+            gid=tip(f"{inner.block[i]} · {inner.ablated[i]} · {value:.3g}"),
+        )
+    if quantity == "drop":
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    infos = result.infos()
+    ax.set(
+        xlim=(-0.02, 1.02),
+        xlabel=infos["depth"].heading,
+        ylabel=f"{infos[quantity].heading}, one {part} ablated",
+    )
+    if attention is not None:
+        _beside(ax, attention, beside)
+    return ax
+
+
+def _beside(ax: Axes, attention: Any, quantity: str) -> None:
+    """The mean over heads of a statistic of each attention, on a second axis."""
+    values = np.asarray(getattr(attention, quantity))
+    rows = [attention.block == name for name in dict.fromkeys(attention.block.tolist())]
+    other = ax.twinx()
+    other.plot(
+        [attention.depth[r][0] for r in rows],
+        [values[r].mean() for r in rows],
+        color=INK,
+        linewidth=0.9,
+        linestyle=(0, (1, 1.2)),
+        label="_attention",
+    )
+    other.spines["right"].set_visible(True)
+    other.set_ylabel(f"{attention.infos()[quantity].heading} (dotted)")
+    other.set_ylim(bottom=0)

@@ -1,0 +1,250 @@
+"""Ablations by kind of block: mean drops, and differences between groups of blocks.
+
+With d_ib the drop of image i without block b (1, 0 or -1), the mean of a group G is that of
+d_iG = mean over b in G of d_ib, and its interval is over images.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+from math import nan
+from typing import Any, ClassVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, INK, color_of, tip
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS, Verdict
+from visprism.estimates.chance import at_chance, chance_findings
+from visprism.estimates.estimated import Estimated, mean, skewed
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_interval, points_text
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+# Experiments of one part at a time, which are never ranked together: removing a convolution
+# inside a block damages a path that the rest of the block still uses.
+PARTS = {
+    "block": "one whole block",
+    "convolution": "one convolution inside a block",
+    "head": "one attention head",
+    "channel": "one channel of a block",
+    "class tokens": "class tokens after one block",
+    "registers": "registers after one block",
+    "prefix tokens": "prefix tokens after one block",
+}
+RANKED = ("block", "convolution")  # with "zero" they pass their input on
+_REPLACEMENTS = {
+    "zero": "zero",
+    "mean": "the mean over images",
+    "shuffle": "the value for another image",
+}
+LATE_MINUS_EARLY = "late minus early"
+_EARLY_CONV, _LATE_ATTENTION = (f"{kind}, {LATE_MINUS_EARLY}" for kind in ("conv", "attention"))
+
+
+def experiment_text(part: str, replacement: str) -> str:
+    """An experiment with its replacement.
+
+    Example:
+        >>> experiment_text("block", "zero"), experiment_text("head", "zero")
+        ('one whole block replaced by the identity', 'one attention head replaced by zero')
+    """
+    identity = replacement == "zero" and part in RANKED
+    value = "the identity" if identity else _REPLACEMENTS[replacement]
+    return f"{PARTS[part]} replaced by {value}"
+
+
+@result_type("ablations-by-kind")
+class KindAblations(Result):
+    """Mean accuracy drop over the blocks of a kind, and differences between such means.
+
+    One row for each mean or difference within one experiment. Intervals are over images: the
+    drops of each image are averaged over blocks first. "early" and "late" are the first and the
+    last half of the blocks of a kind within each stage, without the middle one of an odd
+    number. Where several stages have both, each has a row, too.
+    """
+
+    row_names: ClassVar[tuple[str, ...]] = ("ablated", "comparison")
+
+    ablated: np.ndarray = column("Ablated part", "", "'block' or 'convolution'")
+    comparison: np.ndarray = column(
+        "Comparison", "", "kind of block, or the difference between two groups of blocks"
+    )
+    num_blocks: np.ndarray = column("Blocks", "", "number of blocks that are averaged")
+    drop: Estimated = estimate(
+        "Mean accuracy drop, or difference of two",
+        POINTS,
+        "mean over blocks and images; with 'minus', the difference of two such means",
+        question=questions.KINDS,
+    )
+    replacement: str = scalar("Replacement", "", "as in `Ablations`", default="zero")
+    baseline_accuracy: float = scalar(
+        "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each mean and each difference, with its interval."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        texts = []
+        for i in range(len(self)):
+            drop = self.drop[i]
+            text = (
+                f"{experiment_text(str(self.ablated[i]), self.replacement)}, "
+                f"{self.comparison[i]}: {self._quantity(i)} "
+                f"{points_text(drop, drop.low, drop.high)} over {self.num_blocks[i]} "
+                f"block{'s' * bool(self.num_blocks[i] > 1)} and {images}"
+                f"{missing_interval(drop.low, self.provenance.images)}"
+            )
+            if drop.low <= 0 <= drop.high:
+                text += ", not significant"
+            if {-1, 1} <= {self._sign(stage) for stage in self._stages(i)}:
+                text += "; stages disagree"
+            texts.append(text)
+        return (*map(Finding, texts), *chance_of(self))
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """What is compared; of late minus early blocks the verdict on claim C10."""
+        part, comparison = str(self.ablated[row]), str(self.comparison[row])
+        measure = f"{self._quantity(row)}, {experiment_text(part, self.replacement)}"
+        return {
+            "quantity": f"{measure}, {comparison}",
+            "measure": measure,
+            "subject": comparison,
+            "claim": "C10" if comparison in (_EARLY_CONV, _LATE_ATTENTION) else "",
+            "verdict": self._shared_verdict(row),
+            "reading": self._late_or_early(row),
+        }
+
+    def _quantity(self, row: int) -> str:
+        difference = " minus " in self.comparison[row]
+        return "difference of mean accuracy drops" if difference else "mean accuracy drop"
+
+    def _shared_verdict(self, row: int) -> Verdict:
+        """That of ablated blocks and of ablated convolutions; undecided if they disagree."""
+        same = np.flatnonzero(self.comparison == self.comparison[row])
+        verdicts: set[Verdict] = {self._verdict(int(i)) for i in same}
+        return verdicts.pop() if len(verdicts) == 1 else "undecided"
+
+    def _verdict(self, row: int) -> Verdict:
+        """Claim C10: early convolutions and late attentions of a stage matter most.
+
+        None for a model whose accuracy is not significantly above chance.
+        """
+        if at_chance(self.baseline_accuracy, self.provenance.images, self.classes):
+            return ""
+        sign = {_EARLY_CONV: -1, _LATE_ATTENTION: 1}.get(str(self.comparison[row]))
+        if sign is None:
+            return ""
+        signs = {self._sign(i) for i in [row, *self._stages(row)]} - {0}
+        if len(signs) > 1 or not self._sign(row):
+            return "undecided"
+        return "supports" if self._sign(row) == sign else "contradicts"
+
+    def _stages(self, row: int) -> list[int]:
+        """The rows of the single stages of a row over all stages."""
+        prefix = f"{self.comparison[row]}, stage "
+        stages = np.char.startswith(self.comparison, prefix)
+        return np.flatnonzero(stages & (self.ablated == self.ablated[row])).tolist()
+
+    def _sign(self, row: int) -> int:
+        """1 or -1 where the interval lies above or below 0, 0 elsewhere."""
+        return int(self.drop.low[row] > 0) - int(self.drop.high[row] < 0)
+
+    def _late_or_early(self, row: int) -> str:
+        """Whether late or early blocks cost more, and whether stages disagree."""
+        if LATE_MINUS_EARLY not in self.comparison[row]:
+            return ""
+        if {-1, 1} <= {self._sign(i) for i in self._stages(row)}:
+            return "undecided (stages disagree)"
+        return {1: "late blocks cost more", -1: "early blocks cost more"}.get(
+            self._sign(row), "undecided (not significant)"
+        )
+
+
+def kind_ablations(rows: Any) -> KindAblations:
+    """Mean drops by kind of block, and their differences, from `Ablations`."""
+    by_image = rows.drop.by_unit
+    contrasts = [c for part in RANKED for c in _contrasts(rows, part)]
+    values = [
+        by_image[:, plus].mean(1) - (by_image[:, minus].mean(1) if minus else 0.0)
+        for _, _, plus, minus in contrasts
+    ]
+    return KindAblations(
+        ablated=np.array([part for part, *_ in contrasts], dtype=str),
+        comparison=np.array([name for _, name, *_ in contrasts], dtype=str),
+        num_blocks=np.array([len(a) + len(b) for *_, a, b in contrasts], dtype=int),
+        drop=mean(np.stack(values, 1) if values else np.zeros((len(by_image), 0)), skewed),
+        replacement=rows.replacement,
+        baseline_accuracy=rows.baseline_accuracy,
+        classes=rows.classes,
+        provenance=rows.provenance,
+    )
+
+
+def _contrasts(ablations: Any, part: str) -> Iterator[tuple[str, str, list[int], list[int]]]:
+    """Part, name, and the rows whose means are added and subtracted."""
+    rows = np.flatnonzero(ablations.ablated == part)
+    kinds = dict.fromkeys(ablations.kind[rows].tolist())
+    groups = {kind: rows[ablations.kind[rows] == kind] for kind in kinds}
+    for kind, group in groups.items():
+        yield part, kind, group.tolist(), []
+    for first, second in combinations(groups, 2):
+        both = groups[first].tolist(), groups[second].tolist()
+        yield part, f"{first} minus {second}", *both
+    for kind, group in groups.items():
+        halves = _halves(ablations, group)
+        if not halves:
+            continue
+        name = f"{kind}, {LATE_MINUS_EARLY}"
+        late = [row for _, second in halves.values() for row in second]
+        early = [row for first, _ in halves.values() for row in first]
+        yield part, name, late, early
+        if len(halves) > 1:
+            for stage, (first, second) in halves.items():
+                yield part, f"{name}, stage {stage}", second, first
+
+
+def _halves(ablations: Any, group: np.ndarray) -> dict[int, tuple[list[int], list[int]]]:
+    """The first and the last half of the rows of each stage, the middle one in neither."""
+    halves = {}
+    for stage in dict.fromkeys(ablations.stage[group].tolist()):
+        members = group[ablations.stage[group] == stage].tolist()
+        if half := len(members) // 2:
+            halves[stage] = members[:half], members[-half:]
+    return halves
+
+
+def chance_of(result: Any) -> tuple[Finding, ...]:
+    """VP101 for a model at chance, whose ablation says nothing."""
+    origin = result.provenance
+    return chance_findings(
+        result.baseline_accuracy, origin.images, result.classes, origin.split
+    )
+
+
+@figure(width=3.4, height=2.2, share=False, share_values=True)
+def _(result: KindAblations, ax: Axes) -> Axes:
+    """Means by kind and their differences, with 95% intervals over images."""
+    ax.axvline(0, color=FAINT, linewidth=0.6)
+    places = np.arange(len(result))[::-1]
+    names = list(zip(result.ablated.tolist(), result.comparison.tolist(), strict=True))
+    for i, (ablated, comparison) in enumerate(names):
+        drop = result.drop[i]
+        ax.errorbar(
+            drop,
+            places[i],
+            xerr=[[drop - drop.low], [drop.high - drop]],
+            color=color_of(comparison) if "minus" not in comparison else INK,
+            marker="o",
+            markersize=3.4,
+            elinewidth=0.8,
+            linestyle="none",
+            gid=tip(f"{ablated} · {comparison} · {drop:.1%} [{drop.low:.1%}, {drop.high:.1%}]"),
+        )
+    ax.set_yticks(places, [f"{comparison} ({ablated}s)" for ablated, comparison in names])
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set(xlabel=result.infos()["drop"].heading, ylim=(-0.6, len(result) - 0.4))
+    return ax

@@ -1,0 +1,415 @@
+"""Robust accuracy: images that are classified correctly without and under an attack.
+
+Images that are misclassified without attack count as misclassified under it. The worst case
+counts images that are correct under all attacks of one size. Robust accuracy is an upper bound
+of what the strongest possible attack would leave.
+
+Source: see `visprism.analyses.predictions.auto_pgd`; for the worst case Croce and Hein (2020),
+Reliable evaluation of adversarial robustness with diverse parameter-free attacks.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import nan
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+from torch import Tensor, nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.predictions.attacks import Attack
+from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.processes import add_up
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, tip
+from visprism.estimates import estimated, questions
+from visprism.estimates.answers import POINTS
+from visprism.estimates.chance import chance_findings
+from visprism.estimates.estimated import Estimated
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, text_of
+from visprism.passes.batches import Batch
+from visprism.passes.perturbed import Paired, PixelSpace, evaluate_perturbed
+from visprism.passes.predictions import Predictions
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
+# The losses of each attack; those of "pgd" are chosen.
+_LOSSES: dict[str, tuple[Literal["cross-entropy", "dlr"], ...]] = {
+    "apgd": ("cross-entropy", "dlr"),
+    "apgd-t": ("dlr",),
+}
+
+
+@result_type("adversarial")
+class RobustAccuracy(Result):
+    """Robust accuracy; a row for each attack, and for the worst case over those of one size."""
+
+    row_names: ClassVar[tuple[str, ...]] = ("size",)
+
+    attack: np.ndarray = column(
+        "Attack", "", "'random', 'fgsm', 'pgd', 'apgd', 'apgd-t' or 'worst case'"
+    )
+    loss: np.ndarray = column(
+        "Loss", "", "'cross-entropy', 'margin' or 'dlr'; '' without a gradient"
+    )
+    norm: np.ndarray = column("Norm", "", "'linf' or 'l2'")
+    epsilon: np.ndarray = column(
+        "Largest perturbation", "", "norm of the perturbation, in pixels of 0 ... 1"
+    )
+    frequency: np.ndarray = column(
+        "Frequency band", "π rad/pixel", "center of the band; NaN for all frequencies"
+    )
+    steps: np.ndarray = column("Steps", "", "gradient steps of each start")
+    restarts: np.ndarray = column("Restarts", "", "number of random starts")
+    accuracy: Estimated = estimate(
+        "Robust accuracy",
+        "%",
+        "fraction of images correct without and under the attack",
+        question=questions.ADVERSARIAL,
+    )
+    drop: Estimated = estimate(
+        "Accuracy drop", POINTS, "clean accuracy minus robust accuracy, paired"
+    )
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood under the attack")
+    nll_rise: Estimated = estimate("NLL rise", "nats", "NLL under the attack minus without")
+    zero_gradient: np.ndarray = column(
+        "Zero gradient",
+        "",
+        "fraction of correct images at which the gradient of the loss is 0 in every pixel",
+    )
+    clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without attack", default=nan)
+    clean_nll: float = scalar("Clean NLL", "nats", "NLL without attack", default=nan)
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+
+    @property
+    def size(self) -> list[str]:
+        """The size of each perturbation: "L∞ norm 8/255"."""
+        return [
+            f"L∞ norm {255 * epsilon:.3g}/255" if norm == "linf" else f"L2 norm {epsilon:.3g}"
+            for norm, epsilon in zip(self.norm.tolist(), self.epsilon.tolist(), strict=True)
+        ]
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Smallest robust accuracy of each norm, and vanishing gradients."""
+        origin = self.provenance
+        images = images_text(origin.images, origin.split)
+        accuracy, other = np.asarray(self.accuracy), self.attack != WORST_CASE
+        findings = []
+        for norm in dict.fromkeys(self.norm.tolist()):
+            rows = np.flatnonzero(self.norm == norm)
+            order = np.lexsort((other[rows], self.epsilon[rows], accuracy[rows]))
+            worst = int(rows[order[0]])
+            selected = f", smallest of {len(rows)} attacks" * bool(np.ptp(accuracy[rows]))
+            attack = self.attack[worst] + (f" ({self.loss[worst]})" if self.loss[worst] else "")
+            findings.append(
+                Finding(
+                    f"robust accuracy {text_of(self.accuracy[worst], '.1%')} under {attack} "
+                    f"with {self.size[worst]}{selected}, clean accuracy "
+                    f"{self.clean_accuracy:.1%} ({images})"
+                )
+            )
+        if np.isin(self.attack, ["apgd", "apgd-t"]).any():
+            findings.append(
+                Finding(
+                    "APGD is a part of AutoAttack: FAB and Square were not run, so AutoAttack "
+                    "may leave a smaller robust accuracy"
+                )
+            )
+        if (largest := np.nan_to_num(self.zero_gradient).max(initial=0)) > 0:
+            findings.append(
+                Finding(
+                    f"gradient of the loss is 0 in every pixel of {largest:.1%} of the correct "
+                    "images: gradient attacks cannot change them, so robust accuracy is an "
+                    "upper bound",
+                    code="VP103",
+                )
+            )
+        chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
+        return (*findings, *chance)
+
+    def answered(self, name: str) -> np.ndarray:
+        """The smallest robust accuracy for each size, over attacks that are in no band."""
+        rows: dict[str, int] = {}
+        for row in np.lexsort((self.attack != WORST_CASE, np.asarray(self.accuracy))).tolist():
+            if not np.isfinite(self.frequency[row]):
+                rows.setdefault(self.size[row], row)
+        return np.array(sorted(rows.values()), dtype=int)
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Adversarial(Analysis):
+    """Robust accuracy under random, FGSM, PGD and APGD perturbations."""
+
+    name = "adversarial"
+    group = "robustness"
+    images = Sizes(fewest=16, quick=64, standard=512, work=2)
+    rank = 3
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS | Needs.GRADIENTS
+    source = (
+        "Goodfellow et al. (2015); Madry et al. (2018); Carlini & Wagner (2017); Croce & Hein "
+        "(2020) for APGD"
+    )
+    sections = (
+        Section(
+            RobustAccuracy,
+            "Adversarial robustness",
+            "Fraction of images that are classified correctly without and under each attack, "
+            "with its 95% interval. The worst case counts images that are correct under all "
+            "attacks of one size; it is an upper bound of the true robust accuracy. apgd and "
+            "apgd-t, where chosen, are two of the four attacks of AutoAttack, without FAB and "
+            "Square.",
+        ),
+    )
+
+    attacks: tuple[Literal["random", "fgsm", "pgd", "apgd", "apgd-t"], ...] = option(
+        ("random", "fgsm", "pgd"),
+        "attacks; apgd is Auto-PGD with the cross-entropy and the DLR loss, apgd-t is targeted "
+        "with the DLR loss",
+    )
+    losses: tuple[Literal["cross-entropy", "margin", "dlr"], ...] = option(
+        ("cross-entropy", "margin"), "losses that PGD maximizes"
+    )
+    epsilons: tuple[float, ...] = option(
+        (1 / 255, 2 / 255, 4 / 255),
+        "largest norm of the perturbation, for pixel values in [0, 1], such as 4/255; choose "
+        "larger values for norm l2",
+        above=0,
+        quick=(1 / 255,),
+    )
+    norm: Literal["linf", "l2"] = option("linf", "norm of the perturbation")
+    steps: int = option(
+        10, "number of steps of PGD and APGD; AutoAttack takes 100", minimum=1, quick=5
+    )
+    restarts: int = option(1, "number of random starts of PGD and APGD", minimum=1)
+    target_classes: int = option(
+        9, "number of other classes that apgd-t aims at, the most likely ones", minimum=1
+    )
+    frequencies: tuple[float, ...] = option(
+        (),
+        "restrict perturbations to frequency bands with these centers, in π rad/pixel; none: "
+        "no restriction",
+        minimum=0,
+        maximum=1.41,
+    )
+
+    def grid(self) -> list[Attack]:
+        """Every attack at every size: PGD with each of `losses`, the others with their own."""
+        return [
+            Attack(
+                name,
+                epsilon,
+                self.norm,
+                loss,
+                steps=self.steps,
+                restarts=self.restarts,
+                target_classes=self.target_classes,
+                frequency=frequency,
+            )
+            for name in self.attacks
+            for loss, epsilon, frequency in product(
+                self.losses if name == "pgd" else _LOSSES.get(name, ("cross-entropy",)),
+                self.epsilons,
+                self.frequencies or (None,),
+            )
+        ]
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Attack the images."""
+        run, way = run, subject.known_preprocessing
+        return (
+            adversarial(
+                subject.model,
+                subject.output_batches(run),
+                self.grid(),
+                mean=way.mean,
+                std=way.std,
+                clean=subject.predictions(run),
+                run=run,
+            ),
+        )
+
+    def cost(self, subject: Subject) -> Cost:
+        """A forward and backward pass per gradient, two forward passes per attack."""
+        attacks = self.grid()
+        return Cost(per_image=1 + 3 * sum(a.gradients for a in attacks) + 3 * len(attacks))
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Where the model has too few classes for the DLR loss."""
+        reason = super().inapplicable(subject)
+        fewest = max((attack.min_classes for attack in self.grid()), default=1)
+        if reason is None and subject.num_classes < fewest:
+            return (
+                f"the DLR loss needs at least {fewest} classes, and the model has "
+                f"{subject.num_classes}"
+            )
+        return reason
+
+
+def adversarial(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    attacks: Sequence[Attack],
+    *,
+    mean: Sequence[float],
+    std: Sequence[float],
+    clean: Predictions | None = None,
+    run: Run = DEFAULT_RUN,
+) -> RobustAccuracy:
+    """Robust accuracy under given attacks; `Adversarial` makes a grid of them.
+
+    Args:
+        model: in evaluation mode.
+        batches: each is (images, targets), all of one size but the last.
+        attacks: one or several.
+        mean: of the normalization, by channel.
+        std: of the normalization, by channel.
+        clean: predictions of the same images, where they exist already.
+        run: device, precision, seed of random starts and signs, and progress.
+    """
+    if not attacks:
+        raise InputError("attacks must hold at least one, got none. Pass Attack('fgsm').")
+    space = PixelSpace(mean, std)
+    # Correct images with a zero gradient, and correct images, by attack.
+    flat = torch.zeros(len(attacks), 2, dtype=torch.float64)
+
+    def perturb(condition: int, pixels: Tensor, targets: Tensor, indices: range) -> Tensor:
+        with run.compute.autocast():
+            attacked = attack_images(
+                model, pixels, targets, attacks[condition], space, seed=run.seed,
+                indices=indices,
+            )  # fmt: skip
+        counts = [attacked.zero_gradient.sum(), attacked.correct.sum()]
+        flat[condition] += torch.stack(counts).double().cpu()
+        return attacked.pixels
+
+    outcomes, origin = evaluate_perturbed(
+        model, batches, space, len(attacks), perturb, clean=clean, run=run
+    )
+    zero, correct = add_up(flat).numpy().T
+    rows = [
+        {
+            "attack": attack.name,
+            "loss": attack.loss if attack.gradients else "",
+            "steps": attack.steps if attack.iterative else attack.gradients,
+            "restarts": attack.restarts if attack.iterative else 1,
+            "zero_gradient": zero[i] / max(1, correct[i]) if attack.gradients else nan,
+        }
+        for i, attack in enumerate(attacks)
+    ]
+    members = [[i] for i in range(len(attacks))]  # the attacks behind each row
+    sizes = [(a.norm, a.epsilon, a.frequency, a.band_shape) for a in attacks]
+    for size in dict.fromkeys(sizes):
+        if sizes.count(size) > 1:
+            members.append([i for i, other in enumerate(sizes) if other == size])
+            rows.append(
+                {"attack": WORST_CASE, "loss": "", "steps": 0, "restarts": 0,
+                 "zero_gradient": nan}
+            )  # fmt: skip
+    return _result(rows, members, attacks, outcomes).measured(origin)
+
+
+def _result(
+    rows: Sequence[dict[str, Any]],
+    members: Sequence[Sequence[int]],
+    attacks: Sequence[Attack],
+    outcomes: Paired,
+) -> RobustAccuracy:
+    """The rows with the outcomes of each image, at worst over the members of a row."""
+    outcomes_of = [[1 + i for i in row] for row in members]
+    correct = np.stack([outcomes.correct[:, [0, *c]].min(1) for c in outcomes_of], axis=1)
+    losses = np.stack(
+        [outcomes.losses[:, c if len(c) == 1 else [0, *c]].max(1) for c in outcomes_of], axis=1
+    )
+    first = [attacks[row[0]] for row in members]
+    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return RobustAccuracy(
+        **columns,
+        norm=np.array([a.norm for a in first]),
+        epsilon=np.array([a.epsilon for a in first]),
+        frequency=np.array([nan if a.frequency is None else a.frequency for a in first]),
+        accuracy=estimated.mean(correct, estimated.proportion),
+        drop=estimated.mean(outcomes.correct[:, :1] - correct, estimated.paired_proportion),
+        nll=losses.mean(0),
+        nll_rise=estimated.mean(losses - outcomes.losses[:, :1]),
+        clean_accuracy=outcomes.accuracy,
+        clean_nll=outcomes.nll,
+        classes=outcomes.classes,
+    )
+
+
+# Colors of Okabe and Ito, and a marker each for prints in gray.
+_STYLES = {
+    "random": ("#56B4E9", "s"),
+    "fgsm": ("#E69F00", "^"),
+    "pgd": ("#D55E00", "o"),
+    "apgd": ("#0072B2", "v"),
+    "apgd-t": ("#CC79A7", "P"),
+    WORST_CASE: ("#000000", "D"),
+}
+_NAMES = {
+    "fgsm": "FGSM",
+    "pgd": "PGD",
+    "apgd": "APGD",
+    "apgd-t": "targeted APGD",
+    "linf": "L∞",
+    "l2": "L2",
+}
+_LABELED = {"margin": " (margin)", "dlr": " (DLR)"}  # the cross-entropy is not named
+
+
+@figure(width=2.7, height=2.2)
+def _(result: RobustAccuracy, ax: Axes) -> Axes:
+    """Robust accuracy with its 95% interval against the size of the perturbation.
+
+    The dashed line is the clean accuracy. Attacks within frequency bands are drawn against
+    frequency, where there are no others.
+    """
+    banded = np.isfinite(result.frequency)
+    rows = result.select(banded if banded.all() else ~banded)
+    place = rows.frequency if banded.all() else rows.epsilon
+    ax.axhline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    for attack, loss, norm in dict.fromkeys(
+        zip(rows.attack.tolist(), rows.loss.tolist(), rows.norm.tolist(), strict=True)
+    ):
+        at = np.flatnonzero((rows.attack == attack) & (rows.loss == loss) & (rows.norm == norm))
+        at = at[np.argsort(place[at], kind="stable")]
+        color, marker = _STYLES.get(attack, (FAINT, "X"))
+        name = _NAMES.get(attack, attack) + _LABELED.get(loss, "")
+        accuracy = rows.accuracy[at]
+        ax.errorbar(
+            place[at],
+            accuracy,
+            yerr=[accuracy - accuracy.low, accuracy.high - accuracy],
+            color=color,
+            marker=marker,
+            markersize=3.6,
+            linewidth=1.0,
+            elinewidth=0.8,
+            linestyle="-" if norm == "linf" else "--",
+            markerfacecolor="white" if loss in _LABELED else color,
+            label=f"{name}, {_NAMES.get(norm, norm)}",
+            gid=tip(f"{name} · {norm}"),
+        )
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    largest = (rows.norm == "linf").all() and not banded.all()
+    if largest:
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{255 * value:.3g}"))
+        ax.set_xticks(np.unique(place))
+    ax.set(ylim=(0, 1.02), ylabel=rows.infos()["accuracy"].heading)
+    ax.set_xlabel(
+        rows.infos()["frequency"].heading
+        if banded.all()
+        else ("L∞ norm of the perturbation (1/255)" if largest else "Norm of the perturbation")
+    )
+    ax.legend(fontsize=6, handlelength=1.8)
+    return ax

@@ -1,0 +1,95 @@
+"""Frequency bands: rings in the frequency plane, and noise confined to one of them.
+
+Frequencies are in π rad/pixel. A band is symmetric about frequency 0, so the part of a real
+image that it passes is real.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, fft
+
+from visprism.core.errors import InputError
+
+BAND_SHAPES = ("square", "round")
+BAND_WIDTH = 0.1  # π rad/pixel
+BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
+_EXACT = 1e-9
+
+
+def check_band_shape(band_shape: str) -> None:
+    """Require a known shape of rings."""
+    if band_shape not in BAND_SHAPES:
+        raise InputError(
+            f"band_shape must be one of {', '.join(BAND_SHAPES)}, got {band_shape!r}"
+        )
+
+
+def check_band(center: float, width: float = BAND_WIDTH) -> None:
+    """Require a band that can hold frequencies."""
+    if not 0 < width <= 2:
+        raise InputError(f"width must be positive and at most 2 π rad/pixel, got {width}")
+    if not 0 <= center <= 2**0.5:
+        raise InputError(
+            "frequency must be between 0 and 1 π rad/pixel (up to 1.41 for round rings), got "
+            f"{center}"
+        )
+
+
+def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "h w"]:
+    """Distance of each frequency from 0, in the order of `torch.fft.fft2`.
+
+    The larger of its two components for square rings, its length for round ones; 1 is the
+    Nyquist frequency of an axis.
+    """
+    check_band_shape(band_shape)
+    vertical, horizontal = (2 * fft.fftfreq(n, dtype=torch.float64).abs() for n in size)
+    if band_shape == "square":
+        return torch.maximum(vertical[:, None], horizontal[None])
+    return torch.hypot(vertical[:, None], horizontal[None])
+
+
+def band(
+    size: tuple[int, int],
+    center: float,
+    *,
+    width: float = BAND_WIDTH,
+    band_shape: str = "square",
+) -> Bool[Tensor, "h w"]:
+    """The frequencies in [center - width / 2, center + width / 2).
+
+    Bands at 0, width, 2 width, ... partition the plane. A band of a small image may be empty.
+    """
+    check_band(center, width)
+    # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.
+    steps = (radius(size, band_shape) - center) / width
+    return (steps >= -0.5 - _EXACT) & (steps < 0.5 - _EXACT)
+
+
+def paper_band(size: tuple[int, int], center: float) -> Bool[Tensor, "h w"]:
+    """The band of Park and Kim's code: between two squares of whole frequencies.
+
+    Half its width is 0.2 rad/pixel. Its squares reach from -m to m - 1, so it is not symmetric;
+    the real part of what it passes is taken.
+    """
+
+    def square(limit: float) -> Bool[Tensor, "h w"]:
+        axes = []
+        for n in size:
+            half = min(max(int(limit * n / (2 * torch.pi)), 0), n // 2)
+            number = (n * fft.fftfreq(n, dtype=torch.float64)).round()
+            axes.append((number >= -half) & (number < half))
+        return axes[0][:, None] & axes[1][None]
+
+    radians = center * torch.pi
+    return square(radians + 0.2) & ~square(radians - 0.2)
+
+
+def filtered(x: Float[Tensor, "*b h w"], mask: Bool[Tensor, "h w"]) -> Float[Tensor, "*b h w"]:
+    """The part of each image in a band."""
+    return fft.ifft2(fft.fft2(x) * mask.to(x.device)).real
+
+
+def with_rms(x: Float[Tensor, "b c h w"], rms: float) -> Float[Tensor, "b c h w"]:
+    """Each image scaled to a root mean square over channels and positions."""
+    current = x.square().mean((1, 2, 3), keepdim=True).sqrt()
+    return x * (rms / current.clamp(min=torch.finfo(x.dtype).tiny))

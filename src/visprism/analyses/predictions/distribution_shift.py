@@ -1,0 +1,298 @@
+"""Distribution shift: accuracy on stored sets of shifted images, restricted to their classes.
+
+Sources: Hendrycks & Dietterich (2019), ImageNet-C; Hendrycks et al. (2021), The many faces of
+robustness (ImageNet-R); Hendrycks et al. (2021), Natural adversarial examples (ImageNet-A);
+Wang et al. (2019), Learning robust global representations by penalizing local predictive power
+(ImageNet-Sketch).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import ClassVar
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+from torch import nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.predictions.corruptions import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.statistics import difference_interval, wilson
+from visprism.drawing.registry import figure
+from visprism.drawing.style import INK, KIND_COLORS, tip
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS
+from visprism.estimates.estimated import Estimated
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, points_text, text_of
+from visprism.images.images import ordered
+from visprism.images.open_data import load_data
+from visprism.images.stored import condition_of, stored_conditions
+from visprism.passes.batches import Batch
+from visprism.passes.predict import predict
+from visprism.passes.predictions import Predictions
+from visprism.table.result import Result, column, estimate, result_type
+
+_LISTED = 6  # sets of which each has a sentence
+_LABELED = 40  # labels that fit
+
+
+@result_type("distribution-shift")
+class ShiftedAccuracy(Result):
+    """Accuracy on each set of shifted images, next to that on the data; one row for each set.
+
+    Where a set has a part of the classes, predictions are restricted to them, on both sides.
+    Intervals are over images; those of drops are of two independent samples.
+    """
+
+    row_names: ClassVar[tuple[str, ...]] = ("shift",)
+
+    shift: np.ndarray = column("Set", "", "stored set, with its corruption and severity")
+    corruption: np.ndarray = column("Corruption", "", "of ImageNet-C or CIFAR-C; else empty")
+    severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 without one")
+    classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
+    images: np.ndarray = column("Images", "", "of the set")
+    accuracy: Estimated = estimate("Accuracy", "%", "on the set, among its classes")
+    reference_images: np.ndarray = column("Images of the data", "", "of the same classes")
+    reference: np.ndarray = column(
+        "Accuracy on the data", "", "on images of the same classes, among these classes"
+    )
+    drop: Estimated = estimate(
+        "accuracy drop",
+        POINTS,
+        "accuracy on the data minus that on the set",
+        question=questions.SHIFTED_IMAGES,
+        comparison="none",
+    )
+
+    def answered(self, name: str) -> np.ndarray:
+        """Each of up to six sets."""
+        return np.arange(len(self) if len(self) <= _LISTED else 0)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Accuracy and drop of each set; of more than six sets the mean, the worst and mCE."""
+        if len(self) > _LISTED:
+            return (self._summary(), *self._mce_finding())
+        return tuple(Finding(self._text(i)) for i in range(len(self)))
+
+    @property
+    def mce(self) -> float:
+        """Mean corruption error of ImageNet-C, relative to AlexNet; NaN if a condition lacks.
+
+        CE_c = sum over severities of the error / sum of AlexNet's, mCE = mean over the 15
+        corruptions c. It takes all 15 at all five severities, 1,000 classes and 224x224 pixels.
+
+        Source: Hendrycks and Dietterich (2019), sec. 4.1.
+        """
+        if tuple(self.provenance.image_shape[-2:]) != ALEXNET_SIZE:
+            return float("nan")
+        errors: dict[tuple[str, int], float] = {
+            (str(c), int(s)): 1 - float(a)
+            for c, s, k, a in zip(
+                self.corruption, self.severity, self.classes, self.accuracy, strict=True
+            )
+            if k == ALEXNET_CLASSES
+        }
+        conditions = {(c, s) for c in ALEXNET for s in range(1, 6)}
+        if not conditions <= set(errors):
+            return float("nan")
+        relative = [
+            np.mean([errors[c, s] for s in range(1, 6)]) / reference
+            for c, reference in ALEXNET.items()
+        ]
+        return float(np.mean(relative))
+
+    def _mce_finding(self) -> tuple[Finding, ...]:
+        if np.isnan(self.mce):
+            return ()
+        return (
+            Finding(
+                f"mCE {self.mce:.1%} of ImageNet-C, relative to AlexNet, over 15 corruptions "
+                "and 5 severities (no interval: sets may share images)"
+            ),
+        )
+
+    def _text(self, row: int) -> str:
+        images, drop = images_text(int(self.images[row]), "test"), self.drop[row]
+        reference = images_text(int(self.reference_images[row]), self.provenance.split)
+        return (
+            f"{self.shift[row]}: accuracy {text_of(self.accuracy[row], '.1%')} "
+            f"on {images} among {self.classes[row]:,} classes, "
+            f"{points_text(drop, drop.low, drop.high)} below {self.reference[row]:.1%} on "
+            f"{reference} of the data"
+        )
+
+    def _summary(self) -> Finding:
+        worst = int(self.accuracy.argmin())
+        return Finding(
+            f"mean accuracy {self.accuracy.mean():.1%} over {len(self)} sets (no interval: "
+            f"sets may share images); lowest of {len(self)}: {self.shift[worst]}, "
+            + text_of(self.accuracy[worst], ".1%")
+        )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class DistributionShift(Analysis):
+    """Accuracy on stored sets of shifted images, such as ImageNet-C, -R, -A and -Sketch."""
+
+    name = "distribution-shift"
+    images = Sizes(fewest=16)
+    group = "robustness"
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    default = False  # which sets are stored, only the user can say
+    source = "Hendrycks & Dietterich (2019); Hendrycks et al. (2021); Wang et al. (2019)"
+    sections = (
+        Section(
+            ShiftedAccuracy,
+            "Accuracy on shifted images",
+            "Each bar is a stored set: the accuracy on its images, with its 95% interval. The "
+            "mark is the accuracy on images of the data of the same classes. Predictions are "
+            "restricted to the classes of a set.",
+        ),
+    )
+
+    sets: tuple[str, ...] = option(
+        (),
+        "stored sets in the form of DATA, such as imagenet_r:DIR; imagenet_c:DIR stands for "
+        "each of its corruptions and severities",
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Predict each set, and restrict the logits to its classes."""
+        sets = read_shifted(self.sets, subject, seed=run.seed)
+        return (distribution_shift(subject.model, sets, subject.predictions(run), run=run),)
+
+    def cost(self, subject: Subject) -> Cost:
+        """One pass over each set, with as many images as the data."""
+        return Cost(per_image=1.0 + len(self.sets))
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Without stored sets."""
+        if not self.sets:
+            return "no stored sets of shifted images are named; set the option sets"
+        return super().inapplicable(subject)
+
+
+@dataclass(frozen=True)
+class ShiftedImages:
+    """Batches of (images, targets), with their classes and, of -C, their condition."""
+
+    batches: Iterable[Batch]
+    classes: Sequence[int] = ()  # that predictions are restricted to; empty: all
+    corruption: str = ""
+    severity: int = 0
+
+
+def distribution_shift(
+    model: nn.Module,
+    sets: Mapping[str, ShiftedImages],
+    reference: Predictions,
+    *,
+    run: Run = DEFAULT_RUN,
+) -> ShiftedAccuracy:
+    """Accuracy on each set, and its difference to that on the images of `reference`.
+
+    With the classes C of a set, the prediction of an image is the class of C with the largest
+    logit. The reference is restricted in the same way: to its images of the classes C, and to
+    the logits of C. Intervals are Wilson's, those of differences Newcombe's for independent
+    samples.
+
+    Cost: one forward pass over each set.
+
+    Args:
+        model: in evaluation mode.
+        sets: shifted images by name, with the class indices of the model.
+        reference: predictions of images without a shift.
+        run: device, precision, progress and provenance.
+
+    Source: Newcombe (1998), Interval estimation for the difference between independent
+    proportions, method 10.
+    """
+    if not sets:
+        raise InputError("sets must hold at least one set of shifted images, got none")
+    rows, accuracies, drops = [], [], []
+    for name in run.track(list(sets), "sets of shifted images"):
+        shifted = sets[name]
+        predictions = predict(model, shifted.batches, run=replace(run, progress=None))
+        classes = list(shifted.classes) or list(range(predictions.num_classes))
+        if not set(predictions.targets.tolist()) <= set(classes):
+            raise InputError(f"targets of {name} must be among its classes, got others")
+        accuracy = _accuracy(predictions, classes)
+        clean = _accuracy(reference, classes)
+        if not clean[3]:
+            raise InputError(
+                f"the data must have images of the classes of {name}, got none of them"
+            )
+        low, high = difference_interval(accuracy[:3], clean[:3], (0.0, 0.0))
+        rows.append((name, shifted.corruption, shifted.severity, len(classes), accuracy[3],
+                     clean[3], clean[0]))  # fmt: skip
+        accuracies.append(accuracy[:3])
+        drops.append((clean[0] - accuracy[0], low, high))
+    names = (
+        "shift", "corruption", "severity", "classes", "images", "reference_images", "reference",
+    )  # fmt: skip
+    columns = map(np.array, zip(*rows, strict=True))
+    return ShiftedAccuracy(
+        **dict(zip(names, columns, strict=True)),
+        accuracy=Estimated(*np.transpose(accuracies)),
+        drop=Estimated(*np.transpose(drops)),
+        provenance=reference.provenance,
+    )
+
+
+def _accuracy(
+    predictions: Predictions, classes: Sequence[int]
+) -> tuple[float, float, float, int]:
+    """Accuracy among some classes with its interval, and the number of images of them."""
+    chosen = torch.tensor(sorted(classes))
+    rows = torch.isin(predictions.targets, chosen)
+    logits = predictions.members.mean(0)[rows][:, chosen]
+    correct = int((chosen[logits.argmax(1)] == predictions.targets[rows]).sum())
+    number = int(rows.sum())
+    low, high = wilson(np.array([correct]), np.array([number]))
+    return correct / max(1, number), float(low[0]), float(high[0]), number
+
+
+def read_shifted(
+    specs: Sequence[str], subject: Subject, *, seed: int
+) -> dict[str, ShiftedImages]:
+    """Each set by its name, with at most as many images as the subject measures."""
+    sets = {}
+    for spec in chain.from_iterable(map(stored_conditions, specs)):
+        images = load_data(spec, limit=subject.num_images, seed=seed)
+        if images.num_classes != subject.num_classes:
+            raise InputError(
+                f"{spec} must have the {subject.num_classes} classes of the model, got "
+                f"{images.num_classes}"
+            )
+        batches = ordered(images, seed=seed).batches(
+            subject.known_preprocessing, batch_size=subject.batch_size
+        )
+        sets[spec] = ShiftedImages(batches, images.class_subset, *condition_of(spec))
+    return sets
+
+
+@figure(width=3.2, height=2.4, share=False)
+def _(result: ShiftedAccuracy, ax: Axes) -> Axes:
+    """Accuracy on each set with its interval, and a mark for that on the data."""
+    rows = np.arange(len(result))
+    error = [result.accuracy - result.accuracy.low, result.accuracy.high - result.accuracy]
+    bars = ax.barh(rows, result.accuracy, color=KIND_COLORS["conv"], height=0.7)
+    for bar, name, value in zip(bars, result.shift, result.accuracy, strict=True):
+        bar.set_gid(tip(f"{name} · {value:.1%}"))
+    ax.errorbar(result.accuracy, rows, xerr=error, fmt="none", ecolor=INK, elinewidth=0.7)
+    ax.plot(result.reference, rows, "|", color=INK, markersize=7, label="data, same classes")
+    labels = [name.partition("?")[2] or name.partition(":")[0] for name in result.shift]
+    ax.set_yticks(rows, labels if len(rows) <= _LABELED else [""] * len(rows))
+    ax.invert_yaxis()
+    ax.set(xlabel=result.infos()["accuracy"].heading, xlim=(0, 1))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.legend(fontsize="small")
+    return ax

@@ -1,0 +1,302 @@
+"""Error consistency: whether two models err on the same images, and their pictures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int, Int64, UInt8
+from matplotlib.axes import Axes
+from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
+
+from visprism.core.errors import InputError
+from visprism.core.statistics import FEWEST_DIFFERENT, kappa_interval
+from visprism.drawing.registry import figure
+from visprism.drawing.style import INK, tip
+from visprism.estimates import questions
+from visprism.estimates.estimated import Number, mean, proportion
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.passes.outcomes import Outcomes
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+MOST_PICTURES = 24
+_LONGEST = 48  # pixels of a side
+_ACROSS = 8  # pictures of a row
+_STEP, _CAPTION = 1.1, 0.6  # in sides of a picture
+
+
+@result_type("error-consistency")
+class ErrorConsistency(Result):
+    """Whether two models err on the same images; one row per image on which they differ."""
+
+    image: np.ndarray = column(
+        "Image", "", "index of the image; in a study, into `Study.positions`"
+    )
+    only_first: np.ndarray = column(
+        "First only", "", "whether only the first model classifies the image correctly"
+    )
+    position: np.ndarray = column(
+        "Position", "", "index of the image in the data; -1 where it is not known"
+    )
+    target: np.ndarray = column("Target", "", "class of the image")
+    first: np.ndarray = column("First prediction", "", "class that the first model predicts")
+    second: np.ndarray = column("Second prediction", "", "class that the second model predicts")
+    images: int = scalar("Images", "", "number of images", default=0)
+    both_correct: int = scalar(
+        "Both correct", "", "images that both classify correctly", default=0
+    )
+    both_wrong: int = scalar(
+        "Both wrong", "", "images that neither classifies correctly", default=0
+    )
+    observed: float = scalar(
+        "Observed agreement", "", "fraction of images both correct or both wrong", default=nan
+    )
+    expected: float = scalar(
+        "Expected agreement", "", "of independent models with these accuracies", default=nan
+    )
+    only_one: Number = estimate(
+        "fraction of images that only one model classifies correctly",
+        "%",
+        question=questions.DISAGREEMENT,
+        comparison="none",
+    )
+    kappa: Number = estimate(
+        "error consistency (Cohen's kappa)",
+        "",
+        "(observed - expected) / (1 - expected) agreement",
+        question=questions.ERRORS,
+        comparison="none",
+    )
+    first_model: str = scalar("First model", "", "name of the first model", default="")
+    second_model: str = scalar("Second model", "", "name of the second model", default="")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Kappa with its agreement, and the number of images on which the models differ."""
+        first, second = self._names
+        only = int(self.only_first.sum())
+        images = images_text(self.images, self.provenance.split)
+        agreement = (
+            f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were independent"
+        )
+        if np.isnan(self.kappa):
+            kappa = f"is undefined: {self.kappa.missing}; {agreement}"
+        else:
+            kappa = (
+                f"of {first} and {second}: kappa {text_of(self.kappa)} over {images}"
+                f"{missing_text(self.kappa)} ({agreement})"
+            )
+        return (
+            Finding(f"error consistency {kappa}"),
+            Finding(
+                f"{only} of {images} are classified correctly by {first} only, "
+                f"{len(self) - only} by {second} only"
+            ),
+        )
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """Which model classifies how many images alone."""
+        if name != "only_one":
+            return {}
+        first, second = self._names
+        only = int(self.only_first.sum())
+        return {"reading": f"{only} by {first} only, {len(self) - only} by {second} only"}
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return self.first_model or "first model", self.second_model or "second model"
+
+
+def error_consistency(
+    first: Outcomes,
+    second: Outcomes,
+    *,
+    names: tuple[str, str] | None = None,
+    class_names: Sequence[str] = (),
+    positions: Int64[np.ndarray, " n"] | None = None,
+) -> ErrorConsistency:
+    """Agreement of two models in which images they classify correctly, beyond chance.
+
+    With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
+    errors, c_obs the fraction of images both correct or both wrong, and
+    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is that of
+    `visprism.core.kappa.kappa_interval`; there is none where one of the models has fewer than 5
+    correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0, and 0 in any case where
+    one model alone is correct, or wrong, on all images: c_obs is c_exp then.
+
+    Args:
+        first: outcomes of the first model.
+        second: outcomes of the second model on the same images.
+        names: of the two models; those in the provenance by default.
+        class_names: names of the classes; their numbers by default.
+        positions: index of each image in the data.
+
+    Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
+    behaviour of CNNs and humans by measuring error consistency.
+    """
+    _require_same_images(first, second)
+    names = names or (first.provenance.model, second.provenance.model)
+    a, b = first.correct.astype(bool), second.correct.astype(bool)
+    n = len(a)
+    # Rows: first model wrong, correct; columns: second model wrong, correct.
+    counts = np.array([[(~a & ~b).sum(), (~a & b).sum()], [(a & ~b).sum(), (a & b).sum()]])
+    table = counts / n
+    observed = float(np.trace(table))
+    expected = float(table.sum(1) @ table.sum(0))
+    kappa = (observed - expected) / (1 - expected) if expected < 1 else nan
+    low, high = kappa_interval(counts.astype(np.float64))
+    missing = "" if isfinite(low) else _missing_interval(counts, kappa, names)
+    differ = np.flatnonzero(a != b)
+    return ErrorConsistency(
+        image=differ,
+        only_first=a[differ],
+        position=np.full(len(differ), -1) if positions is None else positions[differ],
+        target=_class_texts(first.target[differ], class_names),
+        first=_class_texts(first.predicted[differ], class_names),
+        second=_class_texts(second.predicted[differ], class_names),
+        images=n,
+        both_correct=int((a & b).sum()),
+        both_wrong=int((~a & ~b).sum()),
+        observed=observed,
+        expected=expected,
+        only_one=mean((a != b).astype(np.float64), proportion),
+        kappa=Number(kappa, low, high, missing=missing),
+        first_model=names[0],
+        second_model=names[1],
+        provenance=replace(first.provenance, model=" and ".join(filter(None, names))),
+    )
+
+
+def _class_texts(classes: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Names of classes, or their numbers where they have none."""
+    texts = [names[i] if 0 <= i < len(names) else str(i) for i in classes.tolist()]
+    return np.array(texts, dtype=str)
+
+
+def _missing_interval(
+    counts: Int[np.ndarray, "2 2"], kappa: float, names: tuple[str, str]
+) -> str:
+    """Why kappa has no interval."""
+    wrong, images = (int(counts[0].sum()), int(counts[:, 0].sum())), int(counts.sum())
+    if np.isnan(kappa):
+        return f"both models are {'wrong' if any(wrong) else 'correct'} on all images"
+    few = [
+        f"{name or 'a model'} is {outcome} on {number}"
+        for name, errors in zip(names, wrong, strict=True)
+        for outcome, number in (("wrong", errors), ("correct", images - errors))
+        if number < FEWEST_DIFFERENT
+    ]
+    return f"{' and '.join(few)} of the images, fewer than {FEWEST_DIFFERENT}"
+
+
+def _require_same_images(first: Outcomes, second: Outcomes) -> None:
+    if not len(first) or not np.array_equal(first.target, second.target):
+        raise InputError(
+            "first and second must be outcomes of the same images in the same order, got "
+            f"{len(first)} and {len(second)} images with different targets"
+        )
+
+
+@result_type("differing-pictures")
+class DifferingPictures(Result):
+    """Images that only one of two models classifies correctly; one row for each image."""
+
+    image: np.ndarray = column(
+        "Image", "", "index of the image; in a study, into `Study.positions`"
+    )
+    target: np.ndarray = column("Target", "", "class of the image")
+    first: np.ndarray = column("First prediction", "", "class that the first model predicts")
+    second: np.ndarray = column("Second prediction", "", "class that the second model predicts")
+    height: np.ndarray = column("Height", "pixels", "of the picture, which may be reduced")
+    width: np.ndarray = column("Width", "pixels", "of the picture, which may be reduced")
+    pixels: np.ndarray = column(
+        "Pixels", "", "red, green and blue of each pixel, two hexadecimal digits each"
+    )
+    images: int = scalar("Images", "", "number of images on which the models differ", default=0)
+    first_model: str = scalar("First model", "", "name of the first model", default="")
+    second_model: str = scalar("Second model", "", "name of the second model", default="")
+
+    def pictures(self) -> list[UInt8[np.ndarray, "h w 3"]]:
+        """The pictures in the order of the rows."""
+        return [
+            np.frombuffer(bytes.fromhex(str(text)), np.uint8).reshape(height, width, 3)
+            for text, height, width in zip(self.pixels, self.height, self.width, strict=True)
+        ]
+
+
+def differing_pictures(
+    differing: ErrorConsistency, pixels: Callable[[int], UInt8[Tensor, "c h w"]]
+) -> DifferingPictures:
+    """The first images that only one model classifies correctly, at most 24.
+
+    Both models have as many of them as the other, as far as there are as many.
+
+    Args:
+        differing: the images, with their classes.
+        pixels: (index of an image) -> its pixels in eight bits, in color or gray. Sides of more
+            than 48 pixels are reduced to the means of areas.
+    """
+    rows = _chosen(differing.only_first.astype(bool))
+    pictures = [_reduced(pixels(int(index))) for index in differing.image[rows]]
+    return DifferingPictures(
+        image=differing.image[rows],
+        target=differing.target[rows],
+        first=differing.first[rows],
+        second=differing.second[rows],
+        height=np.array([len(picture) for picture in pictures], dtype=int),
+        width=np.array([picture.shape[1] for picture in pictures], dtype=int),
+        pixels=np.array([picture.tobytes().hex() for picture in pictures], dtype=str),
+        images=len(differing),
+        first_model=differing.first_model,
+        second_model=differing.second_model,
+        provenance=differing.provenance,
+    )
+
+
+def _chosen(only_first: np.ndarray) -> Int[np.ndarray, " n"]:
+    """Rows of both kinds in turn until one kind has no more, at most 24, in order."""
+    kinds = [np.flatnonzero(only_first), np.flatnonzero(~only_first)]
+    ranks = [np.arange(len(kind)) for kind in kinds]
+    in_turn = np.argsort(np.concatenate(ranks), kind="stable")
+    return np.sort(np.concatenate(kinds)[in_turn[:MOST_PICTURES]])
+
+
+def _reduced(pixels: UInt8[Tensor, "c h w"]) -> UInt8[np.ndarray, "rows columns 3"]:
+    """The picture with sides of at most 48 pixels; gray in color."""
+    height, width = pixels.shape[-2:]
+    shrink = min(1.0, _LONGEST / max(height, width))
+    size = max(1, round(height * shrink)), max(1, round(width * shrink))
+    picture = adaptive_avg_pool2d(pixels.float(), size).round().byte()
+    colors = picture if len(picture) == 3 else picture[:1].expand(3, -1, -1)
+    return colors.permute(1, 2, 0).contiguous().numpy()
+
+
+@figure(width=6.6, height=4.2, across=1, share=False)
+def _(result: DifferingPictures, ax: Axes) -> Axes:
+    """Below each picture its class, then the predictions of the first and the second model."""
+    rows = -(-max(len(result), 1) // _ACROSS)
+    down = 1 + _CAPTION
+    for i, picture in enumerate(result.pictures()):
+        left, top = (i % _ACROSS) * _STEP, (i // _ACROSS) * down
+        image = ax.imshow(picture, extent=(left, left + 1, top + 1, top), interpolation="none")
+        words = (
+            f"true: {result.target[i]}",
+            f"1: {result.first[i]}",
+            f"2: {result.second[i]}",
+        )
+        image.set_gid(tip(f"image {result.image[i]} · {' · '.join(words)}"))
+        ax.annotate(
+            "\n".join(words),
+            (left + 0.5, top + 1),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=6,
+            color=INK,
+        )
+    ax.set(xlim=(0, _ACROSS * _STEP), ylim=(rows * down, 0), aspect="equal")
+    ax.axis("off")
+    return ax

@@ -1,0 +1,407 @@
+"""Frequency noise: accuracy under noise confined to one band of frequencies.
+
+x' = x + n_f, with n_f the part of Gaussian white noise whose frequency lies in a band about f,
+scaled for each image to one root mean square: equal energy in every band. The paper's protocol
+adds instead the band of the signs of white noise in normalized images, which is stronger at
+high frequencies. Pixels are not clipped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+from torch import Tensor
+
+from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
+from visprism.analyses.predictions.bands import (
+    BAND_CENTERS,
+    BAND_WIDTH,
+    band,
+    filtered,
+    paper_band,
+    with_rms,
+)
+from visprism.analyses.predictions.perturbed import PerturbedAccuracy
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import stream
+from visprism.drawing.depth import from_zero
+from visprism.drawing.registry import figure
+from visprism.drawing.style import KIND_COLORS, tip
+from visprism.estimates import questions
+from visprism.estimates.answers import POINTS
+from visprism.estimates.chance import at_chance, chance_findings
+from visprism.estimates.estimated import (
+    Estimated,
+    Number,
+    mean,
+    paired_proportion,
+    proportion,
+    skewed,
+)
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, points_text
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+Protocol = Literal["default", "paper"]
+Condition = tuple[Protocol, float]
+
+PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
+SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
+EQUAL_ENERGY, PAPER = "equal energy", "paper"
+_ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
+_NOISES = {EQUAL_ENERGY: "noise of equal energy in each band", PAPER: "the paper's noise"}
+# Claim C7: what most blocks of the model are, from the lowest value. Accuracy counts beside its
+# drop, since a model with a higher accuracy without noise can lose more.
+_CLAIMED = {
+    "high_drop": ("attention", "conv"),
+    "high_accuracy": ("conv", "attention"),
+    "low_drop": ("conv", "attention"),
+    "low_accuracy": ("attention", "conv"),
+}
+
+
+def _mean_of(quantity: str, bands: str, unit: str, question: Any, claim: str = "C7") -> Any:
+    return estimate(
+        f"{quantity}, mean over {bands}",
+        unit,
+        question=question,
+        claim=claim,
+        in_pixels=True,
+        default=nan,
+    )
+
+
+@result_type("frequency-robustness")
+class BandAccuracy(Result):
+    """Accuracy under noise confined to a band of frequencies; one row for each band."""
+
+    frequency: np.ndarray = column("Frequency", "π rad/pixel", "center of the band")
+    rms: np.ndarray = column(
+        "RMS of the noise", "", "root mean square over all images, in pixels of 0 ... 1"
+    )
+    accuracy: Estimated = estimate("Accuracy", "%", "accuracy on noisy images")
+    drop: Estimated = estimate("Accuracy drop", POINTS, "without noise minus with noise")
+    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
+    nll_rise: Estimated = estimate("NLL rise", "nats", "NLL with noise minus without noise")
+    mean_drop: Number = _mean_of(
+        "accuracy drop", "frequency bands", POINTS, questions.NOISE, claim=""
+    )
+    high_drop: Number = _mean_of("accuracy drop", _ABOVE, POINTS, questions.HIGH_NOISE)
+    high_accuracy: Number = _mean_of("accuracy", _ABOVE, "%", questions.HIGH_NOISE)
+    low_drop: Number = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
+    low_accuracy: Number = _mean_of("accuracy", _BELOW, "%", questions.LOW_NOISE)
+    contrast: Number = estimate(
+        "High minus low", POINTS, "mean drop of high minus low bands", default=nan, keep=True
+    )
+    clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without noise", default=nan)
+    clean_nll: float = scalar("Clean NLL", "nats", "NLL without noise", default=nan)
+    width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
+    band_shape: str = scalar("Band shape", "", "shape in the frequency plane", default="square")
+    left_out: str = scalar(
+        "Empty bands", "", "bands without any frequency of images this small", default=""
+    )
+    classes: int = scalar("Classes", "", "number of classes of the model", default=0)
+    mixing: str = scalar(
+        "Mixing",
+        "",
+        "'attention' or 'conv', whichever most blocks of the model are; '' for neither",
+        default="",
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Largest drop over bands, named as a maximum, and high against low frequencies."""
+        origin = self.provenance
+        images = images_text(origin.images, origin.split)
+        worst = self.drop[int(self.drop.argmax())]
+        significant = int((self.drop.low > 0).sum())
+        same = np.allclose(self.rms, self.rms[0], rtol=0.01)
+        noise = f"noise of RMS {self.rms[0]:.3g} in each band" if same else _NOISES[PAPER]
+        text = (
+            f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
+            f"{significant} of {len(self)} bands ({images})"
+        )
+        if significant:
+            text += (
+                f"; largest drop of {len(self)} at {self.frequency[self.drop.argmax()]:.3g} "
+                f"π rad/pixel, {points_text(worst, worst.low, worst.high)}"
+            )
+        chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
+        contrast = [] if np.isnan(self.contrast) else [_contrast_text(self.contrast)]
+        return (*map(Finding, [text, *contrast]), *chance)
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """The place of the model in the order that claim C7 expects, which is about two models.
+
+        The claim says nothing about a model whose accuracy is not above chance.
+        """
+        order = _CLAIMED.get(name, ())
+        guessing = at_chance(self.clean_accuracy, self.provenance.images, self.classes)
+        claimed = self.mixing in order and not guessing
+        return {"place": float(order.index(self.mixing)) if claimed else nan}
+
+
+@result_type("frequency-contrasts")
+class FrequencyContrasts(Result):
+    """Accuracy drop of high minus that of low frequencies; one row for each kind of noise.
+
+    The paper's noise is stronger at high frequencies, so that what holds for it alone is a
+    statement about the strength of the noise. Claim C7 is about two models; the differences of
+    `BandAccuracy` between them decide it.
+    """
+
+    row_names: ClassVar[tuple[str, ...]] = ("noise",)
+
+    noise: np.ndarray = column("Noise", "", "'equal energy' in each band, or 'paper'")
+    contrast: Estimated = estimate(
+        f"accuracy drop, {_ABOVE} minus bands below",
+        POINTS,
+        question=questions.NOISE_FREQUENCY,
+        in_pixels=True,
+    )
+    rms_ratio: np.ndarray = column(
+        "Noise, high over low", "", "RMS of the noise of the highest over the lowest band"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The contrast under each noise."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        return tuple(
+            Finding(
+                f"{_NOISES[noise]} (RMS of the highest over the lowest band "
+                f"{self.rms_ratio[i]:.2g}): {_contrast_text(self.contrast[i])} over {images}"
+            )
+            for i, noise in enumerate(self.noise.tolist())
+        )
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """Which frequencies cost more accuracy."""
+        contrast = self.contrast[row]
+        if contrast.low > 0:
+            return {"reading": "high frequencies cost more accuracy"}
+        if contrast.high < 0:
+            return {"reading": "low frequencies cost more accuracy"}
+        return {"reading": "not significant" if np.isfinite(contrast.low) else ""}
+
+
+def _contrast_text(contrast: Number) -> str:
+    significance = ", not significant" if contrast.low <= 0 <= contrast.high else ""
+    return (
+        f"accuracy drop of {_ABOVE} minus bands below: "
+        f"{points_text(contrast, contrast.low, contrast.high)}{missing_text(contrast)}"
+        f"{significance}"
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class FrequencyNoise(PerturbedAccuracy):
+    """Accuracy drop under noise of each frequency band."""
+
+    name = "frequency-noise"
+    group = "robustness"
+    images = Sizes(fewest=16, quick=128, standard=512)
+    source = "Park & Kim (2022), fig. 2b; equal energy as in Yin et al. (2019)"
+    claims = ("C7",)
+    passes = 1.5
+    sections = (
+        Section(
+            BandAccuracy,
+            "Robustness to noise of frequency bands",
+            "Accuracy drop under noise of equal energy in each frequency band, with its 95% "
+            "interval over images. High frequencies are to the right.",
+        ),
+        Section(
+            FrequencyContrasts,
+            "High against low frequencies",
+            "The mean accuracy drop of high minus that of low frequencies. The paper claims "
+            "that attention models are robust to high frequencies and convolutional models to "
+            "low ones. Its noise is stronger at high frequencies.",
+            figures={},
+        ),
+    )
+
+    frequencies: tuple[float, ...] = option(
+        BAND_CENTERS,
+        "centers of the bands in π rad/pixel",
+        minimum=0,
+        maximum=1.41,
+        quick=BAND_CENTERS[::2],
+    )
+    rms: float = option(
+        0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
+    )
+    band_shape: Literal["square", "round"] = option(
+        "square", "shape of the bands in the frequency plane"
+    )
+    protocol: Literal["default", "paper", "both"] = option(
+        "default",
+        "noise with equal energy in each band (default), noise as in the code of Park & Kim "
+        "(2022) (paper), or both",
+    )
+    paper_amplitude: float = option(
+        PAPER_AMPLITUDE,
+        "amplitude of the paper protocol, in units of normalized pixel values; used only with "
+        "paper or both",
+        above=0,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.protocol == "paper" and self.band_shape != "square":
+            raise InputError(
+                "band_shape must be 'square' for the paper's protocol, got 'round'"
+            )
+
+    def conditions(self, size: tuple[int, int]) -> Sequence[Condition]:
+        """Each band under each protocol."""
+        protocols: tuple[Protocol, ...] = (
+            ("default", "paper") if self.protocol == "both" else (self.protocol,)
+        )
+        return [(protocol, f) for protocol in protocols for f in self.frequencies]
+
+    def change(
+        self,
+        pixels: Pixels,
+        condition: Condition,
+        *,
+        indices: range,
+        seed: int,
+        space: PixelSpace,
+        **_: Any,
+    ) -> Pixels:
+        """The pixels with noise of one band."""
+        protocol, center = condition
+        size = (pixels.shape[-2], pixels.shape[-1])
+        white = white_noise(pixels, seed, indices)
+        if protocol == "paper":
+            signs = filtered(white.sign(), paper_band(size, center))
+            return pixels + space.in_pixels(self.paper_amplitude * signs)
+        noise = filtered(white, band(size, center, band_shape=self.band_shape))
+        return pixels + with_rms(noise, self.rms)
+
+    def results(
+        self, outcomes: Paired, conditions: Sequence[Condition], subject: Subject
+    ) -> Sequence[Result]:
+        """The bands of the first protocol, and the contrast under each, if both sides are."""
+        if not outcomes.rms.any():
+            raise InputError(
+                "frequencies must include a band that holds frequencies of these images, got "
+                "none. Use other bands or larger images."
+            )
+        protocols = np.array([protocol for protocol, _ in conditions])
+        by_protocol = [
+            self._bands(outcomes, np.flatnonzero(protocols == name), str(name), subject)
+            for name in dict.fromkeys(protocols)
+        ]
+        if any(np.isnan(result.contrast) for result in by_protocol):
+            return by_protocol[:1]
+        contrasts = [result.contrast for result in by_protocol]
+        by_image = np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1)
+        joint = FrequencyContrasts(
+            noise=np.array(
+                [
+                    PAPER if name == "paper" else EQUAL_ENERGY
+                    for name in dict.fromkeys(protocols)
+                ]
+            ),
+            contrast=mean(by_image, skewed),
+            rms_ratio=np.array(
+                [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in by_protocol]
+            ),
+        )
+        return by_protocol[0], joint
+
+    def _bands(
+        self, outcomes: Paired, rows: np.ndarray, protocol: str, subject: Subject
+    ) -> BandAccuracy:
+        strength, centers = outcomes.rms[rows], np.array(self.frequencies, dtype=float)
+        filled = rows[strength > 0]
+        frequency = centers[strength > 0]
+        fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
+        every, high, low = frequency >= 0, frequency > SPLIT, frequency < SPLIT
+
+        def over(values: Float[np.ndarray, "n bands"], bands: np.ndarray) -> Number:
+            if not bands.any():
+                return Number(nan)
+            single = paired_proportion if values is fall else skewed
+            return mean(values[:, bands].mean(1), skewed if bands.sum() > 1 else single)
+
+        contrast = Number(nan)
+        if high.any() and low.any():
+            contrast = mean(fall[:, high].mean(1) - fall[:, low].mean(1), skewed)
+        result = BandAccuracy(
+            frequency=frequency,
+            rms=strength[strength > 0],
+            accuracy=mean(correct, proportion),
+            drop=mean(fall, paired_proportion),
+            nll=outcomes.losses[:, 1:][:, filled].mean(0),
+            nll_rise=mean(outcomes.rises[:, filled]),
+            mean_drop=over(fall, every),
+            high_drop=over(fall, high),
+            high_accuracy=over(correct, high),
+            low_drop=over(fall, low),
+            low_accuracy=over(correct, low),
+            contrast=contrast,
+            clean_accuracy=outcomes.accuracy,
+            clean_nll=outcomes.nll,
+            band_shape="paper's" if protocol == "paper" else self.band_shape,
+            left_out=", ".join(f"{f:g}π" for f in centers[strength == 0]),
+            classes=outcomes.classes,
+            mixing=_mixing(subject.anatomy),
+        )
+        return replace(result, provenance=replace(result.provenance, protocol=protocol))
+
+
+frequency_noise = function_of(FrequencyNoise)
+
+
+def _mixing(anatomy: Anatomy) -> str:
+    """Kind of the blocks that mix positions, "attention" or "conv"; "" for as many of both."""
+    kinds = [block.kind for block in anatomy.blocks]
+    attention = sum(kind in ("attention", "attention+mlp") for kind in kinds)
+    conv = kinds.count("conv")
+    return "" if attention == conv else "attention" if attention > conv else "conv"
+
+
+def white_noise(
+    like: Float[Tensor, "b c h w"], seed: int, indices: range
+) -> Float[Tensor, "b c h w"]:
+    """Gaussian noise of each image, from the seed and the index of the image."""
+    noise = [
+        torch.randn(like.shape[1:], generator=stream(seed, "frequency noise", index))
+        for index in indices
+    ]
+    return torch.stack(noise).to(like)
+
+
+@figure(width=2.6, height=2.2)
+def _(result: BandAccuracy, ax: Axes) -> Axes:
+    """Accuracy drop under noise of each frequency band, with its 95% interval."""
+    color, drop = KIND_COLORS["conv"], result.drop
+    low, high = (np.where(np.isfinite(end), end, drop) for end in (drop.low, drop.high))
+    ax.fill_between(result.frequency, low, high, color=color, alpha=0.18, linewidth=0)
+    ax.plot(result.frequency, drop, color=color, linewidth=1.1)
+    for frequency, value, rms in zip(result.frequency, drop, result.rms, strict=True):
+        ax.plot(
+            frequency,
+            value,
+            marker="o",
+            markersize=3.4,
+            color=color,
+            gid=tip(f"{frequency:.2f}π · drop {value:.1%} · RMS {rms:.3f}"),
+        )
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    infos = result.infos()
+    ax.set(xlim=(0, 1), xlabel=infos["frequency"].heading, ylabel=infos["drop"].heading)
+    from_zero(ax)
+    return ax

@@ -1,0 +1,97 @@
+"""Accuracy with changed pixels: the base of analyses that evaluate the same images again."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from jaxtyping import Int64
+from torch import Tensor
+
+from visprism.analyses.base import Analysis, Cost, Needs, Sizes
+from visprism.analyses.subject import Subject
+from visprism.core.run import Run
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace, evaluate_perturbed
+from visprism.table.result import Result
+
+
+class PerturbedAccuracy(Analysis):
+    """Accuracy and NLL of each image without and with each of several changes of its pixels.
+
+    A subclass declares the `conditions`, the `change` of the pixels under one of them, and the
+    `results` of the outcomes by image and condition. Costs one forward pass for each condition;
+    the clean predictions are shared by all analyses of a study.
+    """
+
+    images: ClassVar[Sizes] = Sizes(fewest=16, quick=64, standard=512)
+    needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change
+
+    @abstractmethod
+    def conditions(self, size: tuple[int, int]) -> Sequence[Any]:
+        """The conditions for images of this height and width."""
+
+    @abstractmethod
+    def change(
+        self,
+        pixels: Pixels,
+        condition: Any,
+        *,
+        targets: Int64[Tensor, " b"],
+        indices: range,
+        seed: int,
+        space: PixelSpace,
+    ) -> Pixels:
+        """Changed pixels in 0 ... 1, not clipped.
+
+        Args:
+            pixels: of a batch, in 0 ... 1.
+            condition: one of `conditions`.
+            targets: class indices, on the device of the pixels.
+            indices: of the images in the data, for random draws by image.
+            seed: of the run.
+            space: how pixels are normalized.
+        """
+
+    @abstractmethod
+    def results(
+        self, outcomes: Paired, conditions: Sequence[Any], subject: Subject
+    ) -> Sequence[Result]:
+        """The results, the main one first."""
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Evaluate the model under each condition."""
+        way = subject.known_preprocessing
+        _, height, width = subject.anatomy.image_shape
+        conditions = self.conditions((height, width))
+
+        space = PixelSpace(way.mean, way.std)
+
+        def perturb(
+            number: int, pixels: Tensor, targets: Int64[Tensor, " b"], indices: range
+        ) -> Tensor:
+            return self.change(
+                pixels,
+                conditions[number],
+                targets=targets,
+                indices=indices,
+                seed=run.seed,
+                space=space,
+            )
+
+        outcomes, origin = evaluate_perturbed(
+            subject.model,
+            subject.output_batches(run),
+            space,
+            len(conditions),
+            perturb,
+            clean=subject.predictions(run),
+            run=run,
+        )
+        return [
+            result.measured(origin) for result in self.results(outcomes, conditions, subject)
+        ]
+
+    def cost(self, subject: Subject) -> Cost:
+        """One forward pass for each condition, and one without any change."""
+        _, height, width = subject.anatomy.image_shape
+        return Cost(per_image=1 + self.passes * len(self.conditions((height, width))))

@@ -1,0 +1,304 @@
+"""Stability: whether predictions stay the same along sequences of slightly changed images.
+
+Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to common
+corruptions and perturbations, sec. 4.2.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import nan
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+from torch import Tensor, nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.subject import Measured, Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.depth import from_zero
+from visprism.drawing.registry import figure
+from visprism.drawing.style import INK, KIND_COLORS, tip
+from visprism.estimates import questions
+from visprism.estimates.estimated import Estimated, Number, mean, within_one
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, number_of, readable, text_of, titled
+from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predict import predict
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+Perturbation = Literal[
+    "gaussian_noise", "shot_noise", "motion_blur", "zoom_blur", "snow", "brightness",
+    "translate", "rotate", "tilt", "scale",
+]  # fmt: skip
+_FRAMES = 31  # of nearly all sequences
+_SECONDS_PER_PIXEL = 4e-7  # of a frame, on two CPU cores
+
+
+@result_type("stability")
+class FlipRates(Result):
+    """How often the predicted class changes along sequences; one row per perturbation."""
+
+    perturbation: np.ndarray = column("Perturbation", "", "name of the perturbation")
+    frames: np.ndarray = column("Frames", "", "frames of a sequence")
+    flip_rate: Estimated = estimate(
+        "Flip rate", "%", "fraction of frames with another class than their reference frame"
+    )
+    consistency: np.ndarray = column(
+        "Consistency", "", "fraction of frames with the class of the frame before"
+    )
+    mean_flip_rate: Number = estimate(
+        "mean flip rate", "%", "over perturbations", question=questions.STABILITY
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The mean flip rate, and the highest of a perturbation."""
+        images = images_text(self.provenance.images, self.provenance.split)
+        worst = int(self.flip_rate.argmax())
+        perturbations = number_of(len(self), "perturbation")
+        return (
+            Finding(
+                f"mean flip rate {text_of(self.mean_flip_rate, '.2%')} over {perturbations} "
+                f"({images})"
+            ),
+            Finding(
+                f"highest of {len(self)}: {readable(self.perturbation[worst])}, "
+                f"{text_of(self.flip_rate[worst], '.2%')}"
+            ),
+        )
+
+
+@result_type("relative-flip-rates")
+class RelativeFlipRates(Result):
+    """Flip rates of a model over those of a reference model; one row per perturbation.
+
+    With AlexNet as the reference and the perturbations of ImageNet-P, the mean is mFR.
+    """
+
+    perturbation: np.ndarray = column("Perturbation", "", "name of the perturbation")
+    ratio: np.ndarray = column(
+        "Relative flip rate", "", "flip rate over that of the reference; NaN if that is 0"
+    )
+    flip_rate: np.ndarray = column("Flip rate", "", "of the model")
+    reference_rate: np.ndarray = column("Reference flip rate", "", "of the reference")
+    mean_ratio: float = scalar(
+        "Mean relative flip rate", "", "over perturbations; NaN if one is undefined"
+    )
+    model: str = scalar("Model", "", "name of the model", default="")
+    reference: str = scalar("Reference", "", "name of the reference model", default="")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The mean over perturbations, and its largest term."""
+        if not np.isfinite(self.mean_ratio):
+            return (
+                Finding(
+                    f"flip rate relative to {self.reference} undefined: without any flip of "
+                    f"{self.reference} along {int(np.isnan(self.ratio).sum())} perturbations"
+                ),
+            )
+        worst = int(self.ratio.argmax())
+        name = str(self.perturbation[worst]).replace("_", " ")
+        images = images_text(self.provenance.images, self.provenance.split)
+        return (
+            Finding(
+                f"mean flip rate of {self.model} relative to {self.reference} "
+                f"{self.mean_ratio:.1%} over {len(self)} perturbations, largest of "
+                f"{len(self)}: {name}, {self.ratio[worst]:.1%} (no interval: a ratio; {images})"
+            ),
+        )
+
+
+def relative_flip_rates(
+    result: FlipRates, reference: FlipRates, *, model: str = "", reference_model: str = ""
+) -> RelativeFlipRates:
+    """Flip rates over those of a reference model, perturbation by perturbation.
+
+    mFR = 1/P sum_p FR_p / FR_p^AlexNet over P perturbations, where the reference is AlexNet.
+
+    Source: Hendrycks and Dietterich (2019), sec. 4.2.
+    """
+    same = result.perturbation.tolist() == reference.perturbation.tolist()
+    if not same or result.frames.tolist() != reference.frames.tolist():
+        raise InputError(
+            "reference must have the perturbations and frames of the result, got "
+            f"{', '.join(reference.perturbation.tolist())}"
+        )
+    undefined = np.full(len(result), nan)
+    ratio = np.divide(
+        result.flip_rate, reference.flip_rate, out=undefined, where=reference.flip_rate > 0
+    )
+    return RelativeFlipRates(
+        perturbation=result.perturbation,
+        ratio=ratio,
+        flip_rate=result.flip_rate,
+        reference_rate=reference.flip_rate,
+        mean_ratio=float(ratio.mean()),
+        model=model,
+        reference=reference_model,
+        provenance=result.provenance,
+    )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class Stability(Analysis):
+    """Flip rate of predictions along sequences of slightly changed images."""
+
+    name = "stability"
+    group = "robustness"
+    images = Sizes(fewest=16, quick=64, standard=512)
+    needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
+    source = "Hendrycks & Dietterich (2019), sec. 3.2 and 4.2"
+    default = False
+    sections = (
+        Section(
+            FlipRates,
+            "Flip rate along perturbation sequences",
+            "Each bar is a perturbation: the fraction of frames whose predicted class differs "
+            "from that of the frame before, or of the first frame for noise.",
+        ),
+        Section(
+            RelativeFlipRates,
+            "Flip rate relative to the first model",
+            "Flip rate of the second model over that of the first, by perturbation, and its "
+            "mean. With AlexNet as the first model the mean is the mFR of ImageNet-P.",
+            figures={},
+        ),
+    )
+
+    perturbations: tuple[Perturbation, ...] = option(
+        PERTURBATIONS, "names of the perturbations", quick=PERTURBATIONS[::2]
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Predict every frame of the sequences."""
+        way = subject.known_preprocessing
+        sequences: dict[str, SequenceBatches] = {
+            name: SequenceBatches(
+                lambda: subject.pixel_batches(1), name, way.mean, way.std, run.seed
+            )
+            for name in self.perturbations
+        }
+        return (stability(subject.model, sequences, run=run),)
+
+    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
+        """Flip rates of the second model over those of the first."""
+        reference, result = (_flip_rates(measured) for measured in (first, second))
+        names = {"model": second.subject.name, "reference_model": first.subject.name}
+        return (relative_flip_rates(result, reference, **names),)
+
+    def cost(self, subject: Subject) -> Cost:
+        """One pass per frame, and the time to make the frames."""
+        frames = _FRAMES * len(self.perturbations)
+        size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
+        seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
+        return Cost(per_image=float(frames), seconds_per_image=seconds)
+
+
+def _flip_rates(measured: Measured) -> FlipRates:
+    return next(result for result in measured.results if isinstance(result, FlipRates))
+
+
+Frames = Tensor  # (images, frames, C, H, W)
+
+
+def stability(
+    model: nn.Module | Sequence[nn.Module],
+    sequences: Mapping[str, Iterable[Frames]],
+    *,
+    run: Run = DEFAULT_RUN,
+) -> FlipRates:
+    """Flip rate and consistency for each perturbation.
+
+    The flip rate is the fraction of frames with another prediction than their reference frame:
+    the frame before, or the first one in perturbations whose name contains "noise", where each
+    frame has new noise and the first is clean. Intervals are over images. Without any flip
+    among n images the upper end is 1 - 0.025^(1/n), Clopper and Pearson's for a fraction.
+
+    Args:
+        model: in evaluation mode; or several, an ensemble.
+        sequences: for each perturbation batches of frames (images, frames, C, H, W).
+        run: device, precision and progress.
+
+    Source: Hendrycks and Dietterich (2019), eq. 2.
+    """
+    if not sequences:
+        raise InputError("sequences must hold at least one perturbation, got none")
+    silent = replace(run, progress=None)
+    frames: list[int] = []
+    flips: list[Float[np.ndarray, " n"]] = []  # flip rate of each image, by perturbation
+    consistency: list[float] = []
+    provenance = run.provenance
+    for name in run.track(list(sequences), "perturbations"):
+        batches = _checked(sequences[name])
+        first = next(batches, None)
+        if first is None:
+            raise InputError(f"sequences of {name!r} must hold at least one image, got none")
+        number = first.shape[1]
+        predictions = predict(model, _flat(chain([first], batches), number), run=silent)
+        classes = outcomes(predictions).predicted.reshape(-1, number)
+        reference = classes[:, :1] if "noise" in name else classes[:, :-1]
+        frames.append(number)
+        flips.append((classes[:, 1:] != reference).mean(1))
+        consistency.append(float((classes[:, 1:] == classes[:, :-1]).mean()))
+        provenance = replace(predictions.provenance, images=len(classes))
+    rates = [mean(values, within_one) for values in flips]
+    equal = len({len(values) for values in flips}) == 1
+    return FlipRates(
+        perturbation=np.array(list(sequences)),
+        frames=np.array(frames),
+        flip_rate=Estimated(rates, [r.low for r in rates], [r.high for r in rates]),
+        consistency=np.array(consistency),
+        mean_flip_rate=mean(np.mean(flips, axis=0), within_one)
+        if equal
+        else Number(np.mean(rates), missing="perturbations have different numbers of images"),
+        provenance=provenance,
+    )
+
+
+def _checked(batches: Iterable[Frames]) -> Iterator[Frames]:
+    for frames in batches:
+        if not isinstance(frames, Tensor) or frames.ndim != 5 or frames.shape[1] < 2:
+            got = tuple(frames.shape) if isinstance(frames, Tensor) else type(frames).__name__
+            raise InputError(
+                "sequences must be frames (images, frames, C, H, W), at least two of each "
+                f"image, got {got}"
+            )
+        yield frames
+
+
+def _flat(batches: Iterable[Frames], number: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Frames as images, with targets that do not matter."""
+    for frames in batches:
+        if frames.shape[1] != number:
+            raise InputError(
+                f"sequences must have one number of frames, got {number} and {frames.shape[1]}"
+            )
+        images = frames.flatten(0, 1)
+        yield images, torch.zeros(len(images), dtype=torch.long)
+
+
+@figure(width=2.7, height=2.3)
+def _(result: FlipRates, ax: Axes) -> Axes:
+    """Flip rate of each perturbation with its 95% interval."""
+    place = np.arange(len(result))
+    bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLORS["downsample"])
+    for bar, name, rate in zip(
+        bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
+    ):
+        bar.set_gid(tip(f"{titled(name)} · {rate:.2%} of frames"))
+    ax.vlines(place, result.flip_rate.low, result.flip_rate.high, color=INK, linewidth=0.9)
+    labels = [titled(name) for name in result.perturbation.tolist()]
+    ax.set_xticks(place, labels, rotation=45, ha="right", rotation_mode="anchor")
+    ax.tick_params(axis="x", length=0)
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set_ylabel("Flip rate")
+    from_zero(ax)
+    return ax

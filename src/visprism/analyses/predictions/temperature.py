@@ -1,0 +1,240 @@
+"""Temperature scaling: one divisor of the logits that makes the likelihood highest.
+
+Source: Guo et al. (2017), On calibration of modern neural networks, sec. 4.2.
+"""
+
+from dataclasses import replace
+from math import nan
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.optimize import brentq
+from torch import Tensor
+
+from visprism.core.errors import InputError
+from visprism.core.run import stream
+from visprism.core.statistics import t_quantile
+from visprism.estimates import questions
+from visprism.estimates.answers import Answer, few_outcomes
+from visprism.estimates.calibration_error import calibration_error
+from visprism.estimates.estimated import Number, mean, skewed
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.passes.outcomes import outcomes
+from visprism.passes.predictions import Predictions
+from visprism.table.result import Result, estimate, result_type, scalar
+
+_ROWS = 4096  # images of a block
+_WIDEST = np.log(1e4)  # bound of |log T|
+_STEP = 1e-4  # of log T, for the second derivative
+
+
+@result_type("temperature")
+class TemperatureScaling(Result):
+    """A temperature, and its effect on images that it was not fitted on."""
+
+    temperature: Number = estimate(
+        "temperature",
+        "",
+        "divisor of the logits; above 1 for an overconfident model",
+        question=questions.TEMPERATURE,
+        claim="C12",
+        comparison="none",
+    )
+    folds: int = scalar("Folds", "", "of the cross-fitted effect", default=0)
+    nll_before: float = scalar("NLL before", "nats", "of these images", default=nan)
+    nll_after: float = scalar("NLL after", "nats", "of these images", default=nan)
+    nll_change: Number = estimate("Change of NLL", "nats", "after minus before", default=nan)
+    ece_before: float = scalar("ECE before", "", "of these images", default=nan)
+    ece_after: float = scalar("ECE after", "", "of these images", default=nan)
+    debiased_before: Number = estimate("Debiased ECE before", "%", "of the model", default=nan)
+    debiased_after: Number = estimate(
+        "debiased ECE after temperature scaling",
+        "%",
+        question=questions.CALIBRATION,
+        comparison="none",
+        default=nan,
+    )
+    reason: str = scalar("Reason", "", "why there is no temperature", default="")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The temperature with its effect on NLL and ECE."""
+        if self.reason:
+            return (Finding(f"no temperature: {self.reason.rstrip('.')}"),)
+        images = images_text(self.provenance.images, self.provenance.split)
+        change = self.nll_change
+        significant = change.low > 0 or change.high < 0 or np.isnan(change.low)
+        return (
+            Finding(
+                f"temperature {text_of(self.temperature)}{self._direction()}, cross-fitted on "
+                f"{images}"
+            ),
+            Finding(
+                f"temperature scaling changes NLL from {self.nll_before:.3g} to "
+                f"{self.nll_after:.3g} ({text_of(change)}"
+                f"{'' if significant else ', not significant'}{missing_text(change)}) and "
+                f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+            ),
+            Finding(self._remainder()),
+        )
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The temperature, and the debiased ECE of the scaled logits."""
+        return () if self.reason else super().answers()
+
+    def _direction(self) -> str:
+        """Whether the logits are too large or too small, where the interval excludes 1."""
+        if self.temperature.low > 1:
+            return ": the logits are too large (overconfident)"
+        if self.temperature.high < 1:
+            return ": the logits are too small (underconfident)"
+        if np.isnan(self.temperature.low):
+            return missing_text(self.temperature)
+        return ": not significantly different from 1"
+
+    def _remainder(self) -> str:
+        """What of the calibration error is not one of the scale of the logits."""
+        before, after = self.debiased_before, self.debiased_after
+        text = f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
+        if after.low > 0:
+            return f"{text}: a significant calibration error is not one of the logits' scale"
+        if before.low > 0:
+            return f"{text}: no significant calibration error remains"
+        if np.isnan(before.low):
+            return f"{text}{missing_text(before)}"
+        return f"{text}: neither is significant"
+
+
+def temperature(
+    predictions: Predictions, *, folds: int = 2, seed: int = 0
+) -> tuple[TemperatureScaling, Predictions]:
+    """The temperature T that minimizes the NLL of softmax(logits / T), and its effect.
+
+    T is fitted on all images. Its effect is cross-fitted: the images are divided into random
+    folds, and the logits of each fold are divided by the temperature that is fitted on the
+    other folds, so that no image is scaled by a temperature that its target has influenced.
+    What temperature scaling removes is an error of the scale of the logits; what remains of the
+    ECE is not.
+
+    With b = 1 / T, the root of the derivative of the NLL by b is computed in float64; for one
+    pass the NLL is convex in b and has one minimum. The interval of T is exp(log T ± t s) with
+    s the standard error of log T from the variance of the derivative over images, and t the
+    quantile of Student's t; there is none for fewer than 5 correct or 5 wrong predictions.
+    Costs about 15 passes over the logits for all images and for each fold.
+
+    Args:
+        predictions: of one pass or several; each is divided by the same T.
+        folds: number of folds, of equal size but for one image.
+        seed: of the random folds.
+
+    Returns:
+        The temperature with its effect, and the scaled predictions of all images.
+    """
+    images = len(predictions)
+    if not 2 <= folds <= images:
+        raise InputError(f"folds must be between 2 and {images} (images), got {folds}")
+    best = _best(predictions)
+    error = _log_error(predictions, 1 / best)
+    order = torch.randperm(images, generator=stream(seed, "temperature"))
+    divisors = torch.empty(images)
+    for rows in order.tensor_split(folds):
+        others = torch.ones(images, dtype=torch.bool)
+        others[rows] = False
+        divisors[rows] = _best(predictions.subset(torch.nonzero(others)[:, 0]))
+    scaled = Predictions(
+        predictions.logits.float() / divisors[:, None],
+        predictions.targets,
+        predictions.provenance,
+    )
+    before, after = outcomes(predictions), outcomes(scaled)
+    errors = [calibration_error(o.confidence, o.correct.astype(bool)) for o in (before, after)]
+    few = few_outcomes(before.correct.astype(bool))
+    half = nan if few else t_quantile(images) * error
+    change = mean(after.nll - before.nll, skewed)
+    result = TemperatureScaling(
+        temperature=Number(best, best * np.exp(-half), best * np.exp(half), missing=few),
+        folds=folds,
+        nll_before=float(before.nll.mean()),
+        nll_after=float(after.nll.mean()),
+        nll_change=Number(float(change), missing=few) if few else change,
+        ece_before=errors[0].value,
+        ece_after=errors[1].value,
+        debiased_before=errors[0].number,
+        debiased_after=errors[1].number,
+        provenance=replace(predictions.provenance, images=images, seed=seed),
+    )
+    return result, scaled
+
+
+def temperature_if_finite(predictions: Predictions, *, seed: int = 0) -> TemperatureScaling:
+    """The temperature, or the reason why there is none, such as too few wrong predictions."""
+    try:
+        result, _scaled = temperature(predictions, seed=seed)
+    except InputError as error:
+        provenance = replace(predictions.provenance, images=len(predictions), seed=seed)
+        return TemperatureScaling(
+            temperature=Number(nan), reason=str(error), provenance=provenance
+        )
+    return result
+
+
+def _best(predictions: Predictions) -> float:
+    def slope(log_inverse: float) -> float:
+        return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
+
+    if slope(-_WIDEST) >= 0:
+        raise InputError(
+            "logits must predict the targets better than by chance, got a likelihood that is "
+            "highest at an infinite temperature. Check that the classes have the order that "
+            "the model was trained with."
+        )
+    if slope(_WIDEST) <= 0:
+        raise InputError(
+            f"at least one of the {len(predictions)} images on which the temperature is fitted "
+            "must be classified incorrectly: without an error the likelihood grows as the "
+            "temperature falls to 0. Use more images."
+        )
+    root: float = brentq(slope, -_WIDEST, _WIDEST, xtol=1e-9)  # pyrefly: ignore
+    return float(np.exp(-root))
+
+
+def _log_error(predictions: Predictions, inverse: float) -> float:
+    """Standard error of the logarithm of the temperature; NaN for a single image.
+
+    With s_i the derivative of the NLL of image i by b, and H that of their mean, the variance
+    of b is var(s) / (n H^2).
+    """
+    if len(predictions) < 2:
+        return nan
+    slopes = _slopes(predictions, inverse)
+    above, below = (
+        _slopes(predictions, inverse * float(np.exp(step))).mean() for step in (_STEP, -_STEP)
+    )
+    curvature = (above - below) / (2 * _STEP)  # by log b, which is b times that by b
+    return float(slopes.std(ddof=1) / np.sqrt(len(slopes)) / abs(curvature))
+
+
+def _slopes(predictions: Predictions, inverse: float) -> Float[np.ndarray, " n"]:
+    """Derivative of the NLL of each image by the inverse temperature b.
+
+    For one pass it is E_p[l] - l_t with p = softmax(b l); for several the mean of that, each
+    weighted by its share of the probability of the target.
+    """
+    parts = []
+    for members, targets in zip(
+        predictions.members.split(_ROWS, dim=1), predictions.targets.split(_ROWS), strict=True
+    ):
+        gap = _below_highest(members)
+        at = targets.expand(len(members), -1)[..., None]
+        log_p = (inverse * gap).log_softmax(-1)
+        target_gap, target_log_p = (x.gather(2, at)[..., 0] for x in (gap, log_p))
+        # A class with logit -infinity has probability 0 and adds nothing.
+        mean = (log_p.exp() * gap).nan_to_num(0.0).sum(-1)
+        parts.append((target_log_p.softmax(0) * (mean - target_gap)).sum(0))
+    return torch.cat(parts).numpy()
+
+
+def _below_highest(members: Float[Tensor, "s b k"]) -> Float[Tensor, "s b k"]:
+    exact = members.double()
+    return exact - exact.amax(-1, keepdim=True)

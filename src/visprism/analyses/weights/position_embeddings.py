@@ -1,0 +1,211 @@
+"""Position embeddings: cosine similarity of the embeddings of absolute positions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Section, reason_of_error
+from visprism.analyses.subject import Subject
+from visprism.anatomy import Anatomy
+from visprism.core.errors import InputError
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.color_bars import color_bar, framed
+from visprism.drawing.registry import figure
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, result_type, scalar
+from visprism.table.result import column as quantity
+
+_ALL = 16 * 16  # positions up to which every one is a reference
+_SIDE = 7  # references along a side of larger grids; as many maps as the paper's figure has
+_SCALE = Normalize(-1, 1)
+_COLORS = "RdBu_r"  # its ends differ in hue for any color vision
+
+
+@result_type("positional-similarity")
+class PositionalSimilarity(Result):
+    """Cosine similarity of position embeddings; one row for each pair of positions.
+
+    On a grid of more than 256 positions only 7x7, evenly spaced, are first in a pair.
+    """
+
+    row: np.ndarray = quantity("Row", "tokens", "row of the first position from the top")
+    column: np.ndarray = quantity(
+        "Column", "tokens", "column of the first position from the left"
+    )
+    other_row: np.ndarray = quantity("Other row", "tokens", "row of the second position")
+    other_column: np.ndarray = quantity(
+        "Other column", "tokens", "column of the second position"
+    )
+    cosine: np.ndarray = quantity(
+        "Cosine similarity", "", "of the two embeddings; NaN where one of them is 0"
+    )
+    parameter: str = scalar("Parameter", "", "name of the parameter that holds the embeddings")
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Similarity of neighbors against that of all other pairs."""
+        steps = abs(self.row - self.other_row) + abs(self.column - self.other_column)
+        near, far = self.cosine[steps == 1], self.cosine[steps > 1]
+        if not (np.isfinite(near).any() and np.isfinite(far).any()):
+            return ()
+        return (
+            Finding(
+                f"mean cosine similarity of position embeddings ({self.parameter}): "
+                f"{np.nanmean(near):.2f} between neighbors, {np.nanmean(far):.2f} between "
+                "other positions"
+            ),
+        )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class PositionEmbeddings(Analysis):
+    """Cosine similarity of the position embeddings of all positions."""
+
+    name = "position-embeddings"
+    rank = 0
+    group = "weights"
+    source = "Dosovitskiy et al. (2021), fig. 7, center"
+    sections = (
+        Section(
+            PositionalSimilarity,
+            "Position embeddings",
+            "Each map shows the cosine similarity of one position embedding to all others, "
+            "drawn at its position on the token grid. A model that has learned the grid has "
+            "its largest similarities nearby, and in the same row and column.",
+            table=False,
+        ),
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Compare all pairs of embeddings."""
+        return (positional_similarity(subject.anatomy, run=run),)
+
+    def cost(self, subject: Subject) -> Cost:
+        """No image is needed."""
+        return Cost()
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Also where the model adds no position embeddings."""
+        return super().inapplicable(subject) or reason_of_error(_table, subject.anatomy)
+
+
+def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> PositionalSimilarity:
+    """Cosine similarity of the position embeddings of a model.
+
+    With p_i the embedding that the model adds to the token at position i, p_i . p_j / (|p_i|
+    |p_j|) for all pairs. The embeddings are the one parameter that a sum in the first block
+    adds to the tokens. Those of class and register tokens are left out. Embeddings that are a
+    buffer are not recognized, as the graph holds parameters only.
+
+    Costs one product of the table with itself; no image is needed.
+
+    Args:
+        anatomy: of a model that adds position embeddings to its tokens.
+        run: of which only the provenance is used.
+    """
+    name, table = _table(anatomy)
+    height, width, _ = table.shape
+    norms = np.linalg.norm(table, axis=-1, keepdims=True)
+    unit = table / np.where(norms > 0, norms, np.nan)
+    rows, columns = _references(height, width), _references(width, height)
+    cosine = np.einsum("ijc,klc->ijkl", unit[np.ix_(rows, columns)], unit)
+    places = np.meshgrid(rows, columns, np.arange(height), np.arange(width), indexing="ij")
+    row, column, other_row, other_column = (place.ravel() for place in places)
+    return PositionalSimilarity(
+        row=row,
+        column=column,
+        other_row=other_row,
+        other_column=other_column,
+        cosine=cosine.ravel().clip(-1, 1),
+        parameter=name,
+        provenance=replace(run.provenance, image_shape=anatomy.image_shape),
+    )
+
+
+def _references(length: int, other: int) -> Int[np.ndarray, "n"]:
+    """Rows, or columns, of the positions that stand first in a pair."""
+    number = length if length * other <= _ALL else min(length, _SIDE)
+    return np.linspace(0, length - 1, number).round().astype(int)
+
+
+def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width channels"]]:
+    """The table on the grid, and its name in the model."""
+    stem = anatomy.blocks[0]
+    for node in anatomy.nodes(stem):
+        adds = node.op in {"add", "__add__", "__radd__"} and len(node.inputs) == 1
+        if not adds or node.layout is None or node.shape is None:
+            continue
+        stored = {name: anatomy.model.get_parameter(name) for name in node.parameters}
+        channels = node.shape[node.layout.channels_axis]
+        if not any(p.numel() > channels for p in stored.values()):
+            continue  # a bias, the same at every position
+        batch = 1 if node.layout.axes == "n b c" else 0
+        shape = tuple(1 if i == batch else n for i, n in enumerate(node.shape))
+        name, table = next(iter(stored.items()))
+        if len(stored) > 1 or _axes_above_1(table.shape) != _axes_above_1(shape):
+            raise _computed(shape, {n: tuple(p.shape) for n, p in stored.items()})
+        on_grid = node.layout.to_map(table.detach().double().cpu().reshape(shape))
+        return name, on_grid[0].permute(1, 2, 0).numpy()
+    raise InputError(
+        "model must add position embeddings that are a parameter, as ViT does, but its first "
+        f"block, {stem.name}, adds none"
+    )
+
+
+def _axes_above_1(shape: Sequence[int]) -> list[int]:
+    """The axes of a shape that are longer than 1."""
+    return [n for n in shape if n > 1]
+
+
+def _computed(shape: Sequence[int], stored: Mapping[str, Sequence[int]]) -> InputError:
+    """The error for embeddings that are not a stored parameter."""
+    tables = [f"{name} ({'x'.join(map(str, s))})" for name, s in stored.items()]
+    return InputError(
+        f"position embeddings ({'x'.join(map(str, shape))}) must be one parameter, and the "
+        f"model computes them from {', '.join(tables)}. Dissect it with images of the size "
+        "that it was trained for."
+    )
+
+
+def cosine_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side: the cosine similarity."""
+    ticks = [-1, -0.5, 0, 0.5, 1]
+    color_bar(
+        figure, axes, "Cosine similarity", scale=_SCALE, colors=_COLORS, ticks=ticks, pad=0.01
+    )
+
+
+@figure(width=2.9, height=2.7, key=cosine_bar, key_width=0.6)
+def _(result: PositionalSimilarity, ax: Axes) -> Axes:
+    """The similarities to each of at most 7x7 positions, drawn at that position."""
+    grid = result.other_row.max() + 1, result.other_column.max() + 1
+    rows, columns = _spread(result.row), _spread(result.column)
+    side = 1 / len(rows), 1 / len(columns)  # all maps together are 1 high and wide
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            pairs = result.select((result.row == row) & (result.column == column))
+            left, top = j * side[1], i * side[0]
+            width, height = 0.92 * side[1], 0.92 * side[0]
+            ax.imshow(
+                pairs.cosine.reshape(grid),
+                norm=_SCALE,
+                cmap=_COLORS,
+                extent=(left, left + width, top + height, top),
+                interpolation="nearest",
+            )
+            framed(ax, left, top, width, height, f"position: row {row}, column {column}")
+    ax.set(xlim=(-0.01, 1), ylim=(1, -0.01), aspect=grid[0] / grid[1])
+    ax.axis("off")
+    return ax
+
+
+def _spread(places: np.ndarray) -> np.ndarray:
+    """At most 7 of the rows, or columns, evenly spaced."""
+    distinct = np.unique(places)
+    number = min(len(distinct), _SIDE)
+    return distinct[np.linspace(0, len(distinct) - 1, number).round().astype(int)]

@@ -1,0 +1,221 @@
+"""Relative scores: attention of each head as a function of relative position only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from scipy.special import softmax
+from torch import Tensor, nn
+
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
+from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
+from visprism.core.options import option
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.color_bars import framed
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT
+from visprism.estimates.findings import Finding
+from visprism.table.result import Result, column, result_type
+
+_ATTRIBUTES = ("relative_scores", "relative_bias", "scores")
+_DRAWN = 49  # most heads
+
+
+@result_type("relative-scores")
+class ScoresByOffset(Result):
+    """Attention scores of relative positions; one row for each head and offset of the key."""
+
+    head: np.ndarray = column("Head", "", "number of the head, from 1")
+    dy: np.ndarray = column("Row offset", "tokens", "row of the key minus that of the query")
+    dx: np.ndarray = column(
+        "Column offset", "tokens", "column of the key minus that of the query"
+    )
+    score: np.ndarray = column(
+        "Score", "", "added before the softmax; minus infinity for no attention"
+    )
+    weight: np.ndarray = column(
+        "Attention weight", "", "softmax of the scores of a head over all offsets"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """How concentrated the heads are, and how many on the query itself."""
+        heads = np.unique(self.head)
+        top = [self.select(self.head == head) for head in heads]
+        largest = np.array([rows.weight.max() for rows in top])
+        center = sum(
+            rows.dy[rows.weight.argmax()] == 0 == rows.dx[rows.weight.argmax()] for rows in top
+        )
+        return (
+            Finding(
+                "largest attention weight of a head by position alone: mean "
+                f"{largest.mean():.2f} over {len(heads)} heads (uniform attention: "
+                f"{1 / len(top[0]):.2g}); "
+                f"{center} of {len(heads)} heads attend most to the query's own position"
+            ),
+        )
+
+
+@ANALYSES.register
+@dataclass(frozen=True)
+class RelativeScores(Analysis):
+    """Attention of each head by relative position alone."""
+
+    name = "relative-scores"
+    rank = 0
+    group = "weights"
+    source = "Cordonnier et al. (2020), fig. 3 and 4"
+    sections = (
+        Section(
+            ScoresByOffset,
+            "Relative position scores",
+            "Each map shows the attention weight of one head by the offset of the key from the "
+            "query, on a constant image. The cross marks the query. A head with one dark cell "
+            "acts as one tap of a convolution.",
+            table=False,
+        ),
+    )
+
+    layer: int = option(
+        1, "number of the attention among those with relative scores, from 1", minimum=1
+    )
+
+    def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
+        """Softmax of the scores of one attention."""
+        tables = list(relative_score_tables(subject.model).values())
+        return (relative_scores(tables[self.layer - 1], run=run),)
+
+    def cost(self, subject: Subject) -> Cost:
+        """No image is needed."""
+        return Cost()
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Also where there is no such attention."""
+        reason = super().inapplicable(subject)
+        number = len(relative_score_tables(subject.model))
+        if reason is None and number < self.layer:
+            return (
+                f"layer must be at most {number} in this model, got {self.layer}"
+                if number
+                else "the model has no attention with relative position scores"
+            )
+        return reason
+
+
+def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads rows columns"]]:
+    """Tables of relative position scores by the name of their attention, in forward order.
+
+    Recognized are an attention made from a convolution (`scores`), window attention of this
+    library (`relative_scores`, `relative_bias`) and of timm's Swin
+    (`relative_position_bias_table`).
+    """
+    tables = {}
+    for name, module in model.named_modules():
+        stored = (getattr(module, a, None) for a in _ATTRIBUTES)
+        table = next((t for t in stored if isinstance(t, Tensor) and t.ndim == 3), None)
+        swin = getattr(module, "relative_position_bias_table", None)
+        if table is None and isinstance(swin, Tensor):
+            sides: Any = module.window_size
+            rows, columns = (2 * side - 1 for side in sides)
+            # Swin's offsets are the query's minus the key's.
+            table = swin.view(rows, columns, -1).permute(2, 0, 1).flip(1, 2)
+        if table is not None:
+            tables[name] = table
+    return tables
+
+
+def relative_scores(
+    table: Float[Tensor, "heads rows columns"], *, run: Run = DEFAULT_RUN
+) -> ScoresByOffset:
+    """The scores of relative positions, and the attention that they alone would give.
+
+    With S_h the table of head h, weight = exp S_h[d] / sum over offsets d' of exp S_h[d']: the
+    attention of a query at the center of a constant image to the key at offset d.
+
+    Args:
+        table: by head and offset of the key from the query, which is 0 at the center; the
+            attribute `scores` of an attention made from a convolution, `relative_scores` of
+            Swin's, `relative_bias` of the window attention of AlterNet.
+        run: of which only the provenance is used.
+    """
+    values = table.detach().double().cpu().numpy()
+    heads, rows, columns = values.shape
+    if not heads:
+        raise InputError("table must hold at least one head, got none")
+    if rows % 2 == 0 or columns % 2 == 0:
+        raise InputError(
+            f"table must have an odd number of rows and columns, got {rows}x{columns} offsets"
+        )
+    finite = np.isfinite(values).any((1, 2))
+    if not finite.all():
+        raise InputError(
+            f"each head must have a finite score, and head {1 + int(finite.argmin())} has none"
+        )
+    head, dy, dx = np.indices(values.shape).reshape(3, -1)
+    return ScoresByOffset(
+        head=head + 1,
+        dy=dy - rows // 2,
+        dx=dx - columns // 2,
+        score=values.ravel(),
+        weight=softmax(values.reshape(heads, -1), axis=1).ravel(),
+        provenance=run.provenance,
+    )
+
+
+@figure(width=2.4, height=2.75, share=False)
+def _(result: ScoresByOffset, ax: Axes) -> Axes:
+    """Attention weights of each head by offset, from 0 (white) to the largest (black).
+
+    The cross marks the query. Of more than 49 heads the first 49 are drawn.
+    """
+    heads = np.unique(result.head)[:_DRAWN]
+    across = ceil(sqrt(len(heads)))
+    sides = int(result.dy.max()) * 2 + 1, int(result.dx.max()) * 2 + 1
+    width, step = sides[1] / sides[0], 1.2  # a picture is 1 high
+    largest = result.weight.max()
+    for i, head in enumerate(heads):
+        rows = result.select(result.head == head)
+        down, right = divmod(i, across)
+        left, top = right * step * width, down * step
+        extent = (left, left + width, top + 1, top)
+        ax.imshow(
+            rows.weight.reshape(sides),
+            cmap="Grays",
+            vmin=0,
+            vmax=largest,
+            extent=extent,
+            interpolation="nearest",
+        )
+        best = rows.select(np.array([rows.weight.argmax()]))
+        offset = f"{best.dy[0]:+d} rows, {best.dx[0]:+d} columns"
+        text = f"head {head} · largest weight {best.weight[0]:.3g} at {offset}"
+        framed(ax, left, top, width, 1.0, text)
+        ax.plot(
+            left + width / 2,
+            top + 0.5,
+            marker="+",
+            markersize=4,
+            markeredgewidth=0.7,
+            color="#D55E00",
+        )
+    ax.set(
+        xlim=(-0.03, (across - 1) * step * width + width + 0.03),
+        ylim=(ceil(len(heads) / across) * step - 0.12, -0.05),
+    )
+    ax.axis("off")
+    ax.annotate(
+        f"black: attention weight {largest:.3g}",
+        (1, 0),
+        xycoords="axes fraction",
+        xytext=(0, -2),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=6,
+        color=FAINT,
+    )
+    return ax

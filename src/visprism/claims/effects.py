@@ -1,0 +1,133 @@
+"""Effects: what an experiment on the claims found, row by row, and their picture."""
+
+from math import exp, isfinite
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, tip
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import resolved
+from visprism.table.result import Result, column, result_type, scalar
+
+PRIMARY, EQUAL_FIT, SECONDARY = "primary", "equal training NLL", "secondary"
+RATIO, POINTS = "ratio", "points"
+
+
+@result_type("claim-effects")
+class ClaimEffects(Result):
+    """The effect of each hypothesis of the claims; one row for each comparison.
+
+    Effects are means over seeds of differences paired by seed, with Student's interval. Primary
+    hypotheses have the confidence of Holm's procedure. Effects with the unit "ratio" are
+    differences of logarithms, numbers as changes in percent.
+    """
+
+    row: np.ndarray = column("Row", "", "C1 to C16, with a letter where a claim has several")
+    comparison: np.ndarray = column("Comparison", "", f"{PRIMARY}, {EQUAL_FIT} or {SECONDARY}")
+    hypothesis: np.ndarray = column("Hypothesis", "", "networks that are compared, or 0")
+    quantity: np.ndarray = column("Quantity", "", "what is compared, and when")
+    sign: np.ndarray = column("Sign", "", "1 if the claim expects a positive effect, else -1")
+    unit: np.ndarray = column("Unit", "", "ratio, points (of a fraction), nats or none")
+    effect: np.ndarray = column("Effect", "", "mean of the paired differences over seeds")
+    low: np.ndarray = column("Low", "", "lower end of the interval over seeds")
+    high: np.ndarray = column("High", "", "upper end of the interval over seeds")
+    confidence: np.ndarray = column("Confidence", "", "of the interval")
+    seeds: np.ndarray = column("Seeds", "", "trained seeds of each network")
+    margin: np.ndarray = column("Margin", "", "smallest effect that matters; 0: none declared")
+    verdict: np.ndarray = column("Verdict", "", "empty for secondary hypotheses")
+    seeds_needed: np.ndarray = column(
+        "Seeds needed",
+        "",
+        "power of 80% for an effect of the margin; 0: decided, -1: over 1,000",
+    )
+    note: np.ndarray = column("Note", "", "such as a different verdict at equal training NLL")
+    networks: np.ndarray = column("Networks", "", "test accuracy and training NLL of each")
+    scale: str = scalar("Scale", "", "of networks and training", default="")
+
+    def effect_text(self, row: int) -> str:
+        """The effect with its interval: ``-12% [-15, -9]`` or ``+0.31 nats [0.2, 0.4]``."""
+        effect, low, high = (float(v[row]) for v in (self.effect, self.low, self.high))
+        return self.text_of(effect, low, high, str(self.unit[row]))
+
+    @classmethod
+    def text_of(cls, effect: float, low: float, high: float, unit: str) -> str:
+        """An effect with its interval; empty without an effect."""
+        if not isfinite(effect):
+            return ""
+        effect, low, high = (cls._in_unit(value, unit) for value in (effect, low, high))
+        form = resolved(effect, low, high, "+.3g")
+        text = f"{effect:{form}}" + {RATIO: "%", "": ""}.get(unit, f" {unit}")
+        if isfinite(low) and isfinite(high):
+            text += f" [{low:{form}}, {high:{form}}]"
+        return text.replace("-", "\N{MINUS SIGN}")
+
+    def margin_text(self, row: int) -> str:
+        """The margin with its unit: ``5 points`` or ``25%``."""
+        unit = str(self.unit[row])
+        suffix = {RATIO: "%", "": ""}.get(unit, f" {unit}")
+        return f"{self._in_unit(float(self.margin[row]), unit):.3g}{suffix}"
+
+    @staticmethod
+    def _in_unit(value: float, unit: str) -> float:
+        if unit == RATIO:
+            return 100 * (exp(value) - 1) if isfinite(value) else value
+        return 100 * value if unit == POINTS else value
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Each primary hypothesis with its effect and verdict."""
+        return tuple(
+            Finding(
+                f"{self.row[i]}, {self.quantity[i]}, {self.hypothesis[i]}: {self.verdict[i]}"
+                + (f", {self.effect_text(i)} over {self.seeds[i]} seeds" * bool(self.seeds[i]))
+            )
+            for i in np.flatnonzero(self.comparison == PRIMARY).tolist()
+        )
+
+
+_COLORS = {
+    "reproduced at this scale": "#2a7f62",
+    "opposite at this scale": "#b8412c",
+    "no effect beyond the margin": "#0072B2",
+    "can't tell": "#6b6b6b",
+}
+_LINEAR = 2.0  # margins, beyond which the axis is logarithmic
+
+
+@figure(width=6.4, height=4.2, across=1, share=False)
+def _(result: ClaimEffects, ax: Axes) -> Axes:
+    """Primary effects with their intervals, toward the claim, in units of their margin.
+
+    Effects at equal training NLL are hollow. Rows without enough seeds have no mark.
+    """
+    rows = result.row[result.comparison == PRIMARY].tolist()
+    ax.axvspan(-1, 1, color="#EDEDED", linewidth=0, zorder=0)
+    ax.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
+    for i in np.flatnonzero(np.isin(result.comparison, (PRIMARY, EQUAL_FIT))).tolist():
+        equal, verdict = result.comparison[i] == EQUAL_FIT, str(result.verdict[i])
+        y = rows.index(result.row[i]) + 0.28 * equal
+        if verdict not in _COLORS:
+            if not equal:
+                ax.text(1.1, y, verdict, color=FAINT, va="center", fontsize=6)
+            continue
+        scale = result.sign[i] / result.margin[i]
+        effect, low, high = (scale * v[i] for v in (result.effect, result.low, result.high))
+        color = _COLORS[verdict]
+        ax.plot([low, high], [y, y], color=color, linewidth=0.7 if equal else 1.4, zorder=2)
+        label = f"{result.row[i]} · {result.effect_text(i)} · {verdict}"
+        fill = "white" if equal else color
+        ax.plot(
+            effect, y, "o", color=color, markerfacecolor=fill, markersize=4, zorder=3,
+            gid=tip(label),
+        )  # fmt: skip
+    marks = [Line2D([], [], color=c, marker="o", markersize=4) for c in _COLORS.values()]
+    ax.legend(marks, list(_COLORS), loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xscale("symlog", linthresh=_LINEAR)
+    ends = max(4.0, *np.abs(ax.get_xlim()))
+    ax.set_xlim(-ends, ends)
+    ax.set_xlabel("Effect in units of the margin (positive: as the paper claims)")
+    return ax

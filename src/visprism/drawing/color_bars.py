@@ -1,0 +1,74 @@
+"""Values as colors: cells on a rectangular grid, and their color bar."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from visprism.drawing.style import INK, SIMILARITY, tip
+
+UNIT = Normalize(0, 1)  # the scale of fractions and of similarities
+
+
+def color_bar(
+    figure: Figure,
+    axes: Sequence[Axes],
+    label: str = "",
+    *,
+    scale: Normalize = UNIT,
+    colors: Colormap | str = SIMILARITY,
+    aspect: int = 24,
+    pad: float = 0.02,
+    **options: Any,
+) -> Colorbar:
+    """A color bar at the side of the axes, without a frame."""
+    mappable = ScalarMappable(scale, colors)
+    bar = figure.colorbar(
+        mappable, ax=list(axes), label=label, aspect=aspect, pad=pad, **options
+    )
+    bar.outline.set_visible(False)
+    return bar
+
+
+def error_rate_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """The color bar of an error rate from 0 to 1."""
+    color_bar(figure, axes, "Error rate", format=PercentFormatter(1, decimals=0))
+
+
+def cells(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
+    """A cell for each value at its place on a grid of equal steps; a part may be missing."""
+    columns, rows = np.unique(x), np.unique(y)
+    image = np.full((len(rows), len(columns)), np.nan)
+    image[np.searchsorted(rows, y), np.searchsorted(columns, x)] = values
+    ax.imshow(
+        image,
+        cmap=SIMILARITY,
+        norm=UNIT,
+        extent=(*_edges(columns), *_edges(rows)),
+        origin="lower",
+        interpolation="nearest",
+    )
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    for side in ("top", "right", "bottom", "left"):
+        ax.spines[side].set_visible(False)
+
+
+def framed(ax: Axes, left: float, top: float, width: float, height: float, text: str) -> None:
+    """A thin frame around an image, with `text` as its tooltip."""
+    frame = Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.3)
+    frame.set_gid(tip(text))
+    ax.add_patch(frame)
+
+
+def _edges(values: np.ndarray) -> tuple[float, float]:
+    """The outer edges of cells centered at equally spaced values."""
+    half = (values[1] - values[0]) / 2 if len(values) > 1 else 0.5
+    return float(values[0] - half), float(values[-1] + half)

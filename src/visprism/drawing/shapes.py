@@ -1,0 +1,222 @@
+"""Default figures of the shapes of results, for types without a registered figure."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+
+from visprism.drawing.color_bars import color_bar
+from visprism.drawing.depth import against_depth, kinds_key, points
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
+from visprism.table.shapes import (
+    BlockMatrix,
+    Curve,
+    Pictures,
+    QuantilesPerBlock,
+    ScalarPerBlock,
+    SeriesPerBlock,
+    Surface,
+)
+
+_GAP = 0.08  # between pictures, of the width of one
+
+
+@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
+def _(
+    result: ScalarPerBlock,
+    ax: Axes,
+    *,
+    quantity: str = "",
+    scale: Literal["linear", "log"] = "linear",
+) -> Axes:
+    """The value, or another column, against depth, with its 95% interval.
+
+    Where no value is positive the axis is linear.
+    """
+    name = quantity or result.value_name
+    against_depth(ax, result, name)
+    if (getattr(result, name) > 0).any():
+        ax.set_yscale(scale)
+    ax.set_ylabel(result.infos()[name].heading)
+    return ax
+
+
+@figure(width=2.75, height=2.0)
+def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
+    """A line for each series of the value, or another column, with 95% intervals."""
+    column = quantity or result.value_name
+    values = np.asarray(getattr(result, column), dtype=float)
+    for name, rows, color in _colored(result.series()):
+        finite = rows[np.isfinite(values[rows])]
+        value = values[finite]
+        low, high = (ends[finite] for ends in result.intervals_of(column))
+        error = np.stack([value - low, high - value])
+        ax.errorbar(
+            result.depth[finite],
+            value,
+            yerr=error if np.isfinite(error).all() else None,
+            color=color,
+            marker="o",
+            markersize=2.6,
+            linewidth=1.0,
+            elinewidth=0.7,
+            label=name,
+        )
+    if len(result.series()) > 1:
+        ax.legend()
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
+    return ax
+
+
+def _colored(series: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, str]]:
+    """Name, rows and color of each series."""
+    palette = list(KIND_COLORS.values())[1:]
+    return [(n, r, palette[i % len(palette)]) for i, (n, r) in enumerate(series.items())]
+
+
+def _kinds_without_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """The kinds of block, where the colors are not those of several distributions."""
+    if not any(ax.get_legend() for ax in axes):
+        kinds_key(figure, axes)
+
+
+@figure(width=2.75, height=2.0, key=_kinds_without_legend, key_height=0.25)
+def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
+    """The quantile nearest to the median against depth, and bands between pairs around it."""
+    series = _colored(result.series())
+    for name, chosen, color in series:
+        part = result.select(chosen)
+        levels = np.unique(part.probability)
+        rows = {p: part.select(part.probability == p) for p in levels.tolist()}
+        pairs = [(rows[a], rows[b]) for a, b in zip(levels, levels[::-1], strict=True)]
+        for below, above in pairs[: len(levels) // 2]:
+            ax.fill_between(
+                below.depth,
+                below.values,
+                above.values,
+                color=color if name else FAINT,
+                alpha=0.18,
+                linewidth=0,
+            )
+        median = rows[levels[np.argmin(abs(levels - 0.5))].item()]
+        if name:
+            ax.plot(median.depth, median.values, color=color, linewidth=1.1, label=name)
+        else:
+            points(ax, median, result.value_name)
+    if "" not in result.series():
+        ax.legend()
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
+    return ax
+
+
+def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side, of one scale for all axes."""
+    mappables = [m for ax in axes for m in (*ax.images, *ax.collections)]
+    if mappables:
+        _share_scale(mappables)
+        bar = figure.colorbar(
+            mappables[0], ax=list(axes), label=str(mappables[0].get_label()), pad=0.02
+        )
+        bar.outline.set_visible(False)
+
+
+def _share_scale(mappables: Sequence[ScalarMappable]) -> None:
+    """Let one color mean one value in all of them."""
+    ends = np.array([m.get_clim() for m in mappables], dtype=float)
+    for mappable in mappables:
+        mappable.set_clim(np.nanmin(ends), np.nanmax(ends))
+
+
+@figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
+def _(result: BlockMatrix, ax: Axes, *, quantity: str = "") -> Axes:
+    """The value of all pairs, from the first block at the lower left; lines separate stages.
+
+    `quantity` names another column.
+    """
+    values = result.matrix(quantity).astype(float)
+    image = ax.imshow(
+        values, origin="lower", cmap=SIMILARITY, interpolation="nearest", aspect="auto"
+    )
+    image.set_label(result.infos()[quantity or result.value_name].heading)
+    along, across = result.matrix("stage")[:, 0], result.matrix("other_stage")[0]
+    for stages, line in ((along, ax.axhline), (across, ax.axvline)):
+        for place in np.flatnonzero(np.diff(stages)):
+            line(place + 0.5, color="white", linewidth=0.9)
+    ax.set(xlabel="Block (second of the pair)", ylabel="Block")
+    return ax
+
+
+@figure(width=2.75, height=2.0)
+def _(result: Curve, ax: Axes) -> Axes:
+    """A line for each curve, with its 95% interval."""
+    x = np.asarray(getattr(result, result.x_name), dtype=float)
+    for name, rows, color in _colored(result.series()):
+        value, (low, high) = result.values[rows], (e[rows] for e in result.intervals)
+        if np.isfinite([low, high]).all():
+            ax.fill_between(x[rows], low, high, color=color, alpha=0.18, linewidth=0)
+        ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
+    if len(result.series()) > 1:
+        ax.legend()
+    infos = result.infos()
+    ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
+    return ax
+
+
+@figure(width=2.6, height=2.2, share=False, key=_value_bar, key_width=0.7)
+def _(result: Surface, ax: Axes) -> Axes:
+    """Filled contours of the value over both variables; missing points are left empty."""
+    x, y = (np.asarray(getattr(result, n), dtype=float) for n in (result.x_name, result.y_name))
+    columns, rows = np.unique(x), np.unique(y)
+    grid = np.full((len(rows), len(columns)), np.nan)
+    grid[np.searchsorted(rows, y), np.searchsorted(columns, x)] = result.values
+    mesh = ax.pcolormesh(columns, rows, grid, cmap=SIMILARITY, shading="nearest")
+    mesh.set_label(result.value_info().heading)
+    infos = result.infos()
+    ax.set(xlabel=infos[result.x_name].heading, ylabel=infos[result.y_name].heading)
+    return ax
+
+
+def _picture_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    images = [image for ax in axes for image in ax.images]
+    if images:
+        _share_scale(images)
+        norm = Normalize(*images[0].get_clim())
+        color_bar(figure, axes, scale=norm, pad=0.01)
+
+
+@figure(width=6.0, height=1.4, across=1, share=False, key=_picture_bar, key_width=0.65)
+def _(result: Pictures, ax: Axes) -> Axes:
+    """The pictures side by side on one color scale, with their names below."""
+    pictures = result.pictures()
+    low, high = np.nanmin(result.values), np.nanmax(result.values)
+    left = 0.0
+    for name, image in pictures.items():
+        width = image.shape[1] / image.shape[0]
+        picture = ax.imshow(
+            image,
+            cmap=SIMILARITY,
+            vmin=low,
+            vmax=high,
+            extent=(left, left + width, 1, 0),
+            interpolation="nearest",
+        )
+        picture.set_gid(tip(name))
+        ax.annotate(
+            name,
+            (left + width / 2, 1),
+            xytext=(0, -2),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize="small",
+            color=INK,
+        )
+        left += width * (1 + _GAP)
+    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
+    ax.axis("off")
+    return ax

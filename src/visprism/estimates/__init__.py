@@ -1,0 +1,1 @@
+"""Estimates: numbers with intervals, declared once, compared image by image."""

@@ -1,0 +1,186 @@
+"""Answers: the few numbers of a result that models are compared by.
+
+A quantity is declared once, by an `EstimateInfo` in the field of a result; an `Answer` is its
+value for one model. Answers of two models are paired by `Answer.id`, never by their wording.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import exp, isfinite, nan
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Bool
+
+from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
+from visprism.estimates.questions import Question
+from visprism.estimates.text import resolved
+
+POINTS = "percentage points"  # unit of a difference of two fractions
+# In the reading of an answer without a verdict.
+DISAGREE, ONE_MEASURE = "the measures disagree", "only one measure is significant"
+DIRECTION_PAIRS = "direction pairs"  # of a loss landscape
+FEWEST = {DIRECTION_PAIRS: 3}  # units for an interval; `FEWEST_VALUES` of others
+Verdict = Literal["", "supports", "contradicts", "undecided"]
+Average = Literal["arithmetic", "geometric"]
+# Of the difference of two models: of the mean of paired differences; from both intervals and
+# the correlation of the values by unit (Zou and Donner); none.
+# "bounded": combined, where the lower end of a model may be exactly 0.
+Comparison = Literal["paired", "combined", "bounded", "none"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number with its 95% interval, as an answer to one question about a model.
+
+    Models are compared by the answers that have the same question and quantity.
+    """
+
+    question: str  # text of a `Question`; one entry of the table of a study
+    quantity: str  # "high-frequency log amplitude, change across attention blocks"
+    value: float
+    low: float = nan  # 95% interval; NaN where there is none
+    high: float = nan
+    unit: str = ""  # "%": fractions, shown as percent; POINTS: differences of two fractions
+    over: str = ""  # what the interval is taken over: "images", "mini-batches", "seeds"
+    claim: str = ""  # "C6": the claim of the paper that the question belongs to
+    verdict: Verdict = ""  # about that claim
+    # Place that a claim about two models expects: the model with the lower place should have
+    # the lower value. NaN where the claim says nothing about the model.
+    place: float = nan
+    # "geometric": exp(mean of logs) - 1, the relative change by the geometric mean of ratios
+    average: Average = "arithmetic"
+    missing: str = ""  # why there is no interval
+    in_pixels: bool = False  # whether it depends on the size of the images in pixels
+    selected: int = 1  # number of values of which this is the largest; 1 if it is not selected
+    left_out: int = 0  # number of those that could not be measured
+    symbol: str = ""  # of the quantity, before the number in sentences: "NEP"
+    subject: str = ""  # part of the model that the number is of: "conv blocks", "layer1.0"
+    measure: str = ""  # the quantity without the subject; "" where it does not name the subject
+    reading: str = ""  # what the number means, in words: "low-pass"
+    variant: str = ""  # end of the quantity that is not another measure, such as an objective
+    id: str = ""  # of the quantity, whatever it is called: "variances.variance"
+    comparison: Comparison = "paired"  # how the interval of a difference is made
+    by_unit: np.ndarray | None = field(
+        default=None, repr=False, compare=False
+    )  # see `Estimated`
+
+    def __str__(self) -> str:
+        """The number, which is named if it is a selected maximum.
+
+        For example ``2 [1, 3] (largest of 9, interval not adjusted)``.
+        """
+        adjusted = "interval not adjusted" if isfinite(self.low) else ""
+        remark = ", ".join(filter(None, (self.selection, adjusted)))
+        return f"{self.number} ({remark})" if self.selection else self.number
+
+    @property
+    def selection(self) -> str:
+        """Of how many values it is the largest; "" if it is not selected."""
+        if self.selected < 2:
+            return ""
+        rest = f"; {self.left_out} cannot be ablated" if self.left_out else ""
+        return f"largest of {self.selected}{rest}"
+
+    @property
+    def number(self) -> str:
+        """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
+        scale = 100 if self.unit in ("%", POINTS) else 1
+        unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
+        value, low, high = (scale * number for number in (self.value, self.low, self.high))
+        form = resolved(value, low, high, ".3g")
+        if not (isfinite(low) and isfinite(high)):
+            return f"{value:{form}}{unit}"
+        percent = "%" if self.unit == "%" else ""
+        interval = f"[{low:{form}}{percent}, {high:{form}}{percent}]"
+        return f"{value:{form}}{unit} {interval}"
+
+
+@dataclass(frozen=True)
+class EstimateInfo:
+    """The declaration of a quantity, from which its answers and differences follow."""
+
+    label: str
+    unit: str = ""  # "%": fractions, shown as percent; POINTS: differences of two fractions
+    meaning: str = ""
+    question: Question | None = None  # that it answers; None: it is only tabulated
+    claim: str = ""
+    over: str = "images"
+    average: Average = "arithmetic"
+    in_pixels: bool = False
+    symbol: str = ""
+    comparison: Comparison = "paired"
+    keep: bool = False  # the values by unit, also without a question
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether results keep the values by unit, from which differences are computed."""
+        return self.keep or self.question is not None
+
+    @property
+    def stored_unit(self) -> str:
+        """The unit of the stored value: fractions are stored as fractions."""
+        return "" if self.unit in ("%", POINTS) else self.unit
+
+    def answer(self, id: str, value: Any, rows: Sequence[str] = (), **further: Any) -> Answer:
+        """The answer of one model.
+
+        Args:
+            id: of the quantity.
+            value: a `Number`, or a float without an interval.
+            rows: what tells the row from others, such as a kind of block.
+            **further: fields of the answer.
+        """
+        low, high = getattr(value, "low", nan), getattr(value, "high", nan)
+        by_unit = getattr(value, "by_unit", None)
+        missing = getattr(value, "missing", "")
+        if not isfinite(low) and not missing and by_unit is not None:
+            missing = reason_without(by_unit, self.over)
+        numbers = (float(value), low, high)
+        if self.average == "geometric":
+            numbers = tuple(exp(number) - 1 for number in numbers)
+        declared: dict[str, Any] = {
+            "unit": self.unit,
+            "over": self.over,
+            "claim": self.claim,
+            "average": self.average,
+            "missing": missing,
+            "in_pixels": self.in_pixels,
+            "symbol": self.symbol,
+            "measure": self.label if rows else "",
+            "id": id,
+            "comparison": self.comparison,
+            "by_unit": by_unit,
+        }
+        question = self.question.text if self.question else ""
+        fields: dict[str, Any] = (
+            {"quantity": ", ".join([self.label, *rows])} | declared | further
+        )
+        return Answer(question, value=numbers[0], low=numbers[1], high=numbers[2], **fields)
+
+
+def reason_without(by_unit: np.ndarray, over: str) -> str:
+    """Why the mean of these values has no interval."""
+    finite = by_unit[np.isfinite(by_unit)]
+    fewest = FEWEST.get(over, FEWEST_VALUES)
+    if len(finite) < fewest:
+        return f"fewer than {fewest} {over}"
+    if not np.ptp(finite):
+        return f"the same value for all {over}"
+    return f"fewer than {FEWEST_DIFFERENT} {over} differ from the median"
+
+
+def few_outcomes(correct: Bool[np.ndarray, " n"]) -> str:
+    """Why a mean of losses has no interval; "" from 5 correct and 5 wrong predictions.
+
+    A few predictions that differ from all others make most of the variance of such a mean, and
+    how many there are is a matter of chance.
+
+    Example:
+        >>> few_outcomes(np.ones(256, dtype=bool)), few_outcomes(np.arange(10) < 5)
+        ('fewer than 5 predictions are wrong', '')
+    """
+    for word, number in (("correct", correct.sum()), ("wrong", (~correct).sum())):
+        if number < FEWEST_DIFFERENT:
+            return f"fewer than {FEWEST_DIFFERENT} predictions are {word}"
+    return ""

@@ -1,0 +1,316 @@
+"""Loss by distance: the NLL on circles around the weights, in planes of random directions.
+
+The points of a circle are w + r (cos φ d1 + sin φ d2) for equidistant angles φ, so that the
+distance is exact, whatever the grid of a surface is. Over φ and φ + π all odd orders of the
+loss cancel; on a quadratic with Hessian H the mean over angles is r²/4 (d1ᵀHd1 + d2ᵀHd2),
+exactly, for at least 3 angles.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import nn
+
+from visprism.core.errors import InputError
+from visprism.core.processes import add_up
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates import questions
+from visprism.estimates.answers import DIRECTION_PAIRS, FEWEST
+from visprism.estimates.estimated import Estimated, Number, stacked
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.loss.double_backward import BatchNorm, check_batch_norm
+from visprism.loss.eigenvalues import objective_label
+from visprism.loss.landscape import BATCH_NORM_LABELS, measure_points, not_finite
+from visprism.loss.objective import Loss, cross_entropy
+from visprism.loss.planes import random_planes
+from visprism.loss.points import (
+    TREATMENTS,
+    Evaluation,
+    batch_norms,
+    loss_name,
+    read_samples,
+)
+from visprism.passes.batches import check_evaluation_mode
+from visprism.table.result import Result, column, estimate, result_type, scalar
+
+RADII = (0.1, 0.5, 1.0)  # of circles, in norms of the directions
+
+_DISTANCES = {
+    "filter": "filter-normalized",
+    "layer": "layer-normalized",
+    "paper": "paper-normalized",
+    "none": "Gaussian",
+}
+_DISAGREEMENT = 1.5  # ratio of the two increases of the NLL above which VP105 is reported
+_SMALLEST_INCREASE = 0.01  # nats; where both increases are smaller, they are not compared
+
+
+@result_type("rings")
+class Rings(Result):
+    """The NLL on circles around the weights; one row for each BatchNorm treatment and distance.
+
+    Values are means over direction pairs and angles; those of single pairs stand in
+    ``rise.by_unit``, those of single points, by pair and angle, in ``nll.by_unit`` and
+    ``accuracy.by_unit``. Random directions of two models are not pairs: each model has a
+    separate interval, and their difference has none. A model without BatchNorm has the same
+    rows for both treatments, so that it can be compared with one that has it.
+    """
+
+    row_names = ("places",)
+
+    batch_norm: np.ndarray = column("BatchNorm", "", "frozen or reestimated statistics")
+    radius: np.ndarray = column(
+        "Distance r",
+        "norms of the directions",
+        "filter-normalized unless `normalization` differs",
+    )
+    rise: np.ndarray = estimate(
+        "NLL increase",
+        "nats",
+        "NLL minus that of the model's weights",
+        question=questions.FLATNESS,
+        claim="C15",
+        over="direction pairs and images",
+        comparison="none",
+    )
+    spread: np.ndarray = column(
+        "Standard deviation", "nats", "of the increase over direction pairs; NaN for one"
+    )
+    nll: np.ndarray = estimate(
+        "NLL", "nats", "mean over images; infinite or NaN on overflow", keep=True
+    )
+    accuracy: np.ndarray = estimate("Accuracy", "", "of all images and points", keep=True)
+    pairs: int = scalar("Direction pairs", "", "number of planes")
+    has_batch_norm: bool = scalar(
+        "Has BatchNorm", "", "whether the model has running statistics"
+    )
+    classes: int = scalar(
+        "Classes", "", "of the model; chance level is log(classes)", default=0
+    )
+    normalization: str = scalar("Normalization", "", "of the directions", default="filter")
+    loss: str = scalar("Loss", "", "name of the loss function", default="cross_entropy")
+
+    @property
+    def places(self) -> list[str]:
+        """Distance, with its norm, and treatment of each row."""
+        words = {"frozen": "frozen", "reestimated": "re-estimated"}
+        return [
+            f"at {_DISTANCES[self.normalization]} distance {radius:g} (BatchNorm {words[name]})"
+            for name, radius in zip(self.batch_norm.tolist(), self.radius.tolist(), strict=True)
+        ]
+
+    def answered(self, name: str) -> np.ndarray:
+        """The rows of the middle distance."""
+        radii = np.unique(self.radius)
+        return np.flatnonzero(self.radius == radii[len(radii) // 2])
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """Each distance is a measure."""
+        return {"measure": ""}
+
+    def treatments(self) -> dict[str, np.ndarray]:
+        """Rows of each treatment that differs: one for a model without BatchNorm."""
+        names = list(dict.fromkeys(self.batch_norm.tolist()))
+        names = names if self.has_batch_norm else names[:1]
+        return {name: np.flatnonzero(self.batch_norm == name) for name in names}
+
+    @property
+    def images(self) -> str:
+        """The images, with their split."""
+        return images_text(self.provenance.images, self.provenance.split)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """The increase at each distance, for each treatment of BatchNorm."""
+        data, norm, findings = objective_label(self.provenance.split), self.normalization, []
+        for name, rows in self.treatments().items():
+            treatment = f", {BATCH_NORM_LABELS[name]}" * self.has_batch_norm
+            for row in rows:
+                rise, spread = self.rise[row], "; one direction pair"
+                if self.pairs > 1:
+                    deviation = f"standard deviation {self.spread[row]:.2g}"
+                    spread = f"; {deviation} over {self.pairs} direction pairs"
+                findings.append(
+                    Finding(
+                        f"{data} rises by {text_of(rise)} nats at {_DISTANCES[norm]} distance "
+                        f"{self.radius[row]:g}{treatment}{spread}, {self.images}"
+                        f"{missing_text(rise)}"
+                    )
+                )
+        rows = np.concatenate(list(self.treatments().values()))
+        points = np.asarray(self.nll)[rows]
+        if isinstance(self.nll, Estimated) and self.nll.by_unit is not None:
+            points = self.nll.by_unit[:, rows].ravel()
+        return (*findings, *not_finite(points), *self._disagreement())
+
+    def _disagreement(self) -> list[Finding]:
+        """VP105 at the distance where the two treatments of BatchNorm differ most."""
+        by_name = self.treatments()
+        if len(by_name) < 2:
+            return []
+        pairs = list(zip(by_name["frozen"], by_name["reestimated"], strict=True))
+        ratios = [_ratio(float(self.rise[i]), float(self.rise[j])) for i, j in pairs]
+        beyond = sum(ratio > _DISAGREEMENT for ratio in ratios)
+        if not beyond:
+            return []
+        i, j = pairs[int(np.argmax(ratios))]
+        text = (
+            f"the NLL increase depends on BatchNorm at {beyond} of {len(ratios)} distances, by "
+            f"ratio most at {self.radius[i]:g}: {text_of(self.rise[i])} with frozen, "
+            f"{text_of(self.rise[j])} with re-estimated statistics, over {self.pairs} "
+            f"direction pair{'s' * (self.pairs > 1)} and {self.images}; another model is "
+            "flatter or sharper only if it is so under both treatments"
+        )
+        return [Finding(text, code="VP105")]
+
+
+def _ratio(first: float, second: float) -> float:
+    """The larger of two increases over the smaller one, 0 where they cannot be compared.
+
+    Infinite for a smaller one of at most 0; 0 where one is not finite or both are small.
+    """
+    low, high = sorted((first, second))
+    if not np.isfinite([low, high]).all() or high <= _SMALLEST_INCREASE:
+        return 0.0
+    return high / low if low > 0 else float("inf")
+
+
+def crossed_mean(values: Float[np.ndarray, "pairs images"]) -> Number:
+    """Mean over direction pairs and images, both random, with its interval.
+
+    With a and b the variances of the means of pairs and of images, over their numbers, and e
+    that of the residuals over all values, the variance of the mean is a + b - e, at least a and
+    b. The interval is Student's with Satterthwaite's degrees of freedom; none for fewer than 3
+    pairs or 2 images. By unit it has the means of pairs.
+
+    Source: Cornfield and Tukey (1956), Average values of mean squares in factorials;
+    Satterthwaite (1946), An approximate distribution of estimates of variance components.
+    """
+    from scipy.special import stdtrit  # SciPy takes a while to import
+
+    pairs, images = values.shape
+    with np.errstate(invalid="ignore", over="ignore"):
+        by_pair, by_image, average = values.mean(1), values.mean(0), float(values.mean())
+    if pairs < FEWEST[DIRECTION_PAIRS] or images < 2 or not np.isfinite(values).all():
+        few = f"fewer than {FEWEST[DIRECTION_PAIRS]} {DIRECTION_PAIRS}"
+        reason = few if pairs < FEWEST[DIRECTION_PAIRS] else "a single image"
+        reason = reason if np.isfinite(values).all() else "the loss is not finite everywhere"
+        return Number(average, by_unit=by_pair, missing=reason)
+    a, b = by_pair.var(ddof=1) / pairs, by_image.var(ddof=1) / images
+    residuals = values - by_pair[:, None] - by_image + average
+    e = (residuals**2).sum() / ((pairs - 1) * (images - 1) * pairs * images)
+    variance = max(a + b - e, a, b)
+    if not variance:
+        return Number(average, average, average, by_pair)
+    freedom = (a + b) ** 2 / (a**2 / (pairs - 1) + b**2 / (images - 1))
+    half = float(stdtrit(freedom, 0.975)) * variance**0.5
+    return Number(average, average - half, average + half, by_pair)
+
+
+def rings(
+    model: nn.Module,
+    batches: Iterable,
+    *,
+    radii: Sequence[float] = RADII,
+    angles: int = 8,
+    pairs: int = 3,
+    loss: Loss = cross_entropy,
+    treatments: Sequence[BatchNorm] | None = None,
+    normalization: str = "filter",
+    perturb_positions: bool = False,
+    run: Run = DEFAULT_RUN,
+) -> Rings:
+    """The loss on circles around the model's weights, in planes of random directions.
+
+    Where the model has BatchNorm, its running statistics do not fit weights elsewhere, which a
+    model with LayerNorm does not suffer from: both treatments are measured by default.
+
+    Cost: pairs x radii x angles forward passes of all images, and up to twice as many again
+    with re-estimated statistics.
+
+    Args:
+        model: any classifier, in evaluation mode.
+        batches: of (images, targets), as in `landscape`.
+        radii: distances, in norms of the directions.
+        angles: number of points on each circle, even and at least 4.
+        pairs: number of planes, each with two directions; at least 3 for an interval.
+        loss: of logits and targets, one value for each image.
+        treatments: of BatchNorm; None: "frozen", and "reestimated" where the model has any.
+        normalization: of the directions; see `gaussian`.
+        perturb_positions: whether random directions also change position embeddings.
+        run: device and precision, seed of the directions, progress, provenance, deadline.
+    """
+    check_evaluation_mode(model)
+    if not len(radii) or min(radii) <= 0:
+        raise InputError(f"radii must be positive, got {tuple(radii)}")
+    if angles < 4 or angles % 2:
+        raise InputError(f"angles must be even and at least 4, got {angles}")
+    has_batch_norm = bool(batch_norms(model))
+    if treatments is None:
+        treatments = TREATMENTS if has_batch_norm else ("frozen",)
+    for treatment in treatments:
+        check_batch_norm(treatment, TREATMENTS, "landscapes")
+    planes = random_planes(
+        model,
+        pairs=pairs,
+        normalization=normalization,
+        perturb_positions=perturb_positions,
+        seed=run.seed,
+    )
+    samples = read_samples(batches, run.compute)
+    circle = 2 * np.pi * np.arange(angles) / angles
+    keys = list(product(range(pairs), radii, circle.tolist()))
+    points = [(pair, r * float(np.cos(phi)), r * float(np.sin(phi))) for pair, r, phi in keys]
+    rows: list[tuple] = []
+    classes = 0
+    for treatment in treatments:
+        evaluation = Evaluation(model, samples, loss, treatment, run)
+        sums = {(r, pair): np.zeros(len(samples)) for r in radii for pair in range(pairs)}
+
+        def visit(number: int, rises: np.ndarray, sums: dict = sums) -> None:
+            pair, radius, _ = keys[number]
+            sums[radius, pair] += rises
+
+        label = f"circles, {BATCH_NORM_LABELS[treatment]}"
+        estimates, origin, _ = measure_points(evaluation, planes, points, label, visit)
+        classes = origin.classes
+        names = [treatment] if has_batch_norm else list(TREATMENTS)
+        for name, radius in product(names, radii):
+            parts = [torch.from_numpy(sums[radius, pair]) for pair in range(pairs)]
+            rise = crossed_mean(add_up(torch.stack(parts)).numpy() / angles)
+            at = [e for (_, r, _), e in zip(keys, estimates, strict=True) if r == radius]
+            nll, _, accuracy = (_of_points(values) for values in zip(*at, strict=True))
+            rows.append((name, radius, rise, _spread(rise), nll, accuracy))
+    batch_norm, radius, rise, spread, nll, accuracy = zip(*rows, strict=True)
+    return Rings(
+        batch_norm=np.array(batch_norm),
+        radius=np.array(radius),
+        rise=stacked(rise),
+        spread=np.array(spread),
+        nll=stacked(nll),
+        accuracy=stacked(accuracy),
+        pairs=pairs,
+        has_batch_norm=has_batch_norm,
+        classes=classes,
+        normalization=normalization,
+        loss=loss_name(loss),
+        provenance=samples.provenance(run),
+    )
+
+
+def _spread(rise: Number) -> float:
+    """Standard deviation over direction pairs."""
+    values = rise.by_unit
+    if values is None or len(values) < 2 or not np.isfinite(values).all():
+        return float("nan")
+    return float(values.std(ddof=1))
+
+
+def _of_points(numbers: Sequence[Number]) -> Number:
+    values = np.array([float(number) for number in numbers])
+    with np.errstate(invalid="ignore"):
+        return Number(values.mean(), by_unit=values)

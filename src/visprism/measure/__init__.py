@@ -1,1 +1,0 @@
-"""Measurements of feature maps, the loss, predictions and weights."""

@@ -1,0 +1,184 @@
+"""Batches: validation of images, targets and models at the start of a measurement."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Int, Int64
+from torch import Tensor, nn
+
+from visprism.anatomy import Anatomy, Block, Images, batch_size, pixels
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import gather, rank, world_size
+
+Batch = Images | Sequence  # images, or (images, targets)
+B = TypeVar("B")
+
+
+def check_evaluation_mode(model: nn.Module) -> None:
+    """Require a model in evaluation mode; it is never switched for the user."""
+    if any(module.training for module in model.modules()):
+        raise InputError("model must be in evaluation mode. Call model.eval() first.")
+
+
+def blocks_on_grid(anatomy: Anatomy) -> list[Block]:
+    """The blocks whose feature map lies on a spatial grid, in forward order."""
+    check_evaluation_mode(anatomy.model)
+    blocks = [block for block in anatomy if block.layout is not None]
+    if not blocks:
+        raise InputError(
+            "model must have a block whose feature map lies on a spatial grid, and "
+            f"{type(anatomy.model).__name__} has none"
+        )
+    return blocks
+
+
+def image_shape(anatomy: Anatomy) -> tuple[int, ...]:
+    """(C, H, W) of the images that the model was dissected with."""
+    return anatomy.image_shape
+
+
+def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
+    """The images of a batch, on the device."""
+    images: Images = batch[0] if isinstance(batch, tuple | list) and batch else batch  # pyrefly: ignore
+    try:
+        shape = tuple(pixels(images).shape[1:])
+    except InputError as error:
+        raise InputError(f"a batch must be images or (images, targets): {error}") from error
+    expected = image_shape(anatomy)
+    if expected and shape != expected:
+        raise InputError(
+            f"images must be {_by(expected)}, as the model was dissected with, got "
+            f"{_by(shape)}. Resize the images, or dissect the model with images of this size."
+        )
+    return on_device(images, compute, copy=True)
+
+
+def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
+    """Images on the device, and one class index for each on the CPU."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError(
+            f"a batch must be (images, targets), got {type(batch).__name__}; "
+            "this measurement needs targets"
+        )
+    images, targets = batch
+    try:
+        number = batch_size(images)
+    except InputError as error:
+        raise InputError(f"a batch must be (images, targets): {error}") from error
+    targets = torch.as_tensor(targets)
+    if targets.shape != (number,) or targets.is_floating_point():
+        raise InputError(
+            f"targets must be one class index per image ({number}), got shape "
+            f"{tuple(targets.shape)} of type {str(targets.dtype).removeprefix('torch.')}"
+        )
+    return on_device(images, compute), targets.cpu().long()
+
+
+def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
+    """One class index for each image of a batch; None where it holds none."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        return None
+    if not isinstance(batch[1], Tensor | np.ndarray | list):
+        return None
+    targets = torch.as_tensor(batch[1])
+    if targets.shape != (batch_size(batch[0]),) or targets.is_floating_point():
+        return None
+    return targets.cpu().long()
+
+
+def on_device(images: Images, compute: Compute, *, copy: bool = False) -> Images:
+    """The same images on the device: one tensor, or a mapping of tensors.
+
+    Args:
+        images: images of a batch.
+        compute: device.
+        copy: copy those that are on the device, for a model that may change them in place.
+    """
+    device = compute.torch_device
+    if isinstance(images, Mapping):
+        return {name: tensor.to(device, copy=copy) for name, tensor in images.items()}
+    return images.to(device, copy=copy)
+
+
+def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
+    """The batches of this process, each with the index of its first image in the data.
+
+    A process sees only its own batches, which give the index only where all batches but the
+    last have one size.
+    """
+    rest = iter(batches)
+    first = list(islice(rest, 1))
+    size = max(gather(sum(map(_number, first))))  # also of a process that has none
+    start = rank() * size
+    for batch in chain(first, rest):
+        yield start, batch
+        number = _number(batch)
+        if world_size() > 1 and number > size:
+            raise InputError(
+                f"batches must have one size for several processes, got {number} images "
+                f"after {size}"
+            )
+        start += number if world_size() == 1 else world_size() * size
+
+
+def image_indices(sizes: Sequence[Sequence[int]]) -> list[Int[np.ndarray, " n"]]:
+    """Indices in the data of the images that each process saw; they take turns with batches.
+
+    Args:
+        sizes: for each process, the number of images in each of its batches.
+
+    Example:
+        >>> image_indices([[2, 1], [3]])
+        [array([0, 1, 5]), array([2, 3, 4])]
+    """
+    turns = [(i, process) for process, numbers in enumerate(sizes) for i in range(len(numbers))]
+    indices: list[list[int]] = [[] for _ in sizes]
+    start = 0
+    for turn, process in sorted(turns):
+        number = sizes[process][turn]
+        indices[process] += range(start, start + number)
+        start += number
+    return [np.array(images, dtype=np.int64) for images in indices]
+
+
+def _number(batch: Any) -> int:
+    """Number of images; 0 of what is not (images, targets), which `labeled` refuses later."""
+    try:
+        return len(batch[1])
+    except (TypeError, IndexError, KeyError):
+        return 0
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def with_targets(batch: object) -> tuple[Images, Tensor]:
+    """Images and targets of a batch, on their device; classes (B,) or probabilities (B, K)."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError(
+            f"a batch must be (images, targets), got {type(batch).__name__}; "
+            "this measurement needs targets"
+        )
+    images, targets = batch
+    if not isinstance(targets, Tensor):
+        raise InputError(f"targets must be a tensor, got {type(targets).__name__}")
+    number = len(pixels(images))
+    if targets.ndim == 0 or len(targets) != number:
+        raise InputError(
+            f"targets must have one entry per image ({number}), got shape "
+            f"{tuple(targets.shape)}"
+        )
+    return images, targets
+
+
+def first_images(images: Images) -> Images:
+    """At most the first two images of a batch, for a trial run of a model."""
+    number = len(pixels(images))
+    if isinstance(images, Mapping):
+        return {n: t[:2] if len(t) == number else t for n, t in images.items()}
+    return images[:2]

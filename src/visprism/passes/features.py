@@ -1,0 +1,322 @@
+"""The pass over features: one run of a model over the data, which feeds every statistic.
+
+A `FeatureStatistic` extracts numbers of each block inside the forward pass. The pass keeps them
+by image, in the order of the data; means, errors, changes across blocks and paired differences
+are computed from them afterwards (`visprism.estimates.estimated`). What would not fit, such as
+spectra, maps and covariances, is added up over images instead.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from visprism.anatomy import (
+    Anatomy,
+    Attention,
+    Block,
+    Images,
+    Weights,
+    batch_size,
+    forward,
+    watch,
+)
+from visprism.core.devices import Compute
+from visprism.core.errors import InputError
+from visprism.core.processes import gather, rank, world_size
+from visprism.core.provenance import Provenance
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.passes.batches import (
+    Batch,
+    blocks_on_grid,
+    image_indices,
+    image_shape,
+    images_of,
+)
+from visprism.passes.blocks import Neighbors
+from visprism.table.result import Result
+
+Sees = Literal["feature maps", "tokens", "attention", "residual branches", "heads"]
+Extracts = Mapping[
+    Any, Tensor
+]  # by block, attention, head or end of a branch: what is extracted
+Arrays = dict[Any, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a pass gathered for one statistic."""
+
+    by_image: Arrays  # (images, ...) in the order of the data, by the keys of `by_image`
+    sums: Arrays  # by the keys of `sums`
+    images: int
+    anatomy: Anatomy
+    between: Mapping[str, str]  # blocks off the grid right before a block, by its name
+    seed: int
+    provenance: Provenance
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks with values by image, in forward order."""
+        return [key for key in self.by_image if isinstance(key, Block)]
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """These blocks, and what stands before each."""
+        return Neighbors(self.blocks, self.between)
+
+    def stacked(self, *index: Any) -> Float[np.ndarray, "n blocks"]:
+        """The values by image of all blocks, at one place of what is extracted of each."""
+        values = [self.by_image[b][(slice(None), *index)] for b in self.blocks]
+        return np.stack(values, axis=1).astype(np.float64)
+
+
+class FeatureStatistic(ABC):
+    """A statistic of feature maps or of attention, computed in the one pass over the data.
+
+    It holds options only; the pass holds what is gathered. `visprism.testing.check_statistic`
+    checks that it depends neither on the batches nor on the number of processes.
+    """
+
+    # Of a statistic that sees several, those that the model does not have are left out.
+    sees: ClassVar[Sees | tuple[Sees, ...]] = "feature maps"
+
+    @property
+    def all_seen(self) -> tuple[Sees, ...]:
+        """What it sees, as a tuple."""
+        return (self.sees,) if isinstance(self.sees, str) else self.sees
+
+    @abstractmethod
+    def extract(self, x: Any) -> Tensor:
+        """Numbers of one block for each image, (B, ...); called inside the forward pass.
+
+        It is new memory, does not change `x`, and is finite where `x` is. `x` is the feature
+        map (B, C, H, W), float32 or float64, in any order of memory; a statistic that sees
+        tokens is given `Tokens`, one that sees attention `Weights`.
+        """
+
+    def by_image(self, extracts: Extracts) -> Arrays:
+        """Values of each image of a batch, by block or another key: the extracts."""
+        return {key: x.cpu().numpy() for key, x in extracts.items()}
+
+    def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
+        """Sums over the images of a batch, of what is too large to keep by image; none.
+
+        Args:
+            extracts: of the batch.
+            batch: its number in the data.
+            seed: of the run, for random draws.
+        """
+        return {}
+
+    @abstractmethod
+    def results(self, seen: Seen) -> Sequence[Result]:
+        """The results, the main one first, from what was gathered over all images."""
+
+    def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
+        """Sentences on what this statistic does not cover for these blocks."""
+        return ()
+
+
+class AttentionStatistic(FeatureStatistic):
+    """A statistic of each image's attention weights, computed a few images at a time.
+
+    A pass gives `reduce` the weights of a few images, while they are in the processor's cache,
+    and `finish` what was reduced of the whole batch.
+    """
+
+    sees = "attention"
+
+    def extract(self, x: Weights) -> Tensor:
+        """The statistics of one attention; see `FeatureStatistic.extract`."""
+        return self.finish(x.attention, self.reduce(x))
+
+    @abstractmethod
+    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
+        """Sums over the weights; the first axis of each is that of the images."""
+
+    @abstractmethod
+    def finish(self, attention: Attention, reduced: tuple[Tensor, ...]) -> Tensor:
+        """The statistics, from what was reduced."""
+
+
+@dataclass
+class Gathered:
+    """What a pass has gathered of one statistic so far, in this process."""
+
+    by_image: dict[Any, list[np.ndarray]] = field(default_factory=dict)
+    sums: Arrays = field(default_factory=dict)
+
+    def add(self, by_image: Arrays, sums: Arrays) -> None:
+        """Append the values of a batch, and add its sums."""
+        for key, values in by_image.items():
+            self.by_image.setdefault(key, []).append(values)
+        for key, value in sums.items():
+            self.sums[key] = self.sums[key] + value if key in self.sums else value
+
+    def of_all_processes(self, image: Int[np.ndarray, " n"]) -> tuple[Arrays, Arrays]:
+        """By image in the order of the data; sums added in the order of ranks: equal bits."""
+        parts, total = gather((self.by_image, self.sums)), Gathered()
+        for by_image, sums in parts:
+            total.add({}, sums)
+            for key, batches in by_image.items():
+                total.by_image.setdefault(key, []).extend(batches)
+        order = np.argsort(image)
+        return {k: np.concatenate(v)[order] for k, v in total.by_image.items()}, total.sums
+
+
+def observe(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    statistics: Iterable[FeatureStatistic] | FeatureStatistic,
+    *,
+    run: Run = DEFAULT_RUN,
+) -> tuple[Result, ...]:
+    """Run the model once over the data; the main result of each statistic, in their order.
+
+    ``vp.observe(anatomy, batches, [vp.Fourier(), vp.Variance()])``. The model stays as it is.
+    Several processes (started by ``torchrun``) take turns with the batches; each gets the same
+    results, those of one process up to rounding.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        batches: each is images, or (images, targets); images are a tensor (B, C, H, W) or a
+            mapping of tensors, of the size that the model was dissected with.
+        statistics: what to measure.
+        run: device, precision, seed, progress and provenance.
+    """
+    return tuple(results[0] for results in observations(anatomy, batches, statistics, run=run))
+
+
+def observations(
+    anatomy: Anatomy,
+    batches: Iterable[Batch],
+    statistics: Iterable[FeatureStatistic] | FeatureStatistic,
+    *,
+    run: Run = DEFAULT_RUN,
+) -> list[tuple[Result, ...]]:
+    """All results of each statistic; see `observe`. Memory grows with what is kept by image."""
+    single = isinstance(statistics, FeatureStatistic)
+    statistics = [statistics] if single else list(statistics)
+    for statistic in statistics:
+        if not isinstance(statistic, FeatureStatistic):
+            raise InputError(
+                f"statistics must be analyses of features, such as [Fourier()], "
+                f"got {statistic!r}"
+            )
+    gathered = [Gathered() for _ in statistics]
+    sizes: list[int] = []
+    with observing(anatomy, statistics, run.compute) as extract:
+        tracked = run.track_share(batches, "observing feature maps")
+        for number, batch in zip(count(rank(), world_size()), tracked, strict=False):
+            images = images_of(batch, anatomy, run.compute)
+            for statistic, part, extracts in zip(
+                statistics, gathered, extract(images), strict=True
+            ):
+                sums = statistic.sums(extracts, number, run.seed)
+                part.add(statistic.by_image(extracts), sums)
+            sizes.append(batch_size(images))
+    by_process = gather(sizes)
+    every = [size for process in by_process for size in process]
+    if not any(every):
+        raise InputError("batches must hold at least one image, got none")
+    image = np.concatenate(image_indices(by_process))
+    origin = run.measured(
+        images=sum(every), batch_size=max(every), image_shape=image_shape(anatomy)
+    )
+    between = blocks_off_grid(anatomy)
+    return [
+        tuple(
+            result.measured(origin)
+            for result in statistic.results(
+                Seen(
+                    *part.of_all_processes(image),
+                    sum(every),
+                    anatomy,
+                    between,
+                    run.seed,
+                    origin,
+                )
+            )
+        )
+        for statistic, part in zip(statistics, gathered, strict=True)
+    ]
+
+
+@contextmanager
+def observing(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], compute: Compute
+) -> Iterator[Callable[[Images], list[Extracts]]]:
+    """Inside, a function that runs the model on images and returns what each extracts."""
+    from visprism.passes.sources import taps
+
+    blocks_on_grid(anatomy)  # refuses a model without any
+    # Not inference mode: what a model caches in it, it could never be differentiated through.
+    with compute.borrow(anatomy.model), torch.no_grad(), ExitStack() as stack:
+        every_tap = taps(anatomy, statistics, stack)
+
+        def run_model(images: Images) -> list[Extracts]:
+            for tap in every_tap:
+                tap.extracted.clear()
+            with compute.autocast():
+                forward(anatomy.model, images)
+            extracted: dict[int, dict[Any, Tensor]] = {id(s): {} for s in statistics}
+            for tap in every_tap:
+                for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True):
+                    extracted[id(statistic)].update(extracts)
+            if not all(
+                torch.isfinite(e).all() for es in extracted.values() for e in es.values()
+            ):
+                raise _not_finite(anatomy, images, compute)
+            return [extracted[id(statistic)] for statistic in statistics]
+
+        yield run_model
+
+
+def blocks_off_grid(anatomy: Anatomy) -> dict[str, str]:
+    """Names of the blocks off the grid that stand right before a block on it, by its name."""
+    ends = {block.end: block for block in anatomy}
+    between = dict[str, str]()
+    for block in anatomy:
+        missing, before = list[str](), ends.get(block.start)
+        while before is not None and before.layout is None:
+            missing.insert(0, before.name)
+            before = ends.get(before.start)
+        if missing and block.layout is not None:
+            between[block.name] = ", ".join(missing)
+    return between
+
+
+def _not_finite(anatomy: Anatomy, images: Images, compute: Compute) -> InputError:
+    """Names the first block whose feature map is not finite, and the number of images.
+
+    Costs another forward pass; the extracts only show that there is one.
+    """
+
+    def count(x: Tensor) -> int:
+        return int((~torch.isfinite(x)).flatten(1).any(1).sum())
+
+    with watch(anatomy, count) as counts, compute.autocast():
+        forward(anatomy.model, images)
+    for block in anatomy:
+        if counts.get(block.name):
+            remedy = (
+                "Check the weights and the preprocessing."
+                if compute.precision == "fp32"
+                else f"{compute.precision} may overflow: try precision 'fp32'."
+            )
+            return InputError(
+                f"feature maps must be finite, got NaN or infinity from block {block.name!r} "
+                f"for {counts[block.name]} of {batch_size(images)} images of a batch. {remedy}"
+            )
+    return InputError(
+        "the feature maps are finite but so large that statistics of them overflow. "
+        "Check the weights and the preprocessing."
+    )

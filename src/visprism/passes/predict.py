@@ -1,0 +1,150 @@
+"""Prediction: one pass over labeled data, several with dropout, or several models."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from visprism.anatomy import Images, batch_size, pixels
+from visprism.core.devices import reused_memory
+from visprism.core.errors import InputError
+from visprism.core.processes import gather, rank, world_size
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.passes.batches import Batch, check_evaluation_mode, labeled
+from visprism.passes.dropout import dropout_modules, stochastic
+from visprism.passes.forward_passes import Forward, inference
+from visprism.passes.predictions import Predictions
+
+_BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)
+
+
+def predict(
+    model: nn.Module | Sequence[nn.Module],
+    batches: Iterable[Batch],
+    *,
+    samples: int = 1,
+    run: Run = DEFAULT_RUN,
+) -> Predictions:
+    """The logits of a model for every image, in float32, with the targets.
+
+    With `samples` above 1 every batch passes through the model that many times with dropout
+    active and nothing else in training mode (Monte Carlo dropout). Several models are an
+    ensemble. Both give a stack of logits, whose probabilities the metrics average.
+
+    Several processes share the batches; the images stay in their order. Costs the forward
+    passes and the memory of the logits.
+
+    Args:
+        model: in evaluation mode; or several of them, with the same classes.
+        batches: each is (images, targets); images are a tensor (B, C, H, W) or a mapping.
+        samples: number of stochastic passes of each model.
+        run: device, precision, progress, and the seed of dropout, which gives the same passes
+            on any number of processes.
+
+    Source: Gal and Ghahramani (2016), Dropout as a Bayesian approximation; Lakshminarayanan et
+    al. (2017), Simple and scalable predictive uncertainty estimation using deep ensembles.
+    """
+    models = [model] if isinstance(model, nn.Module) else list(model)
+    _check(models, samples)
+    run = run.on(models[0])
+    parts: list[_BatchLogits] = []
+    shape: tuple[int, ...] = ()
+    largest = 0
+    with reused_memory(), ExitStack() as stack:
+        forwards = [
+            stack.enter_context(inference(member, run.compute, channels_last=samples == 1))
+            for member in models
+        ]
+        for turn, batch in enumerate(run.track_share(batches, "predictions")):
+            images, targets = labeled(batch, run.compute)
+            number = rank() + turn * world_size()
+            shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
+            passes = _passes(models, forwards, images, samples, run, number)
+            parts.append((torch.stack(passes), targets))
+            if samples > 1 and not turn:
+                _check_stochastic(models, parts[0][0], samples)
+    parts, shape, largest = _gathered(parts, shape, largest)
+    targets = torch.cat([targets for _, targets in parts])
+    logits = torch.cat([logits for logits, _ in parts], dim=1)
+    provenance = run.measured(images=len(targets), batch_size=largest, image_shape=shape)
+    return Predictions(logits if len(logits) > 1 else logits[0], targets, provenance)
+
+
+def _check(models: Sequence[nn.Module], samples: int) -> None:
+    if not models:
+        raise InputError("model must be a module or a sequence of at least one, got none")
+    if samples < 1:
+        raise InputError(f"samples must be at least 1, got {samples}")
+    for model in models:
+        check_evaluation_mode(model)
+        if samples > 1 and not dropout_modules(model):
+            raise InputError(
+                f"samples must be 1 for {type(model).__name__}, which has no dropout with a "
+                f"probability above 0, got {samples}"
+            )
+
+
+def _passes(
+    models: Sequence[nn.Module],
+    forwards: Sequence[Forward],
+    images: Images,
+    samples: int,
+    run: Run,
+    batch: int,
+) -> list[Float[Tensor, "b k"]]:
+    """Logits of each model and pass in turn."""
+    passes = []
+    for which, (model, forward) in enumerate(zip(models, forwards, strict=True)):
+        if samples == 1:
+            passes.append(_logits(model, forward, images))
+            continue
+        for sample in range(samples):
+            with stochastic(model, run.compute, run.seed, batch, which, sample):
+                passes.append(_logits(model, forward, images))
+    return passes
+
+
+def _check_stochastic(
+    models: Sequence[nn.Module], logits: Float[Tensor, "s b k"], samples: int
+) -> None:
+    """Refuse models that have dropout but do not apply it in any pass."""
+    for model, passes in zip(models, logits.split(samples), strict=True):
+        if torch.equal(passes, passes[:1].expand_as(passes)):
+            raise InputError(
+                f"samples must be 1 for {type(model).__name__}, all {samples} passes of which "
+                "are equal: its dropout is not active when its modules are in training mode"
+            )
+
+
+def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor, "b k"]:
+    logits = forward(images)
+    if logits.ndim != 2 or len(logits) != batch_size(images):
+        raise InputError(
+            f"output of the model must be logits (images, classes), got {tuple(logits.shape)} "
+            f"of {type(model).__name__} for {batch_size(images)} images. Use a classifier with "
+            "its head."
+        )
+    if logits.is_complex():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise InputError(
+            f"output of the model must be real logits, got {kind} of {type(model).__name__}. "
+            "Return their magnitude or real part."
+        )
+    return logits.float().cpu()
+
+
+def _gathered(
+    parts: list[_BatchLogits], shape: tuple[int, ...], largest: int
+) -> tuple[list[_BatchLogits], tuple[int, ...], int]:
+    """The logits of all processes, in the order of the batches, and the largest batch."""
+    ranks = gather((parts, shape, largest))
+    longest = max(len(batches) for batches, *_ in ranks)
+    if not longest:
+        raise InputError("data must hold at least one image, got none")
+    united = [
+        batches[turn] for turn in range(longest) for batches, *_ in ranks if turn < len(batches)
+    ]
+    shape = next(shape for batches, shape, _ in ranks if batches)
+    return united, shape, max(largest for *_, largest in ranks)

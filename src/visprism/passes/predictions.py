@@ -1,0 +1,140 @@
+"""Predictions: the logits of a data set with its targets.
+
+One pass of the model serves every metric: `visprism.passes.outcomes` reads the logits
+once and stores a few numbers per image.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
+
+_ROWS = 4096  # images of a block
+_SUM = 1e-2  # tolerance of the sum of probabilities, which half precision needs
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Logits and targets of a data set; several passes or models are a stack of logits.
+
+    Logits are the input of a softmax. The probabilities of several passes are averaged.
+    """
+
+    logits: Float[Tensor, "n k"] | Float[Tensor, "s n k"] = field(repr=False)
+    targets: Int64[Tensor, " n"] = field(repr=False)
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        check_tensors(logits=self.logits, targets=self.targets)
+        check_shapes(self.logits, self.targets)
+        _check_targets(self.targets, self.num_classes)
+        _check_logits(self.members)
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.targets)
+
+    @property
+    def members(self) -> Float[Tensor, "s n k"]:
+        """The logits as a stack, with one member if there is one pass."""
+        return self.logits if self.logits.ndim == 3 else self.logits[None]
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, including those of no image."""
+        return self.logits.shape[-1]
+
+    def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":
+        """The predictions of the images at `positions`, in that order."""
+        logits = self.logits[..., positions, :]
+        return Predictions(logits, self.targets[positions], self.provenance)
+
+
+def check_tensors(**arguments: object) -> None:
+    """Check that arguments are tensors."""
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"{name} must be a tensor, got {type(value).__name__}. Use torch.from_numpy or "
+                "torch.tensor."
+            )
+
+
+def check_shapes(logits: Tensor, targets: Tensor) -> None:
+    """Check the shapes and types of logits and targets."""
+    if logits.ndim not in (2, 3) or not logits.is_floating_point() or 0 in logits.shape:
+        raise InputError(
+            "logits must be floating-point of shape (images, classes) or (passes, images, "
+            f"classes), got {_described(logits)}"
+        )
+    integer = not targets.is_floating_point() and not targets.is_complex()
+    if targets.shape != logits.shape[-2:-1] or not integer:
+        raise InputError(
+            f"targets must be one class index for each of {logits.shape[-2]} images, got "
+            f"{_described(targets)}"
+        )
+
+
+def _check_targets(targets: Tensor, classes: int) -> None:
+    low, high = targets.min().item(), targets.max().item()
+    if low == -1:
+        raise InputError(
+            f"targets must be labels, got {int((targets == -1).sum())} of {len(targets)} "
+            "images without one (-1). Use labeled data."
+        )
+    if low < 0 or high >= classes:
+        wrong = low if low < 0 else high
+        raise InputError(
+            f"targets must be between 0 and {classes - 1} (the model has {classes} classes), "
+            f"got {wrong}. Use data with the classes that the model was trained on."
+        )
+
+
+def _check_logits(members: Float[Tensor, "s n k"]) -> None:
+    """Check that the largest logits are finite, and that logits are no probabilities."""
+    rows = members.flatten(0, 1)
+    sums = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100
+    for block in rows.split(_ROWS):
+        highest = block.amax(1)  # NaN if one of the row is
+        if not torch.isfinite(highest).all():
+            number = int((~torch.isfinite(highest)).sum())
+            raise InputError(
+                "logits must be finite, or negative infinity for some classes, got NaN or "
+                f"infinity as the largest logit of {number} of {len(block)} images. Check the "
+                "weights, the preprocessing and the precision."
+            )
+        sums += _like_probabilities(block, highest)
+    ones, hundreds = sums.tolist()
+    if 2 * ones > len(rows):
+        reason = f"between 0 and 1 that sum to 1 in {ones} of {len(rows)} images"
+    elif 2 * hundreds > len(rows):
+        reason = f"of at least 0 that sum to 100 in {hundreds} of {len(rows)} images"
+    else:
+        return
+    raise InputError(
+        f"logits must not be probabilities, got values {reason}. Use the output before the "
+        "softmax, or the logarithm of the probabilities."
+    )
+
+
+def _like_probabilities(
+    block: Float[Tensor, "b k"], highest: Float[Tensor, " b"]
+) -> Int64[Tensor, " 2"]:
+    """Number of rows that sum to 1, and of rows that sum to 100."""
+    none = torch.zeros(2, dtype=torch.long)
+    if not (highest <= 100 * (1 + _SUM)).any():
+        return none
+    low = block.amin(1) >= 0
+    if not low.any():  # true of nearly all logits, which saves the sums
+        return none
+    sums = block.float().sum(1)
+    one, hundred = (low & ((sums - total).abs() < total * _SUM) for total in (1, 100))
+    return torch.stack([one.sum(), hundred.sum()]).cpu()
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -1,0 +1,172 @@
+"""Profiles: the log amplitude of feature maps as a function of one frequency.
+
+F(k, l) = sum_{u,v} x[u, v] exp(-2 pi i (k u / h + l v / w)) is the Fourier transform of a
+feature map, log(|F| + 1e-6) its log amplitude. Channels that are zero everywhere in an image
+have no spectrum and are left out of its mean, but not under the paper's protocol. Frequencies
+are in pi rad/pixel: 0 is the mean, 1 the highest that an even grid holds along an axis
+(Nyquist).
+
+Source: Park and Kim (2022), How do vision transformers work?, fig. 2a.
+"""
+
+import math
+from functools import cache
+from math import gcd, prod
+
+import numpy as np
+import torch
+from einops import rearrange
+from jaxtyping import Float
+from torch import Tensor
+
+from visprism.core.errors import InputError
+from visprism.passes.chunks import cache_chunks, channel_mean
+
+# Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
+_FLOOR = 1e-6
+
+Grid = tuple[int, int]  # (height, width)
+
+
+# Log amplitude.
+
+
+def _log_amplitude(amplitude: Float[Tensor, "m n r"]) -> Float[Tensor, "m n r"]:
+    return (amplitude + _FLOOR).log()
+
+
+def _mean_over_live(
+    amplitude: Float[Tensor, "m n r"], x: Float[Tensor, "b c h w"]
+) -> Float[Tensor, "_ n"]:
+    """Mean log amplitude over the channels of an image that are not zero everywhere.
+
+    A dead channel has no spectrum; as a flat one it would draw the mean to 0 at every
+    frequency. Where all are dead the log amplitude is that of 1e-6.
+    """
+    live = (amplitude.amax(1, keepdim=True) != 0).to(amplitude)  # NaN is not dead
+    fraction = channel_mean(live, x)
+    level = channel_mean(live * _log_amplitude(amplitude), x) / fraction
+    return torch.where(fraction == 0, math.log(_FLOOR), level)
+
+
+# The whole plane.
+
+
+def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
+    """Log amplitude at all frequencies, mean over channels; frequency 0 at (h // 2, w // 2)."""
+    amplitude = torch.fft.fftshift(torch.fft.fft2(x), dim=(-2, -1)).abs().flatten(2)
+    live = amplitude.amax(2, keepdim=True) != 0
+    fraction = live.to(amplitude).mean(1)
+    level = (live * _log_amplitude(amplitude)).mean(1) / fraction
+    level = torch.where(fraction == 0, math.log(_FLOOR), level)
+    return level.unflatten(1, x.shape[2:])
+
+
+# Along the diagonal.
+
+
+def diagonal_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
+    """Frequencies, along each axis, that the diagonal of the transform holds."""
+    return 2 * np.arange(common_side(grid) // 2 + 1) / common_side(grid)
+
+
+def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    """Log amplitude on the diagonal, from frequency 0 to the highest; mean over channels.
+
+    With g = gcd(h, w), F(k h/g, k w/g) depends on u + v mod g alone: it is the 1-D transform of
+    the sums over the wrapped antidiagonals. No 2-D transform is made.
+    """
+    side = common_side((x.shape[2], x.shape[3]))
+    amplitudes = (_diagonal_of(chunk, side) for chunk in cache_chunks(x))
+    return torch.cat([_mean_over_live(amplitude, x) for amplitude in amplitudes])
+
+
+def _diagonal_of(chunk: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m k r"]:
+    """Amplitude on the diagonal."""
+    m, h, w, r = chunk.shape
+    mean = chunk.mean((1, 2), keepdim=True)
+    # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
+    # the mean, the sums keep their digits where it is large.
+    padded = chunk.new_empty(m, h, w + 1, r)
+    torch.sub(chunk, mean, out=padded[:, :, :w])
+    padded[:, :, w] = 0
+    antidiagonals = padded.view(m, -1, side, r).sum(1)
+    amplitude = torch.fft.rfft(antidiagonals, dim=1).abs()
+    amplitude[:, 0] = mean[:, 0, 0].abs() * (h * w)
+    return amplitude
+
+
+def common_side(grid: Grid) -> int:
+    """The side whose frequencies both axes of a grid have."""
+    side = gcd(*grid)
+    if side == 1 and prod(grid) > 1:
+        raise InputError(
+            f"height and width must have a common divisor for the diagonal profile, got "
+            f"{grid[0]}x{grid[1]}. Use profile='radial'."
+        )
+    return side
+
+
+# Along the diagonal, as the paper's code does it.
+
+
+def paper_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
+    """The labels of the paper's figures, wrong for even sides: 1 stands at 1 - 2/n."""
+    return np.linspace(0, 1, (grid[0] + 1) // 2)
+
+
+def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    """As `diagonal`, without the Nyquist frequency, which the paper's code leaves out.
+
+    Channels that are zero everywhere count too, as frequencies of amplitude 1e-6.
+    """
+    h, w = x.shape[2:]
+    if h != w:
+        raise InputError(
+            f"feature maps must be square for protocol='paper', got {h}x{w}. Use "
+            "protocol='default'."
+        )
+    amplitudes = (_diagonal_of(chunk, h)[:, : (h + 1) // 2] for chunk in cache_chunks(x))
+    return torch.cat([channel_mean(_log_amplitude(amplitude), x) for amplitude in amplitudes])
+
+
+# Over rings.
+
+
+def radial_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
+    """Mean radius of each ring's frequencies."""
+    return _rings(grid)[1]
+
+
+def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
+    """Log amplitude, mean over all directions, for rings of the frequency plane, and channels.
+
+    Ring k > 0 holds the radii in (2 (k - 1)/n, 2 k/n], n the shorter side; the last one ends at
+    the highest frequency along an axis, so the corners of the plane are in none.
+    """
+    weights = torch.from_numpy(_rings((x.shape[2], x.shape[3]))[0]).to(x)
+    amplitudes = (_plane_of(chunk) for chunk in cache_chunks(x))
+    return torch.cat([_mean_over_live(amplitude, x) for amplitude in amplitudes]) @ weights
+
+
+def _plane_of(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m n r"]:
+    """Amplitude on the half of the plane that the other mirrors."""
+    mean = chunk.mean((1, 2), keepdim=True)
+    amplitude = torch.fft.rfft2(chunk - mean, dim=(1, 2)).abs()
+    amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(chunk.shape[1:3])
+    return rearrange(amplitude, "m h w r -> m (h w) r")
+
+
+@cache
+def _rings(grid: Grid) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "k"]]:
+    """Weight of each frequency of a half plane in each ring, and the rings' mean radii."""
+    h, w = grid
+    across = 2 * np.abs(np.fft.fftfreq(h))[:, None]
+    along = 2 * np.fft.rfftfreq(w)[None]
+    radius = np.hypot(across, along)
+    shorter = min(grid)
+    ring = np.ceil(radius * shorter / 2 - 1e-9).astype(int)  # rounding must not move an edge
+    mirrored = np.where((along == 0) | (along == 1), 1, 2)  # columns that stand for two
+    weights = (ring[..., None] == np.arange(shorter // 2 + 1)) * mirrored[..., None]
+    weights = weights.reshape(-1, weights.shape[-1]) / weights.sum((0, 1))
+    return weights, radius.reshape(-1) @ weights

@@ -1,0 +1,202 @@
+"""Taps of a forward pass, read by statistics: feature maps, attention, residual branches."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from visprism.anatomy import (
+    Anatomy,
+    Attention,
+    Block,
+    Weights,
+    attend,
+    attentions,
+    watch,
+    watch_heads,
+    watch_tokens,
+)
+from visprism.anatomy.run.attention_weights import attend_in_parts
+from visprism.core.errors import InputError
+from visprism.passes.features import AttentionStatistic, FeatureStatistic
+from visprism.passes.residual_branches import (
+    BranchEnd,
+    branch_maps,
+    residual_branches,
+)
+from visprism.passes.tokens import Tokens, token_roles
+
+Extracts = dict[Any, Tensor]  # by block or attention: what a statistic extracts of it
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head of an attention, numbered from 1."""
+
+    attention: Attention
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Name of the attention and number of the head."""
+        return f"{self.attention.name} head {self.number}"
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Some statistics, and what they extract at each of their sources, by the source's name."""
+
+    statistics: Sequence[FeatureStatistic]
+    sources: Mapping[str, Block | Attention | BranchEnd | Head]
+    extracted: dict[str, list[Tensor]]
+
+    def extracts(self) -> list[Extracts]:
+        """What each statistic extracted from the latest forward pass, in forward order."""
+        for name in self.sources:
+            if name not in self.extracted:
+                raise InputError(
+                    f"block {name!r} did not run for these images as it did when the model was "
+                    "dissected. Dissect the model as it is now, with images like these."
+                )
+        return [
+            {source: self.extracted[name][i].cpu() for name, source in self.sources.items()}
+            for i in range(len(self.statistics))
+        ]
+
+
+def _feature_maps(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> Tap:
+    def extract(x: Tensor) -> list[Tensor]:
+        with _without_autocast(x):
+            return [statistic.extract(_precise(x)) for statistic in statistics]
+
+    blocks = {block.name: block for block in anatomy if block.layout is not None}
+    return Tap(statistics, blocks, stack.enter_context(watch(anatomy, extract)))
+
+
+def _tokens(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
+    roles = token_roles(anatomy)
+
+    def extract(block: Block, grid: Tensor, off_grid: Tensor) -> list[Tensor]:
+        with _without_autocast(grid):
+            tokens = Tokens(block, _precise(grid), _precise(off_grid), roles[block.name])
+            return [statistic.extract(tokens) for statistic in statistics]
+
+    blocks = {block.name: block for block in anatomy if block.layout is not None}
+    return Tap(statistics, blocks, stack.enter_context(watch_tokens(anatomy, extract)))
+
+
+def _attention(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> Tap:
+    imagewise = [
+        statistic for statistic in statistics if isinstance(statistic, AttentionStatistic)
+    ]
+    if len(imagewise) == len(statistics):
+        attended = _attention_in_parts(anatomy, imagewise)
+    else:
+
+        def extract(weights: Weights) -> list[Tensor]:
+            with _without_autocast(weights.values):
+                precise = replace(weights, values=_precise(weights.values))
+                return [statistic.extract(precise) for statistic in statistics]
+
+        attended = attend(anatomy, extract)
+    sources = {attention.name: attention for attention in attentions(anatomy)}
+    return Tap(statistics, sources, stack.enter_context(attended))
+
+
+def _attention_in_parts(
+    anatomy: Anatomy, statistics: Sequence[AttentionStatistic]
+) -> AbstractContextManager[dict[str, list[Tensor]]]:
+    Reduced = list[tuple[Tensor, ...]]  # by statistic
+
+    def reduce(weights: Weights) -> Reduced:
+        with _without_autocast(weights.values):
+            precise = replace(weights, values=_precise(weights.values))
+            return [statistic.reduce(precise) for statistic in statistics]
+
+    def finish(attention: Attention, parts: list[Reduced]) -> list[Tensor]:
+        extracts = []
+        for statistic, of_statistic in zip(statistics, zip(*parts, strict=True), strict=True):
+            reduced = tuple(torch.cat(tensors) for tensors in zip(*of_statistic, strict=True))
+            with _without_autocast(reduced[0]):
+                extracts.append(statistic.finish(attention, reduced))
+        return extracts
+
+    return attend_in_parts(anatomy, reduce, finish)
+
+
+def _residual_branches(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> Tap:
+    def extract(x: Tensor) -> list[Tensor]:
+        with _without_autocast(x):
+            return [statistic.extract(_precise(x)) for statistic in statistics]
+
+    branches = residual_branches(anatomy)
+    if not branches:
+        raise InputError(
+            f"{type(anatomy.model).__name__} must have a residual branch with an identity "
+            "shortcut, and has none"
+        )
+    extracted = stack.enter_context(branch_maps(anatomy, branches, extract))
+    ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]
+    return Tap(statistics, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
+
+
+def _heads(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:
+    extracted: dict[str, list[Tensor]] = {}
+
+    def read(attention: Attention, maps: Tensor) -> None:
+        with _without_autocast(maps):
+            for number, head in enumerate(maps.unbind(1), start=1):
+                extracts = [statistic.extract(_precise(head)) for statistic in statistics]
+                extracted[Head(attention, number).name] = extracts
+
+    readable = stack.enter_context(watch_heads(anatomy, read))
+    heads = [Head(a, n) for a in readable for n in range(1, a.geometry.heads + 1)]
+    return Tap(statistics, {head.name: head for head in heads}, extracted)
+
+
+_TAPS = {
+    "tokens": _tokens,  # first: it runs the model before others read it
+    "feature maps": _feature_maps,
+    "attention": _attention,
+    "residual branches": _residual_branches,
+    "heads": _heads,
+}
+
+
+def taps(
+    anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
+) -> list[Tap]:
+    """Taps for these statistics, which each forward pass fills until `stack` is closed."""
+    readable = bool(attentions(anatomy))
+    made = []
+    for sees, tap in _TAPS.items():
+        members = [statistic for statistic in statistics if sees in statistic.all_seen]
+        if (
+            sees == "attention" and not readable
+        ):  # `attend` refuses statistics that see no other
+            members = [statistic for statistic in members if statistic.all_seen == (sees,)]
+        if members:
+            made.append(tap(anatomy, members, stack))
+    return made
+
+
+def _without_autocast(like: Tensor) -> AbstractContextManager[object]:
+    """Inside, operations run in the precision of their arguments."""
+    device = like.device.type
+    if not torch.is_autocast_enabled(device):
+        return nullcontext()  # autocast takes as long as several operations on a small tensor
+    return torch.autocast(device, enabled=False)
+
+
+def _precise(x: Tensor) -> Tensor:
+    """In float32 or better, whatever the precision of the forward pass."""
+    return x if x.dtype == torch.float64 else x.float()

@@ -1,0 +1,68 @@
+"""Overview: several quantities of each block, on one axis of depth."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from visprism.drawing.depth import kinds_key
+from visprism.drawing.registry import plot
+from visprism.drawing.style import FAINT, model_axes, paper_style
+from visprism.drawing.text import caption, set_titles
+from visprism.table.result import Result
+
+_ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short labels
+    ("high-frequency", {}, "Δ log amplitude,\nhighest frequency"),
+    ("variances", {"quantity": "relative"}, "Variance /\nmean square"),
+    ("attention-statistics", {}, "Attention distance\n(pixels)"),
+    ("attention-statistics", {"quantity": "nmi"}, "Mutual information\nof attention"),
+    ("receptive-field", {}, "Receptive field \N{GREEK SMALL LETTER SIGMA}\n(pixels)"),
+]
+_WIDTH, _HEIGHT, _KEY = 2.75, 1.15, 0.45  # inches
+_SMALL = 5.5  # points; the protocol
+
+
+def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
+    """Several results of each model above each other, models side by side.
+
+    Args:
+        results: of each model, by its name.
+
+    Returns:
+        None where there are fewer than two quantities.
+    """
+    rows = [
+        (drawable, options, label)
+        for kind, options, label in _ROWS
+        if (drawable := {n: r for n, rs in results.items() for r in rs if r.identifier == kind})
+    ]
+    if len(rows) < 2:
+        return None
+    sources = [rs[0].provenance.sentence() for rs in results.values()]
+    width = _WIDTH * len(results)
+    protocol = caption(sources, list(results), width=width - 0.2, size=_SMALL)
+    lines = protocol.count("\n") + 1
+    size = width, _HEIGHT * len(rows) + _KEY + lines * _SMALL * 1.3 / 72
+    with paper_style():
+        figure = Figure(size, layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.03))
+        grid = figure.subplots(
+            len(rows), len(results), sharex=True, sharey="row", squeeze=False
+        )
+        for i, (drawable, options, label) in enumerate(rows):
+            for j, name in enumerate(results):
+                ax = grid[i, j]
+                ax.set_gid(model_axes(name))
+                if name in drawable:
+                    plot(drawable[name], ax, **options)
+                else:
+                    ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center")
+                ax.set_ylabel("" if j else label, fontsize=7)
+                ax.set_xlabel("Normalized depth" if i == len(rows) - 1 else "")
+        set_titles(grid[0], list(results), width=0.8 * _WIDTH)
+        figure.align_ylabels(grid[:, 0])
+        figure.supxlabel(
+            protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
+        )
+        kinds_key(figure, [ax for ax in grid.ravel() if ax.get_legend_handles_labels()[1]])
+    return figure

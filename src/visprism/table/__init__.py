@@ -1,0 +1,1 @@
+"""Results: tables of values with intervals, and their files."""

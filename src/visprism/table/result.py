@@ -1,0 +1,440 @@
+"""Results: what a measurement returns, a table of NumPy columns with units and provenance.
+
+A result is a frozen dataclass declared with `result_type`. Its array fields are columns of one
+length, one observation per row; its other fields are scalars that hold for every row. A field
+declares its label, unit and meaning once, with `column`, `scalar` or `estimate`; axis labels,
+table heads, answers, differences and the reference are made from these declarations. A result
+holds no model, tensor or figure, so that it can be saved, compared and drawn anywhere.
+"""
+
+import csv
+import html
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import numpy as np
+
+from visprism.core.errors import InputError
+from visprism.core.files import atomic_write
+from visprism.core.provenance import Provenance
+from visprism.core.registry import load_plugins
+from visprism.core.statistics import t_quantile
+from visprism.estimates.answers import Answer, EstimateInfo
+from visprism.estimates.estimated import Estimated, Number
+from visprism.estimates.findings import Finding
+from visprism.table.notebook import columns_read_first, html_table
+from visprism.table.stored import UnknownTypeError, check_types, provenance_of, stored_values
+
+Columns = dict[str, np.ndarray]
+R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
+_ENDS = ("low", "high")
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """How a field of a result is presented: label, unit and meaning."""
+
+    label: str
+    unit: str = ""  # "" for names, counts and pure numbers
+    meaning: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Label with its unit: a table head or an axis label.
+
+        Example:
+            >>> ColumnInfo("Frequency", "π rad/pixel").heading
+            'Frequency (π rad/pixel)'
+        """
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def column(label: str, unit: str = "", meaning: str = "") -> Any:
+    """A column of a result type: an array with one value per row."""
+    return field(metadata={"column": ColumnInfo(label, unit, meaning)})
+
+
+def scalar(label: str, unit: str = "", meaning: str = "", *, default: Any = MISSING) -> Any:
+    """A field of a result type that holds for every row."""
+    return field(default=default, metadata={"column": ColumnInfo(label, unit, meaning)})
+
+
+def estimate(
+    label: str, unit: str = "", meaning: str = "", *, default: Any = MISSING, **info: Any
+) -> Any:
+    """A column or scalar with 95% intervals, and what follows from it.
+
+    It holds an `Estimated` column or a `Number`, made by `visprism.estimates.estimated.mean`,
+    `ratio` or `jackknife` from values by unit. With a question it is one of the answers that
+    models are compared by: their paired difference, its interval and the reason for a missing
+    one follow.
+
+    Args:
+        label: of the quantity; a rewording changes no stored result.
+        unit: of the value; "%" for fractions shown as percent in answers.
+        meaning: formula or definition.
+        default: of a scalar.
+        **info: fields of `EstimateInfo`: `question`, `claim`, `over`, ...
+    """
+    declared = EstimateInfo(label, unit, meaning, **info)
+    metadata = {
+        "column": ColumnInfo(label, declared.stored_unit, meaning),
+        "estimate": declared,
+    }
+    return field(default=default, metadata=metadata)
+
+
+_TYPES: dict[str, "type[Result]"] = {}  # by identifier
+
+
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(column, scalar, estimate)
+)
+def result_type(identifier: str) -> Callable[[type[R]], type[R]]:
+    """Declare a class as a type of result that `Result.load` knows.
+
+    Args:
+        identifier: written into files; it never changes, whatever the class is called.
+    """
+
+    def register(cls: type[R]) -> type[R]:
+        if identifier in _TYPES:
+            raise InputError(f"identifier must be new, got {identifier!r}, which is registered")
+        made = dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+        made.identifier = identifier
+        _TYPES[identifier] = made
+        return made
+
+    return register
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Result:
+    """Base of all results. A type of result is declared with `result_type`.
+
+    Two results are equal if they have the same type, columns and scalars, bit for bit, with NaN
+    equal to NaN; where they come from (`provenance`) is not compared.
+    """
+
+    identifier: ClassVar[str] = ""
+    row_names: ClassVar[tuple[str, ...]] = ()  # columns that tell the rows of answers apart
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        for name, info in self.estimates().items():
+            value = getattr(self, name)
+            if not isinstance(value, Estimated | Number):  # without an interval
+                make = Estimated if isinstance(value, np.ndarray) else Number
+                value = make(value)
+                object.__setattr__(self, name, value)
+            if not info.keeps_values:
+                value.by_unit = None
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays = {name: v for name, v in arrays.items() if isinstance(v, np.ndarray)}
+        deep = [name for name, v in arrays.items() if v.ndim != 1]
+        if deep:
+            raise ValueError(
+                f"columns of {type(self).__name__} must have one axis, got "
+                f"{deep[0]} of shape {arrays[deep[0]].shape}"
+            )
+        lengths = {name: len(v) for name, v in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"columns of {type(self).__name__} must have one length, got {lengths}"
+            )
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return max(
+            (len(v) for v in vars(self).values() if isinstance(v, np.ndarray)), default=1
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(
+            _identical(getattr(self, f.name), getattr(other, f.name)) for f in _content(self)
+        )
+
+    def __hash__(self) -> int:
+        """Equal results have equal hashes."""
+        return hash((type(self), len(self), *(f.name for f in _content(self))))
+
+    def __repr__(self) -> str:
+        model = f" of {self.provenance.model}" if self.provenance.model else ""
+        return f"<{type(self).__name__}{model}: {len(self)} rows>"
+
+    def _repr_html_(self) -> str:
+        """A table of the first rows with units, and the provenance folded away.
+
+        A wide table has only the columns that are read first; `to_pandas` has all of them.
+        """
+        columns = self.columns()
+        infos = self.infos()
+        headings = {name: infos[name].heading if name in infos else name for name in columns}
+        fields_of = {name: name if name in infos else _stem(name) for name in columns}
+        scalars = {
+            n for n, f in fields_of.items() if not isinstance(getattr(self, f), np.ndarray)
+        }
+        names = columns_read_first(
+            headings, columns, scalars, value=getattr(self, "value_name", "")
+        )
+        source = html.escape(self.provenance.sentence())
+        return (
+            f"<p><b>{html.escape(type(self).__name__)}</b></p>"
+            f"{html_table(headings, columns, names)}"
+            f"<details><summary>provenance</summary><p>{source}</p></details>"
+        )
+
+    @classmethod
+    def infos(cls) -> dict[str, ColumnInfo]:
+        """Label, unit and meaning of every column and scalar, in the order of declaration."""
+        return {
+            f.name: f.metadata.get("column", ColumnInfo(f.name))
+            for f in fields(cls)
+            if f.name != "provenance"
+        }
+
+    @classmethod
+    def estimates(cls) -> dict[str, EstimateInfo]:
+        """The declared estimates by name of the field."""
+        return {f.name: f.metadata["estimate"] for f in fields(cls) if "estimate" in f.metadata}
+
+    def columns(self) -> Columns:
+        """The table by column; scalars are repeated in every row.
+
+        The ends of the interval of an estimate ``x`` stand in ``x_low`` and ``x_high``.
+        """
+        n = len(self)
+        return {
+            name: np.broadcast_to(np.asarray(value), n)
+            for f in _content(self)
+            for name, value in _with_ends(f.name, getattr(self, f.name))
+        }
+
+    def to_pandas(self) -> Any:
+        """The table as a data frame; units and provenance stand in its `attrs`."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            raise InputError(
+                "to_pandas needs pandas, which is not installed. Install it, or use columns()."
+            ) from error
+        frame = pandas.DataFrame({name: np.array(c) for name, c in self.columns().items()})
+        frame.attrs = {
+            "units": {name: info.unit for name, info in self.infos().items()},
+            "provenance": asdict(self.provenance),
+        }
+        return frame
+
+    def select(self: R, rows: np.ndarray) -> R:
+        """The same result with the rows that a mask or an index selects."""
+        columns = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        try:
+            selected = {name: values[rows] for name, values in columns.items()}
+        except IndexError as error:
+            raise InputError(
+                f"rows must be a mask or indices of {len(self)} rows, got {rows.size} values "
+                f"of type {rows.dtype}"
+            ) from error
+        return replace(self, **selected)
+
+    def with_provenance(self: R, **changes: Any) -> R:
+        """The same result with changes to its provenance: ``with_provenance(model="vit")``."""
+        return replace(self, provenance=replace(self.provenance, **changes))
+
+    def measured(self: R, origin: Provenance) -> R:
+        """The same result with its provenance; the protocol is that of the result."""
+        return replace(self, provenance=replace(origin, protocol=self.provenance.protocol))
+
+    def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95% intervals of a column; NaN where the result has none.
+
+        Args:
+            name: of the column.
+        """
+        if name.startswith("_") or not hasattr(self, name):
+            raise InputError(f"name must be one of {', '.join(self.infos())}, got {name!r}")
+        given = getattr(self, name)
+        if isinstance(given, Estimated):
+            return given.low, given.high
+        values = np.asarray(given, dtype=float)
+        missing = np.full(len(values), np.nan)
+        if hasattr(self, f"{name}_low"):
+            return getattr(self, f"{name}_low"), getattr(self, f"{name}_high")
+        errors = np.asarray(getattr(self, f"{name}_error", missing), dtype=float)
+        margins = t_quantile(self.provenance.images) * errors
+        return values - margins, values + margins
+
+    def has_figure(self, **options: Any) -> bool:
+        """Whether a figure with these options shows anything of this result."""
+        return True
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What the result says, one sentence per quantity, with values and intervals."""
+        return ()
+
+    def answers(self) -> tuple[Answer, ...]:
+        """The numbers of this result that models are compared by.
+
+        One for each estimate with a question: of a column, one for each of `answered` rows.
+        """
+        return tuple(
+            answer
+            for name, info in self.estimates().items()
+            if info.question
+            for answer in self._answers_of(name, info)
+        )
+
+    def answered(self, name: str) -> np.ndarray:
+        """Indices of the rows of an estimate that are answers; all, unless overridden."""
+        return np.arange(len(self))
+
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """Further fields of the `Answer` of an estimate, such as its verdict."""
+        return {}
+
+    def _answers_of(self, name: str, info: EstimateInfo) -> Iterator[Answer]:
+        value = getattr(self, name)
+        key = f"{self.identifier}.{name}"
+        if not isinstance(value, np.ndarray):
+            yield info.answer(key, value, **self.reading(name, 0))
+            return
+        for row in self.answered(name):
+            names = [str(getattr(self, n)[row]) for n in self.row_names]
+            yield info.answer(
+                ":".join([key, *names]), value[row], names, **self.reading(name, int(row))
+            )
+
+    def save(self, path: Path | str) -> None:
+        """Write one ``.npz`` file, whole or not at all.
+
+        Of an estimate ``x`` it holds the value, its ends ``x.low`` and ``x.high``, and the
+        values by unit ``x.by_unit``.
+        """
+        if _TYPES.get(self.identifier) is not type(self):
+            raise InputError(
+                f"{type(self).__name__} must be a declared type of result. Put "
+                "@result_type(identifier) above the class."
+            )
+        values: dict[str, Any] = {}
+        for f in _content(self):
+            value = values[f.name] = getattr(self, f.name)
+            if isinstance(value, Estimated | Number):
+                parts = {"low": value.low, "high": value.high, "by_unit": value.by_unit}
+                values |= {f"{f.name}.{k}": v for k, v in parts.items() if v is not None}
+                if value.missing:
+                    values[f"{f.name}.missing"] = value.missing
+        # Through an open file, for NumPy would add a suffix to a bare path.
+        with atomic_write(Path(path)) as scratch, scratch.open("wb") as file:
+            arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
+            np.savez(
+                file,
+                **arrays,
+                __type__=np.asarray(self.identifier),
+                __provenance__=np.asarray(json.dumps(asdict(self.provenance))),
+            )
+
+    def save_csv(self, path: Path | str) -> None:
+        """Write the table as CSV with one header line, whole or not at all.
+
+        The head of a column is its name, and its unit in parentheses. A text that a spreadsheet
+        would evaluate as a formula begins with an apostrophe.
+        """
+        columns, infos = self.columns(), self.infos()
+        units = {name: infos[_stem(name)].unit for name in columns if _stem(name) in infos}
+        with atomic_write(Path(path)) as scratch, scratch.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(
+                f"{name} ({units[name]})" if units.get(name) else name for name in columns
+            )
+            for row in zip(*(c.tolist() for c in columns.values()), strict=True):
+                writer.writerow([_harmless(value) for value in row])
+
+    @classmethod
+    def load(cls: type[R], path: Path | str) -> R:
+        """Read what `save` wrote. ``Result.load`` reads a result of any type."""
+        declare_types()
+        values = stored_values(Path(path))
+        name = str(values.pop("__type__"))
+        origin = provenance_of(values.pop("__provenance__"), Path(path))
+        stored = _TYPES.get(name)
+        if stored is None:
+            raise UnknownTypeError(path, cls.__name__, name)
+        if not issubclass(stored, cls):
+            raise InputError(f"{path} must hold a {cls.__name__}, got a {name}")
+        required = {f.name for f in fields(stored) if f.default is MISSING} - {"provenance"}
+        missing = sorted(required - values.keys())
+        if missing:
+            raise InputError(f"{path} lacks columns of a {name}: {', '.join(missing)}")
+        chosen = {f.name for f in fields(stored)} & values.keys()
+        try:
+            check_types(stored, values)
+            content = {k: _estimated(k, values) for k in chosen}
+            return stored(**content, provenance=origin)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path} does not hold a valid {name}: {error}") from error
+
+
+def declare_types() -> None:
+    """Import what declares types of results: the analyses and plug-ins, which are above."""
+    for module in ("analyses", "claims.effects", "harmonize", "training"):
+        import_module(f"visprism.{module}")
+    load_plugins()
+
+
+def result_types() -> dict[str, type[Result]]:
+    """Every declared type of result by its identifier, those of plug-ins too."""
+    declare_types()
+    return dict(_TYPES)
+
+
+def _content(result: Result) -> list[Field]:
+    return [f for f in fields(result) if f.name != "provenance"]
+
+
+def _with_ends(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    yield name, value
+    if isinstance(value, Estimated | Number):
+        yield f"{name}_low", value.low
+        yield f"{name}_high", value.high
+
+
+def _stem(name: str) -> str:
+    return name.removesuffix("_low").removesuffix("_high")
+
+
+def _estimated(name: str, values: Mapping[str, Any]) -> Any:
+    """A stored value with its interval and values by unit, where the file holds them."""
+    value = values[name]
+    if f"{name}.low" not in values:
+        return value
+    made = Estimated if isinstance(value, np.ndarray) else Number
+    low, high = (values[f"{name}.{end}"] for end in _ENDS)
+    by_unit = values.get(f"{name}.by_unit")
+    if np.shape(low) != np.shape(value) or np.shape(high) != np.shape(value):
+        raise ValueError(f"the ends of {name} must have its shape, got {np.shape(low)}")
+    if by_unit is not None and by_unit.shape[1:] != np.shape(value):
+        raise ValueError(f"{name}.by_unit must have a column for each row")
+    return made(value, low, high, by_unit, str(values.get(f"{name}.missing", "")))
+
+
+def _identical(a: Any, b: Any) -> bool:
+    if isinstance(a, Estimated | Number) and isinstance(b, Estimated | Number):
+        ends = all(_identical(getattr(a, end), getattr(b, end)) for end in _ENDS)
+        return ends and _identical(np.asarray(a), np.asarray(b))
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
+        return False
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+
+
+def _harmless(value: object) -> object:
+    """A cell that no spreadsheet evaluates."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

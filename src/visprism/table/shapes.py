@@ -1,0 +1,402 @@
+"""Shapes of results: what a new analysis subclasses to have a figure, a table and a sentence.
+
+A shape declares the columns that locate a value (its block, its pair of blocks, its place in a
+picture). A subclass declares the values, and names the main one in `value_name`; its standard
+error, where there is one, is the column ``<value_name>_error``::
+
+    @result_type("token-norms")
+    class TokenNorms(ScalarPerBlock):
+        value_name = "norm"
+        norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
+        norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
+
+`visprism.drawing.shapes` draws every shape; a subclass may have other figures and
+findings.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from visprism.core.statistics import t_quantile
+from visprism.estimates.estimated import Estimated
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text, interval_text, selection_text
+from visprism.table.result import ColumnInfo, Result, column, scalar
+
+R = TypeVar("R", bound=Result)
+
+
+def in_sentence(label: str) -> str:
+    """A label as it stands within a sentence; abbreviations keep their capitals.
+
+    Example:
+        >>> in_sentence("Token norm"), in_sentence("AUROC"), in_sentence("RankMe, centered")
+        ('token norm', 'AUROC', 'RankMe, centered')
+    """
+    first = label.split(maxsplit=1)[0] if label else ""
+    return label if first[1:] != first[1:].lower() else label[:1].lower() + label[1:]
+
+
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(column, scalar)
+)
+def result_shape(cls: type[R]) -> type[R]:
+    """Declare a class that types of result inherit columns from, and that no file holds."""
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+
+
+@result_shape
+class Valued(Result):
+    """A result with one main column of values."""
+
+    value_name: ClassVar[str] = "value"
+
+    @property
+    def values(self) -> Float[np.ndarray, "rows"]:
+        """The main column."""
+        return np.asarray(getattr(self, self.value_name), dtype=float)
+
+    @property
+    def errors(self) -> Float[np.ndarray, "rows"]:
+        """Standard errors of the main column; NaN where the result has none."""
+        missing = np.full(len(self), np.nan)
+        return np.asarray(getattr(self, f"{self.value_name}_error", missing), dtype=float)
+
+    @property
+    def units(self) -> int:
+        """Number of units that the standard errors are taken over: images, unless overridden.
+
+        0 if it is not recorded.
+        """
+        return self.provenance.images
+
+    @property
+    def margins(self) -> Float[np.ndarray, "rows"]:
+        """Half the width of the 95% intervals: Student's t quantile times the errors."""
+        return t_quantile(self.units) * self.errors
+
+    @property
+    def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
+        """Ends of the 95% intervals of the main column; NaN where there is none.
+
+        They are those of the estimate, or else the values ± the margins.
+        """
+        given = getattr(self, self.value_name)
+        if isinstance(given, Estimated):
+            return given.low, given.high
+        return self.values - self.margins, self.values + self.margins
+
+    def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95% intervals of a column; `intervals` for the main one."""
+        return self.intervals if name == self.value_name else super().intervals_of(name)
+
+    @property
+    def units_text(self) -> str:
+        """What the intervals are taken over: ``128 test images``."""
+        if not self.units:
+            return "images"
+        return images_text(self.units, self.provenance.split)
+
+    def over(self) -> str:
+        """What the intervals, or else the values, are taken over: the end of a sentence."""
+        if not np.isfinite(self.intervals).any():
+            estimated = isinstance(getattr(self, self.value_name), Estimated)
+            has_error = estimated or hasattr(self, f"{self.value_name}_error")
+            one = "" if has_error else ": one number of all"
+            return f"; over {self.units_text} (no interval{one})" if self.units > 1 else ""
+        return f"; intervals over {self.units_text}"
+
+    @classmethod
+    def value_info(cls) -> ColumnInfo:
+        """Label, unit and meaning of the main column."""
+        return cls.infos()[cls.value_name]
+
+    def _interval(self, row: int | np.integer) -> str:
+        """Value, 95% interval and unit of one row."""
+        low, high = (float(ends[row]) for ends in self.intervals)
+        unit = self.value_info().unit
+        text = interval_text(float(self.values[row]), low, high)
+        return f"{text} {unit}" if unit else text
+
+
+@result_shape
+class PerBlock(Result):
+    """One or more rows for each block, in forward order."""
+
+    block: np.ndarray = column("Block", "", "name of the block")
+    kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
+    stage: np.ndarray = column(
+        "Stage", "", "0 for the stem, then one more each time that the grid shrinks"
+    )
+    depth: np.ndarray = column(
+        "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
+    )
+    subsampling: np.ndarray = column(
+        "Subsampling", "", "whether its grid is smaller than that of the previous block"
+    )
+    stream: np.ndarray | int = scalar(
+        "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0
+    )
+
+    def first_rows(self) -> Bool[np.ndarray, "rows"]:
+        """Whether a row is the first of its block."""
+        return np.append([True], self.block[1:] != self.block[:-1])[: len(self)]
+
+
+BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
+
+
+@result_shape
+class ValuedPerBlock(Valued, PerBlock):
+    """Values of blocks, of which a finding names the largest."""
+
+    def _largest(self, rows: Int[np.ndarray, "n"]) -> str:
+        """The block with the largest value of several; "" if all values are the same."""
+        values = self.values[rows]
+        if len(rows) < 2 or not np.ptp(values):
+            return ""
+        most = rows[np.argmax(values)]
+        selected = np.isfinite([ends[most] for ends in self.intervals]).all()
+        return (
+            f"; largest of {len(rows)} blocks: {self._interval(most)} at {self.block[most]}"
+            f"{selection_text(len(rows)) if selected else ''}"
+        )
+
+
+@result_shape
+class ScalarPerBlock(ValuedPerBlock):
+    """One value for each block. Figure: the value against depth, with its 95% interval."""
+
+    def has_figure(self, *, quantity: str = "", **_: Any) -> bool:
+        """Whether any block has a value of the quantity."""
+        return bool(np.isfinite(getattr(self, quantity or self.value_name)).any())
+
+    def findings(self) -> tuple[Finding, ...]:
+        """First and last block, and the block with the largest value."""
+        rows = np.flatnonzero(np.isfinite(self.values))
+        if not len(rows):
+            return ()
+        label = in_sentence(self.value_info().label)
+        first, last = rows[0], rows[-1]
+        return (
+            Finding(
+                f"{label} {self._interval(first)} at {self.block[first]}, "
+                f"{self._interval(last)} at {self.block[last]}{self._largest(rows)}"
+                f"{self.over()}"
+            ),
+        )
+
+
+@result_shape
+class SeriesPerBlock(ValuedPerBlock):
+    """Several values for each block, one of each series; a row for each block and series.
+
+    A subclass names the column of the series in `series_name`. Figure: a line for each series
+    against depth, with 95% intervals.
+    """
+
+    series_name: ClassVar[str] = "series"
+
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each series, by its name."""
+        return _rows_by(self, self.series_name)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """First block, last block and largest value of each series."""
+        label = in_sentence(self.value_info().label)
+        texts = []
+        for name, rows in self.series().items():
+            finite = rows[np.isfinite(self.values[rows])]
+            if not len(finite):
+                continue
+            first, last = finite[0], finite[-1]
+            if len(finite) == 1:
+                value = f"{self._interval(first)} at {self.block[first]}"
+                texts.append(f"{name}: {label} {value}{self.over()}")
+                continue
+            texts.append(
+                f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
+                f"{self._interval(last)} at {self.block[last]}{self._largest(finite)}"
+                f"{self.over()}"
+            )
+        return tuple(map(Finding, texts))
+
+
+def _rows_by(result: Result, name: str) -> dict[str, Int[np.ndarray, "n"]]:
+    """Rows of each value of a column, in order of first occurrence; without one, all rows."""
+    labels = getattr(result, name).astype(str) if name else np.full(len(result), "")
+    return {label: np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())}
+
+
+@result_shape
+class QuantilesPerBlock(Valued, PerBlock):
+    """Quantiles of a distribution for each block; a row for each block and probability.
+
+    A subclass whose blocks have several distributions names the column that tells them apart in
+    `series_name`. Figure: for each distribution the median against depth, and a band between
+    each pair of quantiles around it.
+    """
+
+    series_name: ClassVar[str] = ""
+
+    probability: np.ndarray = column(
+        "Probability", "", "fraction of the distribution below the quantile"
+    )
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Median and outermost quantiles of the first and of the last block."""
+        return tuple(f for rows in self.series().values() for f in self._finding(rows))
+
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each distribution, by its name."""
+        return _rows_by(self, self.series_name)
+
+    def _finding(self, chosen: Int[np.ndarray, "n"]) -> tuple[Finding, ...]:
+        names = list(dict.fromkeys(self.block[chosen].tolist()))
+        if not names:
+            return ()
+        info = self.value_info()
+        title = in_sentence(info.label)
+        if self.series_name:
+            title = f"{getattr(self, self.series_name)[chosen[0]]}: {title}"
+        unit = f" {info.unit}" if info.unit else ""
+        texts = []
+        for name in dict.fromkeys((names[0], names[-1])):
+            rows = chosen[self.block[chosen] == name]
+            rows = rows[np.argsort(self.probability[rows])]
+            low, high = rows[0], rows[-1]
+            middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
+            texts.append(
+                f"{self.values[middle]:.3g}{unit} at {name} "
+                f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
+                f"{self.values[low]:.3g} to {self.values[high]:.3g})"
+            )
+        return (Finding(f"{title}, median: {', '.join(texts)}{self.over()}"),)
+
+
+@result_shape
+class BlockMatrix(Valued, PerBlock):
+    """A value for each ordered pair of blocks, the first block changing slowest.
+
+    `block` and the other columns of `PerBlock` describe the first block of a pair. Figure: a
+    matrix, with lines between stages.
+    """
+
+    other: np.ndarray = column("Other block", "", "name of the second block of the pair")
+    other_kind: np.ndarray = column("Kind of the other block")
+    other_stage: np.ndarray = column("Stage of the other block")
+    other_depth: np.ndarray = column("Normalized depth of the other block")
+
+    def matrix(self, name: str = "") -> np.ndarray:
+        """A column (by default the main one) as a matrix: first block by other block."""
+        rows = len(dict.fromkeys(self.block.tolist()))
+        return np.asarray(getattr(self, name or self.value_name)).reshape(rows, -1)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Mean over pairs of different blocks, and the largest of them."""
+        pairs = np.flatnonzero((self.block != self.other) & np.isfinite(self.values))
+        if not len(pairs):
+            return ()
+        most = pairs[np.argmax(self.values[pairs])]
+        label = self.value_info().label
+        return (
+            Finding(
+                f"{label}, mean over {len(pairs)} pairs of different blocks: "
+                f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
+                f"({self.block[most]}, {self.other[most]}){self.over()}"
+            ),
+        )
+
+
+@result_shape
+class Curve(Valued):
+    """A value as a function of one variable; a row for each point.
+
+    A subclass names the variable in `x_name`, and in `series_name` the column that tells
+    several curves apart, if there are several. Figure: lines with 95% intervals.
+    """
+
+    x_name: ClassVar[str] = "x"
+    series_name: ClassVar[str] = ""
+
+    def series(self) -> dict[str, np.ndarray]:
+        """Rows of each curve, by its name, in the order of the variable."""
+        names = (
+            np.asarray(getattr(self, self.series_name)).astype(str)
+            if self.series_name
+            else np.full(len(self), "")
+        )
+        x = np.asarray(getattr(self, self.x_name), dtype=float)
+        curves = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+        return {name: rows[np.argsort(x[rows])] for name, rows in curves.items()}
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Both ends of each curve."""
+        x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
+        label = in_sentence(self.value_info().label)
+        unit = f" {x_info.unit}" if x_info.unit else ""
+        findings = []
+        for name, rows in self.series().items():
+            first, last = rows[0], rows[-1]
+            findings.append(
+                Finding(
+                    f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
+                    f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
+                    f"{x[last]:.3g}{unit}{self.over()}"
+                )
+            )
+        return tuple(findings)
+
+
+@result_shape
+class Surface(Valued):
+    """A value as a function of two variables, on a rectangular grid; a row for each point.
+
+    A subclass names the variables in `x_name` and `y_name`. Figure: filled contours.
+    """
+
+    x_name: ClassVar[str] = "x"
+    y_name: ClassVar[str] = "y"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Smallest and largest value, and where they lie."""
+        rows = np.flatnonzero(np.isfinite(self.values))
+        if not len(rows):
+            return ()
+        x, y = getattr(self, self.x_name), getattr(self, self.y_name)
+        ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
+        least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
+        label = in_sentence(self.value_info().label)
+        text = f"{label}: smallest of {len(rows)} points {least}, largest {most}{self.over()}"
+        return (Finding(text),)
+
+
+@result_shape
+class Pictures(Valued):
+    """Several pictures of one size each; a row for each pixel. Figure: side by side."""
+
+    picture: np.ndarray = column("Picture", "", "name of the picture")
+    row: np.ndarray = column("Row", "", "of the pixel, from 0 at the top")
+    column: np.ndarray = column("Column", "", "of the pixel, from 0 at the left")
+
+    def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
+        """Each picture as an array, by its name."""
+        images = {}
+        for name in dict.fromkeys(self.picture.tolist()):
+            rows = self.picture == name
+            image = np.full((self.row[rows].max() + 1, self.column[rows].max() + 1), np.nan)
+            image[self.row[rows], self.column[rows]] = self.values[rows]
+            images[name] = image
+        return images
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Range of the values of each picture."""
+        label = in_sentence(self.value_info().label)
+        return tuple(
+            Finding(f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}")
+            for name, image in self.pictures().items()
+            if np.isfinite(image).any()
+        )

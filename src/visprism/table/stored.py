@@ -1,0 +1,75 @@
+"""Values of a stored result: read from its file and checked, whatever the type of result."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+
+from visprism.core.errors import InputError
+from visprism.core.files import check_uncompressed
+from visprism.core.provenance import Provenance
+from visprism.estimates.estimated import Estimated, Number
+
+
+class UnknownTypeError(InputError):
+    """A file holds a result of a type that no installed package declares."""
+
+    def __init__(self, path: Path | str, wanted: str, identifier: str) -> None:
+        self.reason = f"{identifier:.80} is a result of a plug-in that is not installed"
+        super().__init__(f"{path} must hold a {wanted}, got a {identifier:.80}. {self.reason}.")
+
+
+def stored_values(path: Path) -> dict[str, Any]:
+    """Arrays and scalars of a file; an array without axes comes back as a scalar."""
+    try:
+        check_uncompressed(path)  # which a small file could expand beyond all memory
+        with np.load(path, allow_pickle=False) as stored:
+            values = {name: stored[name] for name in stored.files}
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(
+            f"path must be a file that Result.save wrote, got {path}, which does not exist"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
+    except Exception as error:  # zipfile, zlib and NumPy raise many types
+        # NumPy's sentence advises loading objects, which would run code of the file.
+        reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
+        raise InputError(f"{path} cannot be read as a result ({reason})") from error
+    if not {"__type__", "__provenance__"} <= values.keys():
+        raise InputError(f"{path} must be a file that Result.save wrote")
+    return {k: v if v.ndim else v.item() for k, v in values.items()}
+
+
+def provenance_of(text: Any, path: Path) -> Provenance:
+    """The provenance of a file from its JSON, checked."""
+    try:
+        values = json.loads(str(text))
+        if not isinstance(values, dict):
+            raise TypeError(f"it must be a mapping, got {values!r:.80}")
+        check_types(Provenance, values)
+        return Provenance.from_stored(values)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path} does not hold a valid provenance: {error}") from error
+
+
+def check_types(cls: type, values: Mapping[str, Any]) -> None:
+    """Check that columns are arrays and scalars are of their type.
+
+    Raises:
+        TypeError: if one is not.
+    """
+    for name, hint in get_type_hints(cls).items():
+        if name not in values:
+            continue
+        value = values[name]
+        hint = {Estimated: np.ndarray, Number: float}.get(hint, hint)
+        if hint is np.ndarray and not isinstance(value, np.ndarray):
+            raise TypeError(f"{name} must be a column, got {value!r:.80}")
+        if hint in (str, int, float, bool):
+            types = (int, float) if hint is float else (hint,)
+            if type(value) not in types:
+                raise TypeError(f"{name} must be a {hint.__name__}, got {value!r:.80}")

@@ -1,0 +1,283 @@
+"""Laws of the statistics of attention (src/visprism/analyses/attention/attention.py)."""
+
+import math
+import pickle
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import timm
+import torch
+from maps import error_of, gathered
+
+from visprism import (
+    CKA,
+    Compute,
+    FeatureStatistic,
+    Fourier,
+    InputError,
+    Provenance,
+    Seen,
+    Weights,
+    assert_results_equal,
+    attend,
+    attentions,
+    dissect,
+    observe,
+)
+from visprism.analyses import Attention
+from visprism.passes.features import observing
+
+PATCH = 16  # pixels; the networks' grids are 4x4
+
+
+def built(name="vit_tiny_patch16_224", **options):
+    model = timm.create_model(name, img_size=64, depth=2, **options).eval()
+    images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    return model, images, dissect(model, images)
+
+
+@pytest.fixture(scope="module")
+def with_class_token():
+    return attentions(built()[2])[0]
+
+
+@pytest.fixture(scope="module")
+def without_class_token():
+    return attentions(built(class_token=False, global_pool="avg")[2])[0]
+
+
+@pytest.fixture(scope="module")
+def windowed():
+    model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2,)).eval()
+    return attentions(dissect(model, torch.randn(2, 3, 56, 56)))[0]
+
+
+def found(attention, *heads):
+    """What is found where each head has the same weights in every window and image."""
+    weights = torch.stack([torch.as_tensor(h, dtype=torch.float64) for h in heads])
+    windows = len(attention.geometry.queries.index)
+    few = Weights(attention, weights.expand(2, windows, *weights.shape))
+    return gathered(Attention(), [{attention: few}])[0]
+
+
+def result_of(anatomy, extracts, provenance):
+    """The result of what was extracted of each attention."""
+    by_image = Attention().by_image(extracts)
+    images = len(next(iter(by_image.values())))
+    seen = Seen(by_image, {}, images, anatomy, {}, 0, Provenance(images=images))
+    return replace(Attention().results(seen)[0], provenance=provenance)
+
+
+@pytest.fixture(autouse=True)
+def _as_many_heads_as_given(monkeypatch):
+    # Weights made by hand have as many heads as the test wants.
+    monkeypatch.setattr(
+        "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 3)
+    )
+
+
+def centers(side, length):
+    at = [(row + 0.5, column + 0.5) for row, column in product(range(side), repeat=2)]
+    return np.array(at) * length
+
+
+# What it measures: closed forms.
+
+
+def test_uniform_attention(without_class_token):
+    n = 16
+    at = centers(4, PATCH)
+    distances = np.linalg.norm(at[:, None] - at[None], axis=-1)
+    result = found(without_class_token, *[np.full((n, n), 1 / n)] * 3)
+    np.testing.assert_allclose(result.distance, distances.mean())
+    np.testing.assert_allclose(result.entropy, math.log(n))
+    np.testing.assert_allclose(result.nmi, 0, atol=1e-6)
+    np.testing.assert_allclose(result.redundancy, 1)
+    np.testing.assert_array_equal(result.prefix_share, 0)
+
+
+def test_attention_to_itself_and_to_the_next_column(without_class_token):
+    eye = np.eye(16)
+    right = eye[np.arange(16).reshape(4, 4)[:, [1, 2, 3, 0]].ravel()]  # the last looks back
+    down = eye[np.arange(16).reshape(4, 4)[[1, 2, 3, 0]].ravel()]
+    result = found(without_class_token, eye, right, down)
+    one_step = (3 * PATCH + 3 * PATCH) / 4  # three of four go one patch, the last three back
+    np.testing.assert_allclose(result.distance, [0, one_step, one_step])
+    np.testing.assert_allclose(result.entropy, 0, atol=1e-12)
+    np.testing.assert_allclose(result.nmi, 1)
+    np.testing.assert_allclose(result.redundancy, 0, atol=1e-12)  # no two look alike
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_permutation_has_mutual_information_1_and_identical_rows_0(without_class_token, seed):
+    generator = np.random.default_rng(seed)
+    permutation = np.eye(16)[generator.permutation(16)]
+    row = generator.dirichlet(np.ones(16))
+    one_key = np.tile(np.eye(16)[3], (16, 1))
+    result = found(without_class_token, permutation, np.tile(row, (16, 1)), one_key)
+    np.testing.assert_allclose(result.nmi, [1, 0, 0], atol=1e-5)
+    np.testing.assert_allclose(result.entropy, [0, -(row * np.log(row)).sum(), 0], atol=1e-9)
+
+
+def test_mutual_information_by_its_definition(without_class_token):
+    weights = np.random.default_rng(0).dirichlet(np.ones(16) / 4, size=(3, 16))
+    result = found(without_class_token, *weights)
+    for head, a in enumerate(weights):
+        joint, keys = a / 16, a.mean(0)
+        information = (joint * np.log(joint / (keys / 16))).sum()
+        scale = math.sqrt(math.log(16) * -(keys * np.log(keys)).sum())
+        assert result.nmi[head] == pytest.approx(information / scale, rel=1e-9)
+
+
+def test_class_tokens_have_no_place(with_class_token):
+    all_to_class = np.tile(np.eye(17)[0], (17, 1))
+    half = 0.5 * all_to_class + 0.5 * np.eye(17)
+    of_class_alone = np.eye(17)  # what the class token itself attends to does not count
+    of_class_alone[0] = 1 / 17
+    result = found(with_class_token, all_to_class, half, of_class_alone)
+    np.testing.assert_allclose(result.prefix_share, [1, 0.5, 0])
+    np.testing.assert_allclose(result.distance, [0, 0, 0])
+    np.testing.assert_allclose(result.entropy, [0, math.log(2), 0], atol=1e-12)
+
+
+def test_windows_are_measured_inside_and_averaged(windowed):
+    n = 49
+    at = centers(7, 4)
+    distances = np.linalg.norm(at[:, None] - at[None], axis=-1)
+    result = found(windowed, np.eye(n), np.full((n, n), 1 / n), np.full((n, n), 1 / n))
+    np.testing.assert_allclose(result.distance, [0, distances.mean(), distances.mean()])
+    np.testing.assert_allclose(result.nmi, [1, 0, 0], atol=1e-6)
+
+
+def test_the_error_is_that_of_the_mean_over_images():
+    model, images, anatomy = built()
+    (statistics,) = observe(anatomy, images.split(2), [Attention()])
+    with torch.no_grad(), attend(anatomy, Attention().extract) as extracted:
+        model(images)
+    distances = np.concatenate([e.numpy() for e in extracted.values()], axis=-1)[
+        :, 0
+    ]  # distances
+    np.testing.assert_allclose(statistics.distance, distances.mean(0), rtol=1e-5)
+    error = distances.std(0, ddof=1) / math.sqrt(len(images))
+    np.testing.assert_allclose(error_of(statistics.distance, len(images)), error, rtol=1e-3)
+
+
+def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
+    model, images, anatomy = built()
+    (statistics,) = observe(anatomy, images.split(2), [Attention()])
+    with torch.no_grad(), attend(anatomy, Attention().extract) as extracts:
+        model(images)
+    by_image = np.concatenate([e.numpy() for e in extracts.values()], axis=-1).mean(-1)
+    for i, name in ((0, "distance"), (2, "nmi")):
+        mean, error = by_image[:, i].mean(), by_image[:, i].std(ddof=1) / math.sqrt(len(images))
+        found_mean = getattr(statistics, f"mean_{name}")
+        assert found_mean == pytest.approx(mean, rel=1e-4)
+        assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)
+    distance, _ = statistics.answers()
+    assert distance.low < distance.value < distance.high
+    assert [f.text.split(" ")[0] for f in statistics.findings()] == ["mean", "normalized"]
+
+
+# What leaves it unchanged.
+
+
+def test_the_cut_into_batches_and_company_change_nothing():
+    _, images, anatomy = built()
+    (alone,) = observe(anatomy, [images], [Attention()])
+    (_, company) = observe(anatomy, images.split(2), [Fourier(), Attention()])
+    same = company.with_provenance(batch_size=alone.provenance.batch_size)
+    assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
+
+
+@pytest.fixture
+def one_image_at_a_time(monkeypatch):
+    monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)
+
+
+@pytest.mark.usefixtures("one_image_at_a_time")
+def test_images_one_by_one_give_what_all_at_once_give():
+    model, images, anatomy = built()
+    (one_by_one,) = observe(anatomy, [images], [Attention()])
+    with torch.no_grad(), attend(anatomy, Attention().extract) as extracts:
+        model(images)
+    by_layer = {attention: extracts[attention.name] for attention in attentions(anatomy)}
+    at_once = result_of(anatomy, by_layer, one_by_one.provenance)
+    assert_results_equal(one_by_one, at_once, rtol=1e-3)  # information near 0, as above
+
+
+def test_a_statistic_that_needs_all_images_at_once_is_given_them():
+    sizes = set()
+
+    class Batch(FeatureStatistic):
+        sees = "attention"
+
+        def extract(self, x):
+            sizes.add(len(x.values))
+            return x.values.new_zeros(1)
+
+        def results(self, seen):
+            raise NotImplementedError
+
+    _, images, anatomy = built()
+    (alone,) = observe(anatomy, [images], [Attention()])
+    with observing(anatomy, [Batch(), Attention()], Compute()) as extract:
+        _, extracts = extract(images)
+    company = result_of(anatomy, extracts, alone.provenance)
+    assert sizes == {len(images)}
+    assert_results_equal(alone, company, rtol=1e-3)
+
+
+def test_other_statistics_see_the_same_bits_beside_attention():
+    """So that a resumed study, whose pass has fewer statistics, ends with the same results."""
+    _, images, anatomy = built()
+    alone = observe(anatomy, [images], [Fourier(), CKA()])
+    beside = observe(anatomy, [images], [Fourier(), Attention(), CKA()])
+    for a, b in zip(alone, (beside[0], beside[2]), strict=True):
+        assert_results_equal(a, b, rtol=0.0)
+
+
+def test_subnormal_weights_are_none(without_class_token):
+    weights = np.full((16, 16), 1e-310)
+    weights[:, 3] = 1.0
+    one_key = np.tile(np.eye(16)[3], (16, 1))
+    measured = (found(without_class_token, *[w] * 3) for w in (weights, one_key))
+    assert_results_equal(*measured, rtol=0.0)
+
+
+def test_one_analysis_measures_attentions_of_different_tokens(with_class_token, windowed):
+    """What it keeps of the latest attention is used for the same tokens alone."""
+    analysis = Attention()
+    generator = torch.Generator().manual_seed(0)
+    for attention in (with_class_token, windowed, with_class_token):
+        queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+        shape = 2, len(queries), 3, queries.shape[1], keys.shape[1]
+        weights = Weights(attention, torch.rand(shape, generator=generator).softmax(-1))
+        torch.testing.assert_close(
+            analysis.extract(weights), Attention().extract(weights), rtol=0, atol=0
+        )
+
+
+def test_an_attention_is_the_same_in_another_process(with_class_token):
+    assert pickle.loads(pickle.dumps(with_class_token)) == with_class_token
+
+
+def test_one_head_has_no_other(monkeypatch):
+    monkeypatch.setattr(
+        "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 1)
+    )
+    attention = attentions(built(num_heads=1)[2])[0]
+    result = found(attention, np.full((17, 17), 1 / 17))
+    assert np.isnan(result.redundancy).all()
+    assert np.isfinite(result.nmi).all()
+
+
+# Contracts and errors.
+
+
+def test_a_model_without_attention():
+    model = timm.create_model("resnet10t").eval()
+    images = torch.randn(2, 3, 64, 64)
+    with pytest.raises(InputError, match=r"softmax over positions .*, and ResNet has none"):
+        observe(dissect(model, images), [images], [Attention()])

@@ -1,0 +1,265 @@
+"""Laws of attention maps and rollouts (src/visprism/analyses/attention/attention_maps.py)."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+
+from visprism import Compute, InputError, Run, attend, attention_maps, dissect, rollout
+
+
+def built(name="vit_tiny_patch16_224", **options):
+    options = {"img_size": 64, "depth": 3} | options
+    model = timm.create_model(name, **options).eval()
+    image = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    return dissect(model, image.repeat(2, 1, 1, 1)), image
+
+
+def weights_of(anatomy, image):
+    with torch.no_grad(), attend(anatomy, lambda w: w.values[0].numpy().copy()) as weights:
+        anatomy.model(image)
+    return list(weights.values())
+
+
+def as_grids(maps, block, side=4):
+    rows = maps.select(maps.block == block)
+    return rows.weight.reshape(-1, side, side)
+
+
+@pytest.fixture(scope="module")
+def vit():
+    return built()
+
+
+@pytest.fixture(scope="module")
+def swin():
+    options = {"img_size": 64, "depths": (2, 2), "window_size": 4}
+    model = timm.create_model("swin_tiny_patch4_window7_224", **options).eval()
+    image = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    return dissect(model, image.repeat(2, 1, 1, 1)), image
+
+
+# What a map shows: the weights themselves, at their places.
+
+
+def test_a_pixel_asks_the_token_that_it_lies_in(vit):
+    anatomy, image = vit
+    maps = attention_maps(anatomy, image, query=(40, 20))  # row 2, column 1 of 4x4
+    for name, weights in zip(anatomy[1::2], weights_of(anatomy, image), strict=False):
+        expected = weights[0, :, 1 + 2 * 4 + 1, 1:].reshape(3, 4, 4)
+        np.testing.assert_allclose(as_grids(maps, name.name), expected)
+    assert maps.query == "40,20"
+
+
+def test_the_class_token_is_the_first(vit):
+    anatomy, image = vit
+    maps = attention_maps(anatomy, image, query="class", blocks=["blocks.1.attn"])
+    assert set(maps.block.tolist()) == {"blocks.1.attn"}
+    expected = weights_of(anatomy, image)[1][0, :, 0, 1:].reshape(3, 4, 4)
+    np.testing.assert_allclose(as_grids(maps, "blocks.1.attn"), expected)
+
+
+def test_the_mean_is_over_the_queries_on_the_grid(vit):
+    anatomy, image = vit
+    expected = weights_of(anatomy, image)[0][0, :, 1:, 1:].mean(1).reshape(3, 4, 4)
+    maps = attention_maps(anatomy, image)
+    np.testing.assert_allclose(as_grids(maps, "blocks.0.attn"), expected, rtol=1e-5)
+
+
+def test_a_window_is_put_back_where_it_lies(swin):
+    anatomy, image = swin
+    maps = attention_maps(anatomy, image, query=(0, 40))  # token (0, 10) of 16x16
+    plain, shifted = (as_grids(maps, f"layers.0.blocks.{i}.attn", 16)[0] for i in (0, 1))
+    window = np.zeros((16, 16), dtype=bool)
+    window[:4, 8:12] = True
+    np.testing.assert_array_equal(plain > 0, window)
+    # Windows are shifted by 2: row 0 lies with rows 14 and 15, which are masked, and row 1.
+    window = np.zeros((16, 16), dtype=bool)
+    window[:2, 10:14] = True
+    np.testing.assert_array_equal(shifted > 1e-9, window)
+    np.testing.assert_allclose([plain.sum(), shifted.sum()], 1, rtol=1e-5)
+
+
+def test_the_mean_over_windows_adds_up_to_one(swin):
+    anatomy, image = swin
+    maps = attention_maps(anatomy, image)
+    for block in set(maps.block.tolist()):
+        rows = maps.select((maps.block == block) & (maps.head == 1))
+        assert rows.weight.sum() == pytest.approx(1, rel=1e-5)
+
+
+# Rollouts.
+
+
+def test_a_rollout_is_the_product_of_the_mean_weights(vit):
+    anatomy, image = vit
+    expected = np.eye(17)
+    for weights in weights_of(anatomy, image):
+        expected = (np.eye(17) + weights[0].mean(0)) / 2 @ expected
+    result = rollout(anatomy, image)
+    np.testing.assert_allclose(result.weight, expected[0, 1:], rtol=1e-4)
+    assert result.row.tolist()[:5] == [0, 0, 0, 0, 1]
+
+
+def product_of(anatomy, image):
+    """(I + A) / 2 multiplied over all attentions, A the mean over heads."""
+    total = None
+    for weights in weights_of(anatomy, image):
+        eye = np.eye(weights.shape[-1])
+        total = (eye + weights[0].mean(0)) / 2 @ (eye if total is None else total)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "readout"),
+    [
+        (
+            {"class_token": False, "global_pool": "avg"},
+            slice(0, 16),
+            "mean over 16 of 16 places",
+        ),
+        ({"global_pool": "avg"}, slice(1, 17), "mean over 16 of 16 places"),
+        (
+            {"class_token": False, "reg_tokens": 4, "global_pool": "avg"},
+            slice(4, 20),
+            "mean over 16 of 16 places",
+        ),
+        ({"reg_tokens": 4}, slice(0, 1), "class token"),
+        ({"reg_tokens": 2, "no_embed_class": True}, slice(0, 1), "class token"),
+    ],
+    ids=["pooled", "pooled beside a class token", "pooled with registers", "registers", "both"],
+)
+def test_a_rollout_is_the_mean_over_the_tokens_that_the_head_reads(options, rows, readout):
+    anatomy, image = built(**options)
+    expected = product_of(anatomy, image)
+    result = rollout(anatomy, image)
+    np.testing.assert_allclose(result.weight, expected[rows, -16:].mean(0), rtol=1e-4)
+    assert result.readout == readout
+
+
+def test_both_tokens_of_a_distilled_model_are_read():
+    anatomy, image = built("deit_tiny_distilled_patch16_224")
+    expected = product_of(anatomy, image)
+    result = rollout(anatomy, image)
+    np.testing.assert_allclose(result.weight, expected[:2, 2:].mean(0), rtol=1e-4)
+    assert result.readout == "2 tokens off the grid"
+
+
+def test_the_mean_pool_of_beit_is_not_its_class_token():
+    anatomy, image = built("beit_base_patch16_224", embed_dim=48, num_heads=3)
+    np.testing.assert_allclose(
+        rollout(anatomy, image).weight, product_of(anatomy, image)[1:, 1:].mean(0), rtol=1e-4
+    )
+
+
+def test_torchs_own_attention_is_rolled_out_too():
+    import torchvision
+
+    model = torchvision.models.VisionTransformer(64, 16, 2, 3, 24, 48, num_classes=7).eval()
+    torch.nn.init.normal_(model.heads.head.weight)
+    image = torch.randn(1, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    anatomy = dissect(model, image.repeat(2, 1, 1, 1))
+    result = rollout(anatomy, image)
+    np.testing.assert_allclose(result.weight, product_of(anatomy, image)[0, 1:], rtol=1e-4)
+
+
+def test_a_head_that_reads_nothing_is_refused():
+    anatomy, image = built()
+    torch.nn.init.zeros_(anatomy.model.head.weight)
+    with pytest.raises(InputError, match=r"the tokens of .* are not known: the gradient of"):
+        rollout(anatomy, image)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"global_pool": "avg"}, {"class_token": False, "reg_tokens": 4, "global_pool": "avg"}],
+    ids=["class token that is not read", "registers"],
+)
+def test_what_the_head_does_not_read_is_no_class_token(options):
+    anatomy, image = built(**options)
+    with pytest.raises(InputError, match="has no class token that the head reads"):
+        attention_maps(anatomy, image, query="class")
+
+
+def test_the_class_token_is_found_beside_registers():
+    anatomy, image = built(reg_tokens=4)
+    maps = attention_maps(anatomy, image, query="class", blocks=["blocks.2.attn"])
+    expected = weights_of(anatomy, image)[2][0, :, 0, 5:].reshape(3, 4, 4)
+    np.testing.assert_allclose(as_grids(maps, "blocks.2.attn"), expected)
+
+
+def test_maps_and_rollouts_say_where_they_come_from(vit):
+    run = Run(seed=3).named("vit", "noise")
+    for result in (attention_maps(*vit, run=run), rollout(*vit, run=run)):
+        origin = result.provenance
+        assert (origin.model, origin.images, origin.image_shape) == ("vit", 1, (3, 64, 64))
+
+
+def test_a_rollout_refuses_half_precision(vit):
+    with pytest.raises(InputError, match="precision must be 'fp32' for rollout"):
+        rollout(*vit, run=Run(compute=Compute(precision="bf16")))
+
+
+def test_the_gradient_is_that_of_the_logit_with_respect_to_the_weights():
+    anatomy, image = built(depth=1)
+    result = rollout(anatomy, image, gradient=True, target=7)
+    model = anatomy.model
+    attention = model.blocks[0].attn
+    attention.fused_attn = False
+    seen = []
+    attention.attn_drop.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    logit = model(image)[0, 7]
+    (gradient,) = torch.autograd.grad(logit, seen)
+    relevant = (seen[0] * gradient).clamp(min=0)[0].mean(0)
+    np.testing.assert_allclose(result.weight, relevant[0, 1:].detach(), rtol=1e-3, atol=1e-9)
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"query": (64, 0)},
+            r"query must be a pixel of the image \(64x64, counted from 0\), got 64,0",
+        ),
+        ({"query": (0, -1)}, "query must be a pixel of the image .* got 0,-1"),
+        (
+            {"blocks": ["blocks.9"]},
+            "blocks must be of blocks.0.attn, .* got 'blocks.9'",
+        ),
+    ],
+)
+def test_a_query_that_is_not_there(vit, options, sentence):
+    anatomy, image = vit
+    with pytest.raises(InputError, match=sentence):
+        attention_maps(anatomy, image, **options)
+
+
+def test_no_class_token(swin):
+    anatomy, image = swin
+    with pytest.raises(
+        InputError, match=r"'layers.0.blocks.0.attn' has no class token that the head"
+    ):
+        attention_maps(anatomy, image, query="class")
+
+
+def test_windows_cannot_be_rolled_out(swin):
+    with pytest.raises(
+        InputError, match=r"must have the same tokens for a rollout.* Use attention_maps"
+    ):
+        rollout(*swin)
+
+
+def test_several_images_have_no_one_map(vit):
+    anatomy, image = vit
+    with pytest.raises(
+        InputError, match=r"must be a batch of one image, got 3. Pass images\[:1\]"
+    ):
+        attention_maps(anatomy, image.repeat(3, 1, 1, 1))
+
+
+def test_a_class_that_is_not_there(vit):
+    with pytest.raises(InputError, match=r"target must be between 0 and 999, got 1000"):
+        rollout(*vit, gradient=True, target=1000)

@@ -1,0 +1,374 @@
+"""Laws of the effective receptive field (src/visprism/analyses/features/receptive_field.py).
+
+Linear networks of one channel whose weights are known have fields in closed form.
+"""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+from maps import error_of
+from torch import nn
+
+from visprism import (
+    Compute,
+    InputError,
+    Provenance,
+    Result,
+    Run,
+    assert_results_equal,
+    dissect,
+    load_model,
+    receptive_field,
+)
+
+
+def box(kernel=3, **options):
+    """A convolution whose weights are all one."""
+    conv = nn.Conv2d(1, 1, kernel, bias=False, **options)
+    nn.init.ones_(conv.weight)
+    return conv
+
+
+def plain(*layers):
+    """The layers as they are, and a head."""
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 5)
+    return nn.Sequential(*layers, *head).double().eval()
+
+
+class PlusMean(nn.Module):
+    """Adds to each position the mean over all positions."""
+
+    def forward(self, x):
+        return x + x.mean((2, 3), keepdim=True)
+
+
+class UniformAttention(nn.Module):
+    """Attention of tokens whose queries are zero, so that it looks everywhere alike."""
+
+    def forward(self, x):
+        tokens = x.flatten(2).transpose(1, 2)
+        out = nn.functional.scaled_dot_product_attention(0 * tokens, tokens, tokens)
+        return x + out.transpose(1, 2).reshape(x.shape)
+
+
+class Branch(nn.Module):
+    """A residual branch."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+# What it measures: closed forms.
+
+
+def test_a_stack_of_boxes_has_the_box_folded_with_itself(fields, noise):
+    sizes, maps = fields(plain(*(box(padding=1) for _ in range(4))), noise(2, 1, 15, 15))
+    line = np.eye(15)[7]
+    for k, field in enumerate(maps.values(), 1):
+        line = np.convolve(line, np.ones(3) / 3, mode="same")
+        np.testing.assert_allclose(field, np.outer(line, line), atol=1e-15)
+        support = np.flatnonzero(field.sum(0))
+        assert support[-1] - support[0] + 1 == 2 * k + 1
+        assert sizes.sigma[k - 1] == pytest.approx(
+            sqrt(k * 8 / 12)
+        )  # Luo et al., weights all one
+    assert len(maps) == 4
+    np.testing.assert_allclose([sizes.row, sizes.column], 7)
+
+
+def test_the_squares_of_a_box_by_hand(fields, noise):
+    sizes, _ = fields(plain(box(5, padding=2)), noise(1, 1, 15, 15))
+    # 25 equal pixels: rings of 1, 8 and 16; 50% and 95% need the third, 30% the second.
+    assert (sizes.side_50.item(), sizes.side_95.item()) == pytest.approx((5, 5))
+    assert sizes.area_20.item() == sizes.area_30.item() == pytest.approx(9 / 225)
+    assert sizes.area_50.item() == sizes.area_99.item() == pytest.approx(25 / 225)
+
+
+def test_strides_and_dilation_by_hand(fields, noise):
+    layers = box(3, stride=2, padding=1), box(3, dilation=2, padding=2)
+    _, maps = fields(plain(*layers), noise(1, 1, 15, 15))
+    first, second = maps.values()
+    # Position 4 of 8 stands at pixel 8; the dilated kernel reaches 4 pixels further.
+    assert np.flatnonzero(first.sum(0)).tolist() == [7, 8, 9]
+    assert np.flatnonzero(second.sum(0)).tolist() == [3, 4, 5, 7, 8, 9, 11, 12, 13]
+    np.testing.assert_allclose(second[second > 0], 1 / 81)
+
+
+def test_a_patch_has_its_own_side_and_its_middle_between_pixels(fields, noise):
+    sizes, _ = fields(plain(box(4, stride=4)), noise(1, 1, 16, 16))
+    assert sizes.side_95.item() == pytest.approx(4)
+    assert sizes.sigma.item() == pytest.approx(sqrt((4**2 - 1) / 12))
+    assert (sizes.row.item(), sizes.column.item()) == pytest.approx((9.5, 9.5))  # 8 ... 11
+
+
+@pytest.mark.parametrize("mixer", [PlusMean, UniformAttention])
+def test_a_mean_over_all_positions_adds_a_flat_field(fields, noise, mixer):
+    _, maps = fields(plain(box(1), mixer()), noise(2, 1, 9, 7))
+    expected = np.full((9, 7), 1 / 63)
+    expected[4, 3] += 1
+    np.testing.assert_allclose(list(maps.values())[-1], expected / 2, rtol=1e-12)
+
+
+def test_a_flat_field_has_the_flat_sigma(fields, noise):
+    sizes, _ = fields(plain(box((11, 7), padding=(5, 3))), noise(1, 1, 11, 7))
+    assert sizes.sigma.item() == pytest.approx(sizes.uniform_sigma)
+    assert sizes.area_99.item() == pytest.approx(1)
+
+
+def test_the_error_is_the_spread_over_repeats(noise):
+    branches = Branch(box(3, padding=1), nn.ReLU()), Branch(nn.Tanh(), box(5, padding=2))
+    anatomy = dissect(plain(box(1), *branches), noise(2, 1, 9, 9))
+    many = [receptive_field(anatomy, [noise(12, 1, 9, 9)])[0] for _ in range(60)]
+    spread = np.std([m.sigma for m in many], axis=0, ddof=1)
+    claimed = np.mean([error_of(m.sigma, 12) for m in many], axis=0)
+    np.testing.assert_allclose(claimed[1:], spread[1:], rtol=0.3)
+    assert claimed[0] == 0
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_that_of_a_linear_network_does_not_depend_on_the_image(fields, network, noise):
+    layers = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+    model = network(*layers, channels=4)
+    one, other = (fields(model, scale * noise(2, 3, 9, 9))[1] for scale in (1, 100))
+    for name, expected in one.items():
+        np.testing.assert_allclose(other[name], expected, rtol=1e-9)
+
+
+def test_a_map_at_each_position_alone_keeps_the_field_of_the_block_before(
+    fields, network, noise
+):
+    mlp = Branch(nn.Conv2d(4, 8, 1), nn.GELU(), nn.Conv2d(8, 4, 1))
+    model = network(nn.Conv2d(3, 4, 5, padding=2), mlp, channels=4)
+    sizes, maps = fields(model, noise(2, 3, 11, 11))
+    before, after = maps.values()
+    np.testing.assert_array_equal(after > 0, before > 0)
+    assert sizes.kind.tolist() == ["stem", "mlp"]
+
+
+def test_a_shifted_image_has_the_shifted_field(fields, network, noise):
+    ring = {"padding": 1, "padding_mode": "circular"}
+    layers = nn.Conv2d(3, 4, 3, **ring), Branch(nn.Conv2d(4, 4, 3, **ring), nn.Tanh())
+    inner = network(*layers, channels=4)
+
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x.roll((2, -1), dims=(2, 3)))
+
+    images = noise(2, 3, 9, 9)
+    _, plain_maps = fields(inner, images.roll((2, -1), dims=(2, 3)))
+    _, shifted = fields(Shifted().eval(), images)
+    pairs = list(zip(plain_maps.values(), list(shifted.values())[-2:], strict=True))
+    for expected, field in pairs:
+        np.testing.assert_allclose(np.roll(field, (2, -1), (0, 1)), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("size", [5, 2, 1])
+def test_other_batches_do_not_change_it(network, noise, size):
+    layers = nn.Conv2d(3, 4, 3, padding=1), Branch(nn.Conv2d(4, 4, 3, padding=1), nn.Tanh())
+    images = noise(5, 3, 9, 9)
+    anatomy = dissect(network(*layers, channels=4), images[:2])
+    uncut = receptive_field(anatomy, [images])
+    for one, other in zip(uncut, receptive_field(anatomy, images.split(size)), strict=True):
+        assert_results_equal(one, other)
+
+
+def test_a_norm_over_channels_has_a_field(fields, noise):
+    class Normed(nn.Module):
+        """A sum over its channels is constant."""
+
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.LayerNorm(8)
+
+        def forward(self, x):
+            return self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    model, images = nn.Sequential(Normed(), *head).eval(), noise(4, 3, 9, 9)
+    in_single = fields(model, images.float())[1]["stem"]
+    in_double = fields(model.double(), images)[1]["stem"]
+    assert (in_double > 0).sum() == 9
+    # The gradient of the plain sum is rounding, of which no digit would be the same.
+    np.testing.assert_allclose(in_single, in_double, rtol=1e-3)
+
+
+# Against another implementation.
+
+
+def test_agrees_with_finite_differences(fields, network, noise):
+    layers = nn.Conv2d(2, 1, 3, padding=1), Branch(nn.Tanh(), nn.Conv2d(1, 1, 3, padding=1))
+    model = network(*layers)
+    images = noise(3, 2, 6, 6)
+    _, maps = fields(model, images)
+    stages = model[:1], model[:2]
+    step = 1e-6
+    for field, part in zip(maps.values(), stages, strict=True):
+        expected = torch.zeros(6, 6, dtype=torch.float64)
+        for c, i, j in np.ndindex(2, 6, 6):
+            nudge = torch.zeros_like(images)
+            nudge[:, c, i, j] = step
+            with torch.no_grad():
+                change = part(images + nudge) - part(images - nudge)
+            expected[i, j] += (change[:, 0, 3, 3] / (2 * step)).abs().sum()
+        np.testing.assert_allclose(field, expected / expected.sum(), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "sigma"),
+    [
+        ("resnet20.shapes", [0.80674930, 2.00227710, 2.68834059, 4.01185442, 6.55691457]),
+        (
+            "vit_pico_patch4_32.shapes",
+            [1.11140539, 6.00877375, 7.21988215, 7.80531802, 8.14435607],
+        ),
+    ],
+)
+def test_shipped_networks_have_the_fields_of_gradients_without_their_zeros(name, sigma):
+    """Numbers of an engine that computed each gradient inside of its box alone."""
+    model = load_model(name, pretrained=True).model
+    images = 2 * torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)) - 1
+    sizes, _ = receptive_field(dissect(model, images[:2]), [images])
+    measured = sizes.sigma
+    rows = [0, 2, 4, 6, 9] if name.startswith("resnet") else [0, 2, 4, 6, 8]
+    np.testing.assert_allclose(measured[rows], sigma, rtol=1e-5)
+
+
+# Contracts and errors.
+
+
+def test_a_later_change_in_place_is_not_in_it(fields, noise):
+    x = noise(2, 1, 9, 9)
+    expected = fields(plain(box(padding=1), nn.ReLU(), box(padding=1)), x)[1]
+    in_place = fields(plain(box(padding=1), nn.ReLU(inplace=True), box(padding=1)), x)[1]
+    assert list(in_place) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(in_place[name], array)
+
+
+def test_the_model_is_given_back_as_it_was(network, noise):
+    model = network(nn.Conv2d(3, 4, 3), channels=4)
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    images = noise(2, 3, 9, 9)
+    anatomy = dissect(model, images)
+    with torch.no_grad():  # the caller's own setting
+        receptive_field(anatomy, [images])
+        assert not torch.is_grad_enabled()
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
+    assert images.grad is None
+    assert not images.requires_grad
+
+
+def test_large_images_are_drawn_in_cells_of_a_power_of_two(fields, noise):
+    _, maps = fields(plain(box(4, stride=4)), noise(1, 1, 120, 64))
+    assert maps["stem"].shape == (30, 16)  # cells of 4x4
+    assert maps["stem"].sum() == pytest.approx(1)
+    assert maps["stem"].max() == pytest.approx(1)  # the patch is one cell
+
+
+def test_maps_are_kept_of_blocks_spread_over_the_depth(noise):
+    images = noise(1, 1, 9, 9)
+    anatomy = dissect(plain(*(box(padding=1) for _ in range(6))), images)
+    sizes, maps = receptive_field(anatomy, [images], num_blocks=3)
+    assert len(sizes) == 6
+    assert list(dict.fromkeys(maps.block.tolist())) == ["stem", "2", "5"]
+
+
+def test_a_dead_block_has_no_field(fields, noise):
+    dead = box(padding=1)
+    nn.init.zeros_(dead.weight)
+    sizes, maps = fields(plain(box(padding=1), dead, box(padding=1)), noise(2, 1, 9, 9))
+    for column in (sizes.sigma, sizes.side_95, sizes.area_50, sizes.row):
+        assert np.isnan(column[1:]).all()
+        assert np.isfinite(column[0])
+    assert np.isnan(maps[sizes.block[-1]]).all()
+
+
+def test_it_knows_where_it_comes_from(network, noise, tmp_path):
+    images = noise(5, 3, 9, 9)
+    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
+    results = receptive_field(
+        anatomy,
+        [(images[:3], None), (images[3:], None)],
+        run=Run(provenance=Provenance(model="ours")),
+    )
+    for result in results:
+        assert result.provenance.model == "ours"
+        assert (result.provenance.images, result.provenance.batch_size) == (5, 3)
+        assert result.provenance.image_shape == (3, 9, 9)
+        result.save(tmp_path / "result.npz")
+        assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
+
+
+def test_images_in_a_mapping_are_differentiated_too(noise):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = plain(box(padding=1))
+
+        def forward(self, pixel_values):
+            return self.inner(pixel_values)
+
+    images = {"pixel_values": noise(2, 1, 9, 9)}
+    sizes, _ = receptive_field(dissect(Named().eval(), images), [images])
+    assert sizes.side_95.item() == pytest.approx(3)
+
+
+class Detached(nn.Module):
+    def forward(self, x):
+        return x.detach() * 2
+
+
+def test_a_model_that_detaches_its_images_is_refused(noise):
+    images = noise(2, 1, 9, 9)
+    anatomy = dissect(plain(box(padding=1), Detached(), box(1)), images)
+    with pytest.raises(
+        InputError, match=r"block '.*' has no receptive field \(the model detach"
+    ):
+        receptive_field(anatomy, [images])
+
+
+def test_what_has_no_derivative_is_refused(noise):
+    class Huge(nn.Module):
+        def forward(self, x):
+            return x.abs().sqrt()  # its derivative at 0 is infinite
+
+    images = noise(2, 1, 9, 9)
+    anatomy = dissect(plain(box(padding=1), Huge(), box(1)), images)
+    with pytest.raises(InputError, match="its gradient is NaN or infinite"):
+        receptive_field(anatomy, [0 * images])
+
+
+def test_no_data_no_maps_and_training_are_refused(network, noise):
+    images = noise(2, 3, 9, 9)
+    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
+    with pytest.raises(InputError, match="batches must hold at least one image, got none"):
+        receptive_field(anatomy, [])
+    with pytest.raises(InputError, match="num_blocks must be at least 1, got 0"):
+        receptive_field(anatomy, [images], num_blocks=0)
+    with pytest.raises(
+        InputError, match="images must be 3x9x9, as the model was dissected with"
+    ):
+        receptive_field(anatomy, [noise(2, 3, 8, 8)])
+    anatomy.model.train()
+    with pytest.raises(InputError, match=r"must be in evaluation mode. Call model.eval\(\)"):
+        receptive_field(anatomy, [images])
+
+
+def test_half_precision_is_refused(network, noise):
+    images = noise(2, 3, 9, 9)
+    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
+    with pytest.raises(InputError, match="precision must be 'fp32' for the receptive field"):
+        receptive_field(anatomy, [images], run=Run(compute=Compute(precision="bf16")))

@@ -1,0 +1,225 @@
+"""Laws of attribution maps and their scores."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.features.attribution import (
+    GRAD_CAM,
+    GRADIENT_ACTIVATION,
+    RANDOM,
+    blurred,
+    faithfulness,
+    gradient_maps,
+    ranks,
+)
+from visprism.analyses.subject import subject_of
+
+SIDE, PATCH = 16, 4
+
+
+class Patches(nn.Module):
+    """Class 0 is a linear function of one patch; class 1 is constant."""
+
+    def __init__(self, *, pooled=False):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, PATCH, PATCH, bias=False)
+        self.head = nn.Linear(6, 2, bias=False)
+        self.pooled = pooled
+
+    def forward(self, x):
+        x = self.stem(x).relu()
+        return self.head(x.mean((2, 3)) if self.pooled else x[:, :, 1, 2])
+
+
+@pytest.fixture
+def patches():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, images = Patches().eval(), torch.randn(12, 3, SIDE, SIDE)
+    model.stem.weight.data.abs_()
+    model.head.weight.data = torch.tensor([[0.02] * 6, [0.0] * 6])
+    images[:, :, PATCH : 2 * PATCH, 2 * PATCH : 3 * PATCH] = 5  # patch (1, 2)
+    return vp.dissect(model, images), images
+
+
+# Closed forms.
+
+
+def test_only_the_patch_that_is_read_is_relevant(patches):
+    anatomy, images = patches
+    target, maps = gradient_maps(anatomy, [anatomy[0]], images)
+    logits = anatomy.model(images)
+    assert target.tolist() == [0] * 12
+    product = maps[GRADIENT_ACTIVATION, anatomy[0]]
+    expected = torch.zeros(12, 4, 4)
+    expected[:, 1, 2] = logits[:, 0].detach()  # linear: the map sums to the logit
+    torch.testing.assert_close(product, expected)
+
+
+def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_too(patches):
+    anatomy, images = patches
+    block = anatomy[0]
+    right = torch.zeros(12, SIDE, SIDE)
+    right[:, PATCH : 2 * PATCH, 2 * PATCH : 3 * PATCH] = 1
+    maps = {(GRAD_CAM, block): right, (RANDOM, block): 1 - right}
+    target, order = torch.zeros(12, dtype=torch.long), torch.arange(SIDE**2).expand(12, -1)
+    # The patch is a sixteenth: half of the first part.
+    scores = faithfulness(anatomy, images, target, maps, order, 8)
+    with torch.no_grad():
+        ends = [
+            anatomy.model(x).double().softmax(1)[:, 0].numpy()
+            for x in (blurred(images), images, torch.zeros_like(images))
+        ]
+    blur, full, empty = ends
+    assert scores["insertion", GRAD_CAM, block] == pytest.approx(
+        (blur / 2 + 7 * full + full / 2) / 8
+    )
+    assert scores["insertion", RANDOM, block] == pytest.approx(
+        (blur / 2 + 7 * blur + full / 2) / 8, abs=1e-6
+    )
+    assert scores["deletion", GRAD_CAM, block] == pytest.approx(
+        (full / 2 + 7 * empty + empty / 2) / 8
+    )
+    assert empty == pytest.approx(0.5)
+
+
+def test_of_a_pooled_linear_head_grad_cam_is_cam():
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model, images = Patches(pooled=True).eval(), torch.randn(5, 3, SIDE, SIDE)
+    anatomy = vp.dissect(model, images)
+    target, maps = gradient_maps(anatomy, [anatomy[0]], images)
+    features = model.stem(images).relu()
+    cam = torch.einsum("bc,bchw->bhw", model.head.weight[target], features) / 16
+    torch.testing.assert_close(maps[GRAD_CAM, anatomy[0]], cam.clamp(min=0).detach())
+    torch.testing.assert_close(maps[GRADIENT_ACTIVATION, anatomy[0]], cam.detach())
+
+
+# What leaves it unchanged.
+
+
+def measured(model, batches, **options):
+    return vp.Attribution(**options).measure(subject_of(model, batches), vp.Run())
+
+
+def test_batches_change_nothing_and_the_model_is_given_back(patches):
+    anatomy, images = patches
+    before = [p.clone() for p in anatomy.model.parameters()]
+    one, _ = measured(anatomy, [images], steps=4)
+    cut, _ = measured(anatomy, list(images.split(5)), steps=4)
+    for name in ("insertion", "deletion", "insertion_gain"):
+        np.testing.assert_allclose(getattr(one, name), getattr(cut, name), atol=1e-6)
+    after = anatomy.model.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert all(p.grad is None for p in anatomy.model.parameters())
+    assert not one.insertion_gain[one.method == RANDOM].any()
+
+
+def test_a_shift_of_all_logits_changes_no_map(patches):
+    anatomy, images = patches
+    _, maps = gradient_maps(anatomy, [anatomy[0]], images)
+    anatomy.model.head.bias = nn.Parameter(torch.full((2,), 3.0))
+    _, shifted = gradient_maps(vp.dissect(anatomy.model, images), [anatomy[0]], images)
+    for one, other in zip(maps.values(), shifted.values(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+# Against another implementation.
+
+
+@pytest.mark.parametrize("kind", ["resnet18", "vit_tiny_patch16_224"])
+def test_maps_are_those_of_hooks(kind):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        options = {"img_size": 32, "patch_size": 8, "depth": 2} if "vit" in kind else {}
+        model = timm.create_model(kind, num_classes=4, **options).eval()
+        images = torch.randn(3, 3, 32, 32)
+    anatomy = vp.dissect(model, images)
+    name, module = (
+        ("blocks.0.mlp", model.blocks[0]) if "vit" in kind else ("layer2.1", model.layer2[1])
+    )
+    outputs = []
+
+    def keep(_module, _inputs, out):
+        out.retain_grad()
+        outputs.append(out)
+
+    hook = module.register_forward_hook(keep)
+    logits = model(images.clone().requires_grad_())
+    hook.remove()
+    logits.max(1).values.sum().backward()
+    a, g = outputs[0].detach(), outputs[0].grad
+    if "vit" in kind:
+        a, g = (x[:, 1:].mT.unflatten(2, (4, 4)) for x in (a, g))
+    cam = torch.stack(
+        [
+            sum(g[i, c].mean() * a[i, c] for c in range(a.shape[1])).clamp(min=0)
+            for i in range(3)
+        ]
+    )
+    block = anatomy[name]
+    _, maps = gradient_maps(anatomy, [block, anatomy[-2]], images)
+    torch.testing.assert_close(maps[GRAD_CAM, block], cam, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(
+        maps[GRADIENT_ACTIVATION, block], (a * g).sum(1), rtol=1e-3, atol=1e-6
+    )
+
+
+# Maps that say nothing.
+
+
+def test_a_map_orders_equal_values_as_the_random_map():
+    random, order = torch.rand(2, 4, 4), torch.rand(2, SIDE**2).argsort(1)
+    size = (SIDE, SIDE)
+    flat = ranks((random, torch.ones(2, 4, 4)), order, size)
+    torch.testing.assert_close(flat, ranks((random,), order, size))
+    assert sorted(flat[0].flatten().tolist()) == [i / SIDE**2 for i in range(SIDE**2)]
+    half = torch.zeros(2, 4, 4)
+    half[:, 2:] = 1
+    lower = ranks((random, half), order, size)
+    assert lower[:, 10:].max() < lower[:, :6].min()
+
+
+def test_a_map_of_zeros_has_no_score(patches):
+    anatomy, images = patches
+    anatomy.model.head.weight.data[0] *= -1  # Grad-CAM of class 1, which is constant
+    images[0] = -5  # read as 0
+    scores, _ = measured(anatomy, [images], steps=2)
+    cam = scores.select(scores.method == GRAD_CAM)
+    assert cam.scored.tolist() == [0] * len(cam)
+    assert np.isnan(cam.insertion).all()
+    assert np.isfinite(scores.insertion[scores.method == RANDOM]).all()
+    assert "maps of zeros, which have no score, of 12 images" in scores.findings()[-1].text
+
+
+def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        options = {"img_size": 32, "patch_size": 8, "depth": 2, "num_classes": 4}
+        model = timm.create_model("vit_tiny_patch16_224", **options).eval()
+        images = torch.randn(3, 3, 32, 32)
+    scores, _ = measured(model, [images], steps=2, blocks=1)
+    assert set(scores.block) == {"blocks.0.mlp"}
+    assert scores.without_gradient == "blocks.1.attn, blocks.1.mlp"
+    assert "the gradient to the grid is exactly 0 at the last blocks" in str(scores.findings())
+
+
+def test_the_sentence_names_a_maximum_and_its_baseline(patches):
+    anatomy, images = patches
+    scores, maps = measured(anatomy, [images], steps=4)
+    best = scores.method == GRADIENT_ACTIVATION
+    assert (scores.insertion_gain[best] > 0.02).all()
+    assert (scores.deletion_gain[best] < -0.05).all()
+    text = scores.findings()[0].text
+    assert text.startswith("gradient x activation: largest insertion gain over a random map of")
+    assert len(maps.pictures()) == 4 * len(set(scores.block.tolist()))
+
+
+def test_a_model_without_logits_is_refused():
+    model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU()).eval()
+    with pytest.raises(vp.InputError, match="does not return one vector of logits"):
+        vp.Attribution()(model, [torch.randn(2, 3, SIDE, SIDE)])

@@ -1,0 +1,186 @@
+"""Laws of the block structure (src/visprism/analyses/features/block_structure.py)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from maps import results_of
+
+from visprism import CKA, InputError
+from visprism.analyses.features.block_structure import BlockStructure
+from visprism.analyses.features.cka import Similarity
+from visprism.estimates.estimated import Estimated, Number
+
+
+def similar(stages, cka, defined=None):
+    """A similarity of a stem and blocks in these stages; `cka` by their places in the row."""
+    stages = np.array([0, *stages])
+    n = len(stages)
+    first, other = (axis.ravel() for axis in np.indices((n, n)))
+    names = np.array(["stem", *(f"block{i}" for i in range(1, n))])
+    kinds = np.array(["stem"] + ["conv"] * (n - 1))
+    values = np.array([float(cka(i, j)) for i, j in zip(first, other, strict=True)])
+    return Similarity(
+        block=names[first],
+        kind=kinds[first],
+        stage=stages[first],
+        depth=first / (n - 1),
+        subsampling=np.zeros(n * n, dtype=bool),
+        other=names[other],
+        other_kind=kinds[other],
+        other_stage=stages[other],
+        other_depth=other / (n - 1),
+        cka=Estimated(values),
+        biased=Estimated(values),
+        null_deviation=np.zeros(n * n),
+        defined=np.ones(n * n, dtype=bool) if defined is None else defined,
+    )
+
+
+STAGES = [1, 1, 1, 2, 2, 2]
+
+
+def test_stages_that_are_all_or_nothing_score_1():
+    stages = [0, *STAGES]
+    result = similar(STAGES, lambda i, j: stages[i] == stages[j]).block_structure()
+    assert result.score == 1
+    assert result.stage.tolist() == [1, 1, 2]
+    assert result.other_stage.tolist() == [1, 2, 2]
+    assert result.pairs.tolist() == [3, 9, 3]
+    assert result.cka.tolist() == [1, 0, 1]
+    # One block apart are five pairs, four of them within; two apart, two of four.
+    assert result.expected[0] == pytest.approx((2 * 4 / 5 + 2 / 4) / 3)
+    np.testing.assert_allclose(result.excess, result.cka - result.expected)
+    (finding,) = result.findings()
+    assert finding.text.startswith(
+        "block structure +1.000 (CKA within minus between stages; no"
+    )
+
+
+def test_similarity_that_falls_with_distance_alone_scores_0():
+    result = similar(STAGES, lambda i, j: 0.8 ** abs(i - j)).block_structure()
+    assert result.score == pytest.approx(0, abs=1e-15)
+    np.testing.assert_allclose(result.excess, 0, atol=1e-15)
+
+
+def test_neither_the_stem_nor_undefined_blocks_count():
+    stages = [0, *STAGES]
+    full = similar(STAGES, lambda i, j: (stages[i] == stages[j]) * 0.9 - 0.5 * (i * j == 0))
+    assert full.block_structure().score == pytest.approx(0.9)
+    dead = (full.block == "block2") | (full.other == "block2")
+    marked = replace(full, defined=~dead, cka=Estimated(np.where(dead, 0.0, full.cka)))
+    assert marked.block_structure().score == pytest.approx(0.9)
+    assert marked.block_structure().pairs.tolist() == [1, 6, 3]
+
+
+def test_one_stage_has_no_structure_to_speak_of():
+    result = similar([1, 1, 1], lambda *_: 0.5).block_structure()
+    assert np.isnan(result.score)
+    (finding,) = result.findings()
+    assert finding.text == "the model has one stage, so it has no block structure"
+
+
+def test_stages_of_one_block_each_cannot_be_told():
+    result = similar([1, 2, 3], lambda *_: 0.5).block_structure()
+    assert np.isnan(result.score)
+    assert np.isnan(result.cka[0])
+    assert "block structure is not available" in result.findings()[0].text
+    assert result.answers() == ()
+
+
+def test_a_comparison_of_two_models_is_refused():
+    comparison = replace(similar(STAGES, lambda *_: 0.5), other_model="another")
+    with pytest.raises(
+        InputError, match="must be of one model for its block structure, got that of two"
+    ):
+        comparison.block_structure()
+
+
+# The interval over batches.
+
+
+MARGIN = 2.262157  # the 97.5% point of t with 9 degrees of freedom
+
+
+def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
+    columns = {name: np.array([1, 1, 2]) for name in ("stage", "other_stage", "pairs")}
+    columns["other_stage"] = np.array([1, 2, 2])
+    floats = {name: np.zeros(3) for name in ("cka", "expected")}
+    floats["excess"] = np.array(excess)
+    margin = MARGIN * error if groups >= 5 else np.nan
+    score = Number(score, score - margin, score + margin)
+    return BlockStructure(**columns, **floats, score=score, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("score", "words", "verdict"),
+    [
+        (0.02, "not significant", "undecided"),
+        (
+            0.05,
+            "CKA is higher within stages than between",
+            "supports",
+        ),
+        (
+            -0.05,
+            "CKA is lower within stages than between",
+            "contradicts",
+        ),
+    ],
+)
+def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdict):
+    result = structure(score, 0.01, 10)
+    (finding,) = result.findings()
+    assert finding.text.endswith("; interval over 10 groups of batches")
+    above = ", above that at equal distance in 2 of 2 stages" if "CKA" in words else ""
+    assert f"at equal distance): {words}{above}; interval" in finding.text
+    (answer,) = result.answers()
+    assert (answer.claim, answer.verdict, answer.over) == ("C9", verdict, "batches")
+
+
+def test_few_batches_give_no_interval():
+    result = structure(0.05, 0.01, 4)
+    assert "no interval: at least 5 batches are required" in result.findings()[0].text
+    assert result.answers()[0].verdict == "undecided"
+
+
+def population_score(maps, stages):
+    """Block structure of linear features x_i = A_i z of white noise z.
+
+    Linear CKA of the population is |A_i A_j'|² / (|A_i A_i'| |A_j A_j'|), Frobenius norms.
+    """
+    norm = np.linalg.norm
+    gram = [[norm(a @ b.T) ** 2 / (norm(a @ a.T) * norm(b @ b.T)) for b in maps] for a in maps]
+    n, contrasts = len(maps), []
+    across = {
+        d: [gram[i][i + d] for i in range(n - d) if stages[i] != stages[i + d]]
+        for d in range(n)
+    }
+    for i in range(n):
+        for j in range(i + 1, n):
+            if stages[i] == stages[j] and across[j - i]:
+                contrasts.append(gram[i][j] - np.mean(across[j - i]))
+    return np.mean(contrasts)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("batches", [8, 40])  # fewer and more than there are groups
+def test_the_interval_covers_the_population_score(batches):
+    generator = np.random.default_rng(0)
+    stages, repeats = [1, 1, 1, 2, 2, 2], 300
+    shared = [generator.normal(size=(6, 8)) for _ in range(2)]
+    maps = [shared[s - 1] + 0.7 * generator.normal(size=(6, 8)) for s in stages]
+    truth, covered = population_score(maps, stages), 0
+    for seed in range(repeats):
+        z = np.random.default_rng(seed + 1).normal(size=(16 * batches, 8))
+        features = [torch.from_numpy(z @ a.T)[:, :, None, None] for a in maps]
+        _, result = results_of(CKA(), *features, cut=16, stages=stages)
+        covered += result.score.low <= truth <= result.score.high
+    assert 0.92 <= covered / repeats <= 0.975
+
+
+def test_a_score_that_most_stages_contradict_is_undecided():
+    (answer,) = structure(0.05, 0.01, 10, excess=(0.3, 0.0, -0.1)).answers()
+    assert (answer.verdict, answer.reading) == ("undecided", "undecided (in 1 of 2 stages)")

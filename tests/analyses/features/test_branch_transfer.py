@@ -1,0 +1,144 @@
+"""Laws of the transfer function of residual branches (src/visprism/analyses/features)."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from maps import error_of
+from torch import nn
+
+from visprism import BranchTransfer, InputError, Result, dissect, observe
+from visprism.passes.features import observations
+from visprism.passes.residual_branches import residual_branches
+
+
+class Residual(nn.Module):
+    """Adds a circular convolution with one kernel for all channels."""
+
+    def __init__(self, kernel, width=3):
+        super().__init__()
+        kernel = torch.as_tensor(kernel, dtype=torch.float64)
+        size = kernel.shape[-1]
+        self.conv = nn.Conv2d(
+            width, width, size, padding=size // 2, padding_mode="circular", groups=width,
+            bias=False, dtype=torch.float64,
+        )  # fmt: skip
+        self.conv.weight.data[:] = kernel
+
+    def forward(self, x):
+        return x + self.conv(x)
+
+
+def network(*kernels):
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5, dtype=torch.float64)
+    stem = nn.Conv2d(3, 3, 1, dtype=torch.float64)
+    return nn.Sequential(stem, *map(Residual, kernels), *head).eval()
+
+
+def measured(model, images, **options):
+    """The transfer, its highest frequency, and that by kind of block."""
+    anatomy = dissect(model, images[:2])
+    return observations(anatomy, images.split(4), [BranchTransfer(**options)])[0]
+
+
+DELTA = [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
+BLUR = np.outer([1, 2, 1], [1, 2, 1]) / 16
+LAPLACE = [[0, -1, 0], [-1, 4, -1], [0, -1, 0]]
+
+
+# What it measures: closed forms.
+
+
+@pytest.mark.parametrize(
+    ("kernel", "response"),
+    [
+        (0.5 * np.array(DELTA), lambda f: np.full_like(f, 0.5)),
+        (BLUR, lambda f: ((1 + np.cos(np.pi * f)) / 2) ** 2),
+        (LAPLACE, lambda f: 4 - 4 * np.cos(np.pi * f)),
+    ],
+    ids=["factor", "blur", "laplace"],
+)
+def test_the_gain_of_a_convolution_is_its_frequency_response(noise, kernel, response):
+    result, *_ = measured(network(kernel), 1e3 * noise(8, 3, 9, 9))
+    rows = result.select((result.block == "1") & (result.frequency > 0))
+    np.testing.assert_allclose(rows.gain, np.log(response(rows.frequency)), atol=1e-4)
+    np.testing.assert_allclose(error_of(rows.gain, 8), 0, atol=1e-4)
+    change = rows.gain - rows.gain[0]
+    np.testing.assert_allclose(rows.relative_lowest, change, atol=1e-12)
+
+
+def test_the_sum_may_fall_where_the_branch_rises(noise):
+    """A negative factor times high-pass is low-pass after the sum, high-pass before it."""
+    kernel = -0.12 * np.array(LAPLACE)
+    _, highest, summary = measured(network(kernel), 1e3 * noise(8, 3, 9, 9))
+    assert highest.relative_lowest.item() > 1
+    row = summary.of_kind("conv")["gain-to-lowest"]
+    assert (summary.rises[row], summary.falls[row]) == (1, 0)
+    assert set(summary.quantity) == {"gain-to-mean", "gain-to-lowest"}
+
+
+def log_amplitude(x):
+    """On the diagonal, mean over channels, by image."""
+    level = np.log(np.abs(np.fft.fft2(x.detach().numpy())) + 1e-6).mean(1)
+    return level.diagonal(axis1=1, axis2=2)[:, : x.shape[2] // 2 + 1]
+
+
+def test_the_interval_by_kind_is_that_of_the_mean_over_branches(noise):
+    images = noise(8, 3, 9, 9) + 1
+    model = network(np.eye(3) - 0.2, LAPLACE)
+    for block in model[1:3]:  # not linear, so that the gain differs from image to image
+        block.conv = nn.Sequential(block.conv, nn.Tanh()).eval()
+    _, result, summary = measured(model, images)
+    first = model[0](images)
+    second = model[1](first)
+    gains = [
+        log_amplitude(block.conv(x)) - log_amplitude(x)
+        for block, x in ((model[1], first), (model[2], second))
+    ]
+    by_kind = zip(("relative", "relative_lowest"), summary.mean, strict=True)
+    for reference, (name, number) in enumerate(by_kind):
+        by_image = np.mean([gain[:, -1] - gain[:, reference] for gain in gains], axis=0)
+        error = by_image.std(ddof=1) / np.sqrt(8)
+        np.testing.assert_allclose(getattr(result, name).mean(), by_image.mean(), rtol=1e-5)
+        assert number == pytest.approx(by_image.mean(), rel=1e-5)
+        assert error_of(number, 8) == pytest.approx(error, rel=1e-4)
+
+
+# Which branches there are.
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("vit_tiny_patch16_224", {"img_size": 64, "depth": 2}, 4),
+        ("resnet18", {}, 5),  # three of eight have a convolution in the shortcut
+        ("convnext_atto", {}, 12),
+        ("swin_tiny_patch4_window7_224", {"img_size": 56, "depths": (2, 2)}, 8),
+    ],
+)
+def test_branches_are_found_in_networks_of_several_families(name, options, expected):
+    model = timm.create_model(name, **options).eval()
+    side = options.get("img_size", 64)
+    images = torch.randn(4, 3, side, side, generator=torch.Generator().manual_seed(0))
+    branches = residual_branches(dissect(model, images[:2]))
+    assert len(branches) == expected
+    result, *_ = measured(model, images, profile="radial")
+    assert len(dict.fromkeys(result.block.tolist())) == expected
+    assert np.isfinite(result.gain).all()
+
+
+def test_batches_change_nothing_and_a_result_is_read_again(noise, tmp_path):
+    images = noise(6, 3, 9, 9)
+    anatomy = dissect(network(BLUR), images[:2])
+    one, other = (observe(anatomy, images.split(n), [BranchTransfer()])[0] for n in (6, 2))
+    np.testing.assert_allclose(one.gain, other.gain, rtol=1e-9)
+    np.testing.assert_allclose(one.gain.low, other.gain.low, atol=1e-9)
+    one.save(tmp_path / "a.npz")
+    assert Result.load(tmp_path / "a.npz") == one
+
+
+def test_a_model_without_residual_branches_is_refused(noise):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(196, 5))
+    images = noise(2, 3, 9, 9)
+    with pytest.raises(InputError, match="must have a residual branch with an identity"):
+        measured(model.double().eval(), images)

@@ -1,0 +1,295 @@
+"""Laws of CKA (src/visprism/analyses/features/cka.py, hsic.py)."""
+
+from itertools import permutations
+
+import matplotlib.figure
+import numpy as np
+import pytest
+import torch
+from maps import error_of, results_of
+
+from visprism import CKA, InputError, Result, assert_results_equal, plot
+
+
+def similarity(*maps, cut=None, kernel="linear", bandwidth=0.5):
+    """The similarity of feature maps of the same images; `cut` gives the sizes of batches."""
+    return results_of(CKA(kernel, bandwidth=bandwidth), *maps, cut=cut)[0]
+
+
+def pair(x, y, column="cka", **options):
+    """CKA of two feature maps."""
+    return getattr(similarity(x, y, **options), column)[1]
+
+
+@pytest.fixture
+def related(noise):
+    """Two feature maps of 9 images that have something in common."""
+    x = noise(9, 4, 3, 2)
+    y = torch.tanh(x[:, :2] + 0.7 * noise(9, 2, 3, 2))
+    return x, y
+
+
+# What it measures: closed forms.
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_map_is_1_like_itself(related, kernel):
+    result = similarity(*related, kernel=kernel, cut=[5, 4])
+    for column in (result.cka, result.biased):
+        np.testing.assert_allclose(column[[0, 3]], 1, rtol=1e-12)
+    np.testing.assert_allclose(result.cka[1], result.cka[2], rtol=1e-12)
+    assert -1 < result.cka[1] < 1
+
+
+def test_unrelated_features_have_none_but_the_biased_estimate_says_almost_all(noise):
+    result = similarity(noise(400, 300, 1, 1), noise(400, 300, 1, 1), cut=20)
+    assert result.cka.low[1] < 0 < result.cka.high[1] < 0.3
+    assert result.biased[1] > 0.9
+
+
+def test_signs_that_agree_on_half_of_the_images_by_hand():
+    x = torch.tensor([1.0, 1.0, -1.0, -1.0]).view(4, 1, 1, 1)
+    y = torch.tensor([1.0, -1.0, 1.0, -1.0]).view(4, 1, 1, 1)
+    # Off the diagonal x x' is (1, -1, -1, -1, -1, 1), rows sum to -1: + 1/2 + 1/2 - 4/6.
+    within, across = 1 + 1 - 4 / 6, -1 + 1 - 4 / 6
+    norm = 2 * within**2 + 4 * across**2
+    other = 2 * 2 * within * across + 2 * across**2
+    assert pair(x, y) == pytest.approx(other / norm)
+    assert pair(x, y, "biased") == pytest.approx(0, abs=1e-15)
+
+
+# What leaves it unchanged: invariances.
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("cut", [None, [5, 4]])
+def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise, kernel, cut):
+    x, y = related
+    rotation, _ = torch.linalg.qr(noise(24, 24))
+    moved = 3e3 * (x.flatten(1) @ rotation).view_as(x) + 100 * noise(1, 4, 3, 2)
+    for column in ("cka", "biased"):
+        expected = pair(x, y, column, kernel=kernel, cut=cut)
+        transformed = pair(moved, y, column, kernel=kernel, cut=cut)
+        assert transformed == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_order_of_images_in_a_batch_does_not_count(related):
+    x, y = related
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
+    assert_results_equal(similarity(x, y), similarity(x[order], y[order]))
+
+
+def test_memory_may_lie_in_any_order_and_is_left_alone(related):
+    x, y = related
+    tokens = torch.cat([x[:, :, :1, :1].flatten(2), x.flatten(2)], 2).mT.contiguous()
+    views = (
+        x.contiguous(memory_format=torch.channels_last),
+        tokens[:, 1:].mT.unflatten(2, (3, 2)),  # with a class token between the images
+        x.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
+    )
+    for view in views:
+        before = view.clone()
+        assert_results_equal(similarity(x, y), similarity(view, y))
+        assert torch.equal(view, before)
+
+
+def test_an_untouched_pair_does_not_depend_on_which_blocks_are_there(related, noise):
+    x, y = related
+    x, y = (torch.cat([z, z.flip(2), z**2]) for z in (x, y))
+    alone, among = similarity(x, y, cut=5), similarity(x, noise(27, 2, 1, 1), y, cut=5)
+    assert among.cka[2] == pytest.approx(alone.cka[1])
+    assert among.cka.low[2] == pytest.approx(alone.cka.low[1])
+    assert np.isfinite(alone.cka.low).all()
+
+
+# Over batches.
+
+
+def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
+    x, y = related
+    means = {
+        (a, b): (5 * u_statistic(p[:5], q[:5]) + 4 * u_statistic(p[5:], q[5:])) / 9
+        for (a, p), (b, q) in permutations([("x", x), ("y", y), ("x", x), ("y", y)], 2)
+    }
+    expected = means["x", "y"] / np.sqrt(means["x", "x"] * means["y", "y"])
+    result = similarity(x, y, cut=[5, 4])
+    assert result.cka[1] == pytest.approx(expected)
+    assert (result.batches, result.batch_size) == (2, 4.5)
+
+
+@pytest.mark.slow
+def test_small_batches_are_unbiased(noise):
+    x = noise(4000, 6, 1, 1)
+    y = x[:, :3] + noise(4000, 3, 1, 1)
+    uncut, cut = similarity(x, y), similarity(x, y, cut=4)
+    # Linear CKA of the population: |cov(x, y)|² over |cov x| |cov y|.
+    assert uncut.cka[1] == pytest.approx(3 / np.sqrt(6 * 3 * 4), abs=0.02)
+    assert abs(cut.cka[1] - uncut.cka[1]) < 3 * error_of(cut.cka, 1000)[1] < 0.1
+    assert cut.biased[1] > uncut.cka[1] + 0.1
+
+
+@pytest.mark.slow
+def test_the_error_is_the_spread_over_repeated_data(noise):
+    repeats, images = 300, 96
+    estimates, errors = [], []
+    for _ in range(repeats):
+        x = noise(images, 3, 1, 1)
+        result = similarity(x, x[:, :2] + noise(images, 2, 1, 1), cut=8)
+        estimates.append([result.cka[1], result.biased[1]])
+        errors.append([error_of(column, 12)[1] for column in (result.cka, result.biased)])
+    spread, claimed = np.std(estimates, axis=0), np.mean(errors, axis=0)
+    # 12 batches each: their own spread is known to 1/sqrt(22), low by about as much.
+    np.testing.assert_allclose(claimed, spread, rtol=0.25)
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_fewer_than_5_batches_have_no_interval(noise, batches):
+    result = similarity(noise(16, 4, 1, 1), noise(16, 4, 1, 1), cut=16 // batches)
+    assert np.isnan(result.cka.low).all()
+    assert np.isfinite(result.cka).all()
+
+
+# Against another implementation.
+
+
+def u_statistic(x, y):
+    """HSIC as the sum over all quadruples of different images, for linear kernels."""
+    k, l = ((z.flatten(1) @ z.flatten(1).T).numpy() for z in (x, y))  # noqa: E741
+    quadruples = list(permutations(range(len(k)), 4))
+    total = sum(
+        k[i, j] * (l[i, j] + l[q, r] - 2 * l[i, q]) for i, j, q, r in quadruples
+    )  # Song et al. (2012), eq. 4
+    return total / len(quadruples)
+
+
+def test_it_is_the_u_statistic_over_all_quadruples(related):
+    x, y = (z[:7] for z in related)
+    expected = u_statistic(x, y) / np.sqrt(u_statistic(x, x) * u_statistic(y, y))
+    assert pair(x, y) == pytest.approx(expected, rel=1e-10)
+
+
+def test_the_biased_one_is_that_of_centered_features(related):
+    x, y = ((z.flatten(1) - z.flatten(1).mean(0)).numpy() for z in related)
+    # Kornblith et al. (2019), eq. 5: Frobenius norms of covariances.
+    norms = [np.linalg.norm(a.T @ b) for a, b in ((x, y), (x, x), (y, y))]
+    expected = norms[0] ** 2 / (norms[1] * norms[2])
+    assert pair(*related, "biased") == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("bandwidth", [0.2, 0.5, 1.5])
+def test_rbf_agrees_with_distances_of_scipy(related, bandwidth):
+    from scipy.spatial.distance import pdist, squareform
+
+    def centered(x):
+        distances = pdist(x.flatten(1).numpy())
+        k = np.exp(-squareform((distances / (bandwidth * np.median(distances))) ** 2) / 2)
+        h = np.eye(len(k)) - 1 / len(k)
+        return h @ k @ h
+
+    k, l = map(centered, related)  # noqa: E741
+    expected = np.sum(k * l) / np.sqrt(np.sum(k * k) * np.sum(l * l))
+    similarity_rbf = pair(*related, "biased", kernel="rbf", bandwidth=bandwidth)
+    # The median of squares is not the square of the median where it lies between two: of 36
+    # distances it does.
+    assert similarity_rbf == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
+    x, y = noise(12, 8, 20, 20) + 1e3, noise(12, 8, 20, 20)
+    x = x.float().contiguous(memory_format=memory_format)
+    exact = similarity(x.double(), y + x.double())
+    single = similarity(x, (y + x.double()).float())
+    np.testing.assert_allclose(single.cka, exact.cka, atol=1e-4)
+    np.testing.assert_allclose(single.biased, exact.biased, atol=1e-4)
+
+
+# Features that tell no images apart.
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_features_that_are_the_same_for_all_images_are_marked(noise, kernel, dtype):
+    same = (0.1 + noise(1, 3, 5, 5)).to(dtype).expand(8, 3, 5, 5).clone()
+    same[3] *= 1 + torch.finfo(dtype).eps  # what another order of sums leaves
+    result = similarity(noise(8, 3, 5, 5).to(dtype), same, kernel=kernel, cut=4)
+    for column in (result.cka, result.biased):
+        assert column[0] == pytest.approx(1)
+        assert column[1:].tolist() == [0, 0, 0]
+    assert result.defined.tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_images_that_are_all_equally_far_apart_are_marked(noise, kernel):
+    corners = 0.3 * torch.eye(6, dtype=torch.float64).view(6, 6, 1, 1)
+    result = similarity(noise(6, 3, 2, 2), corners, kernel=kernel)
+    assert result.defined.tolist() == [True, False, False, False]
+    assert result.cka[1:].tolist() == [0, 0, 0]
+
+
+def test_an_rbf_kernel_of_images_that_mostly_coincide_is_defined(noise):
+    x = torch.zeros(8, 2, 1, 1, dtype=torch.float64)
+    x[6:] = noise(2, 2, 1, 1)
+    result = similarity(x, noise(8, 2, 1, 1), kernel="rbf")
+    assert np.isfinite(result.cka).all()
+    assert result.defined.all()
+
+
+# The permutation null.
+
+
+def test_its_deviation_is_that_over_all_orders_of_the_images(noise):
+    x, y = noise(6, 3, 1, 1), noise(6, 2, 1, 1) ** 2
+    orders = [pair(x, y[list(order)]) for order in permutations(range(6))]
+    assert np.mean(orders) == pytest.approx(0, abs=1e-12)
+    assert pair(x, y, "null_deviation") == pytest.approx(np.std(orders))
+
+
+def test_its_deviation_over_batches_is_that_over_the_orders_in_each(noise):
+    x, y = noise(9, 3, 1, 1), noise(9, 2, 1, 1)
+    orders = [
+        pair(x, torch.cat([y[:5][list(one)], y[5:][list(other)]]), cut=[5, 4])
+        for one in list(permutations(range(5)))[::7]
+        for other in permutations(range(4))
+    ]
+    assert pair(x, y, "null_deviation", cut=[5, 4]) == pytest.approx(np.std(orders), rel=0.1)
+
+
+def test_similar_blocks_are_far_from_the_null(noise):
+    x = noise(640, 3, 2, 2)
+    result = similarity(x, x[:, :2] + 0.1 * noise(640, 2, 2, 2), cut=16)
+    assert result.cka[1] > 0.5
+    assert all(finding.code != "VP104" for finding in result.findings())
+
+
+def test_unrelated_blocks_are_said_to_be_near_the_null(noise):
+    result = similarity(*(noise(64, 3, 2, 2) for _ in range(5)), cut=16)
+    (note,) = (f for f in result.findings() if f.code == "VP104")
+    assert "of 10 pairs is not above that of shuffled images" in note.text
+
+
+def test_the_largest_of_several_pairs_is_named_as_such(related):
+    (finding, *_) = similarity(*related).findings()
+    assert "mean over 1 pairs of different blocks" in finding.text
+    assert "largest of them" in finding.text
+
+
+# Contracts and errors.
+
+
+def test_a_result_survives_being_written_and_can_be_drawn(related, tmp_path):
+    result = similarity(*related, cut=[5, 4])
+    result.save(tmp_path / "result.npz")
+    assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
+    ax = matplotlib.figure.Figure().subplots()
+    assert plot(result, ax) is ax
+
+
+def test_a_smaller_last_batch_is_left_out(related):
+    x, y = related
+    assert_results_equal(similarity(x[:6], y[:6]), similarity(x, y, cut=[6, 3]))
+
+
+def test_batches_under_4_are_refused(related):
+    with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use a larger"):
+        similarity(*related, cut=3)

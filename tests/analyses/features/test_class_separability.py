@@ -1,0 +1,231 @@
+"""Laws of class separability: NC1 to NC4, RankMe and alpha-ReQ."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import pinv
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.features.class_separability import classifier_of
+from visprism.analyses.subject import subject_of
+
+
+class Net(nn.Module):
+    """One block, whose features are the means of the channels, and a linear head on them."""
+
+    def __init__(self, width, classes):
+        super().__init__()
+        self.stem = nn.Conv2d(width, width, 1, bias=False)
+        self.stem.weight.data = torch.eye(width)[:, :, None, None]
+        self.head = nn.Linear(width, classes, bias=False)
+
+    def forward(self, x):
+        return self.head(self.stem(x).mean((2, 3)))
+
+
+@cache
+def anatomy_of(width, classes):
+    return vp.dissect(Net(width, classes).eval(), torch.zeros(2, width, 2, 2))
+
+
+def measured(x, targets, weights=None):
+    """Both results of given features of one block."""
+    x = torch.from_numpy(np.asarray(x, np.float32))
+    anatomy = anatomy_of(x.shape[1], int(max(targets)) + 1)
+    if weights is not None:
+        anatomy.model.head.weight.data = torch.from_numpy(np.float32(weights))
+    images = x[:, :, None, None].expand(-1, -1, 2, 2)
+    subject = subject_of(anatomy, [(images, torch.as_tensor(np.asarray(targets)))])
+    return vp.ClassSeparability().measure(subject, vp.Run())
+
+
+def simplex(k):
+    """k points at equal distances from their mean 0 and from each other."""
+    return np.eye(k) - 1 / k
+
+
+def clusters(n=60, k=4, width=7, seed=0, apart=2):
+    generator = np.random.default_rng(seed)
+    targets = np.arange(n) % k
+    centers = apart * np.random.default_rng(1000).normal(size=(k, width))
+    return (centers[targets] + generator.normal(size=(n, width)) + 3).astype(
+        np.float32
+    ), targets
+
+
+# What cannot be known.
+
+
+def test_one_image_of_each_class_has_no_variation_within_it():
+    result, _ = measured(np.random.default_rng(0).normal(size=(6, 20)), np.arange(6))
+    assert np.isnan(result.nc1).all()
+    assert not any("nan" in finding.text for finding in result.findings())
+    assert result.answers() == ()
+
+
+def test_two_classes_have_no_angles_to_compare():
+    result, _ = measured(*clusters(n=40, k=2))
+    assert np.isnan(result.equinorm).all()
+    assert np.isnan(result.maximal_angle).all()
+    assert "two classes have no NC2" in result.findings()[-1].text
+
+
+@pytest.mark.parametrize("n", [100, 1000])
+def test_classes_that_do_not_differ_have_no_nc1_but_its_level(n):
+    """The level grows with the number of images, and says nothing about the classes."""
+    result, _ = measured(*clusters(n=n, apart=0))
+    assert np.isnan(result.nc1).all()
+    # W is 1 along each of the k - 1 axes, B is 1 / images of a class.
+    assert result.nc1_shuffled.item() == pytest.approx(3 * n / 4 / 4, rel=0.6)
+    assert "NC1 is not given for 1 of 1 blocks (stem)" in result.findings()[0].text
+
+
+def test_one_class_is_refused():
+    with pytest.raises(vp.InputError, match="targets must be of at least 2 classes, got 1"):
+        measured(np.ones((4, 2)), np.ones(4, int))
+
+
+# Closed forms.
+
+
+def test_in_the_collapse_everything_is_zero():
+    targets = np.arange(100) % 5
+    result, _ = measured(3 * simplex(5)[targets] + 2, targets, simplex(5))
+    for name in ("nc1", "equinorm", "equiangularity", "maximal_angle", "disagreement"):
+        assert getattr(result, name).item() == pytest.approx(0, abs=1e-6), name
+    assert result.self_duality == pytest.approx(0, abs=1e-6)
+    assert result.accuracy.item() == 1
+
+
+def test_nc1_of_two_classes_is_half_the_ratio_of_their_variances():
+    x = np.tile([[0.0, 0], [2, 0], [10, 1], [12, -1]], (5, 1))  # 1 along the means, 5 apart
+    result, _ = measured(x, np.tile([0, 0, 1, 1], 5))
+    assert result.nc1.item() == pytest.approx(1 / 25 / 2)
+
+
+def test_the_head_against_its_class_means_is_farthest_apart():
+    result, _ = measured(simplex(3), np.arange(3), -simplex(3))
+    assert result.self_duality == pytest.approx(4)
+
+
+@pytest.mark.parametrize("rank", [2, 5])
+def test_equal_singular_values_have_their_number_as_rankme(rank):
+    x = 4 * np.linalg.qr(np.random.default_rng(0).normal(size=(30, 8)))[0][:, :rank]
+    _, ranks = measured(np.pad(x, ((0, 0), (0, 8 - rank))), np.arange(30) % 2)
+    assert ranks.rankme.item() == pytest.approx(rank, rel=1e-4)
+    assert ranks.dimension.item() == 8
+
+
+def test_a_mean_lowers_rankme_only_where_it_is_not_subtracted():
+    x, targets = clusters()
+    first, second = (measured(x + shift, targets)[1] for shift in (0, 1000))
+    assert second.rankme.item() < 1.2 < first.rankme.item()
+    expected = pytest.approx(first.rankme_centered.item(), rel=1e-3)
+    assert second.rankme_centered.item() == expected
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
+def test_a_power_law_of_the_spectrum_has_its_exponent(alpha):
+    generator = np.random.default_rng(0)
+    axes = generator.normal(size=(200, 60))
+    x = np.linalg.qr(axes - axes.mean(0))[0] * np.arange(1, 61.0) ** (-alpha / 2)
+    turn = np.linalg.qr(generator.normal(size=(60, 60)))[0]
+    _, ranks = measured(x @ turn, np.arange(200) % 2)
+    assert ranks.alpha.item() == pytest.approx(alpha, abs=1e-3)
+
+
+# Invariances.
+
+
+def test_shift_scale_and_rotation_change_no_number_of_the_collapse():
+    x, targets = clusters()
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(7, 7)))[0]
+    first, second = (measured(f, targets)[0] for f in (x, 5 * x @ turn - 2))
+    for name in ("nc1", "equinorm", "equiangularity", "maximal_angle", "accuracy"):
+        expected = getattr(first, name).item()
+        assert getattr(second, name).item() == pytest.approx(expected, rel=1e-3), name
+
+
+# Against another implementation.
+
+
+def test_agrees_with_the_paper_term_by_term():
+    x, targets = clusters()
+    w = np.random.default_rng(2).normal(size=(4, 7)).astype(np.float32)
+    result, ranks = measured(x, targets, w)
+    x, w = x.astype(float), w.astype(float)
+    logits = x @ w.T
+    means = np.stack([x[targets == c].mean(0) for c in range(4)])
+    centered = means - x.mean(0)
+    rest = x - means[targets]
+    within = sum(np.outer(v, v) for v in rest) / 60
+    between = sum(np.outer(m, m) for m in centered) / 4
+    assert result.nc1.item() == pytest.approx(np.trace(within @ pinv(between, rtol=1e-8)) / 4)
+    norms = np.linalg.norm(centered, axis=1)
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    cosines = np.array([centered[i] @ centered[j] / norms[i] / norms[j] for i, j in pairs])
+    assert result.equinorm.item() == pytest.approx(norms.std() / norms.mean())
+    assert result.equiangularity.item() == pytest.approx(cosines.std())
+    assert result.maximal_angle.item() == pytest.approx(abs(cosines + 1 / 3).mean())
+    nearest = [min(range(4), key=lambda c: np.linalg.norm(v - means[c])) for v in x]
+    assert result.disagreement.item() == np.mean(np.array(nearest) != logits.argmax(1))
+    assert result.accuracy.item() == np.mean(np.array(nearest) == targets)
+    difference = w / np.linalg.norm(w) - centered / np.linalg.norm(centered)
+    assert result.self_duality == pytest.approx(np.linalg.norm(difference) ** 2)
+    for name, rows in (("rankme", x), ("rankme_centered", x - x.mean(0))):
+        p = np.linalg.svd(rows, compute_uv=False)
+        p = p / p.sum() + 1e-7
+        assert getattr(ranks, name).item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
+
+
+# Intervals.
+
+
+def test_intervals_are_as_wide_as_repeated_samples_are_apart():
+    repeated = [measured(*clusters(n=1000, seed=seed), np.eye(4, 7))[0] for seed in range(20)]
+    for name, transform in (("nc1", np.log), ("equinorm", float), ("self_duality", float)):
+        numbers = [getattr(result, name) for result in repeated]
+        numbers = [n if isinstance(n, float) else n[0] for n in numbers]
+        spread = np.std([transform(n) for n in numbers], ddof=1)
+        half = [(transform(n.high) - transform(n.low)) / 2 for n in numbers]
+        # 2.09: Student's quantile for 20 groups
+        assert np.mean(half) / 2.09 == pytest.approx(spread, rel=0.4), name
+
+
+def test_intervals_of_ranks_contain_the_mean_over_samples():
+    """Samples in which the parts of the classes vary, too."""
+    x, targets = clusters(n=4000)
+    samples = []
+    for seed in range(60):
+        rows = np.random.default_rng(seed).choice(4000, 120, replace=False)
+        samples.append(measured(x[rows], targets[rows])[1])
+    for name in ("rankme", "rankme_centered", "alpha"):
+        numbers = [getattr(ranks, name) for ranks in samples]
+        mean = np.mean([n[0] for n in numbers])
+        assert np.mean([n.low[0] <= mean <= n.high[0] for n in numbers]) > 0.88, name
+
+
+def test_intervals_are_given_where_they_hold():
+    for n, width, nc1, ranks, alpha in (
+        (96, 7, False, False, False),
+        (100, 7, False, True, True),
+        (100, 70, False, False, True),
+        (1000, 7, True, True, True),
+    ):
+        collapse, rank = measured(*clusters(n=n, width=width))
+        assert np.isfinite(collapse.nc1.low[0]) == nc1
+        assert np.isfinite(rank.rankme.low[0]) == ranks
+        assert np.isfinite(rank.alpha.low[0]) == alpha
+    assert collapse.answers()[0].low == collapse.nc1.low[0] > 0
+
+
+# The whole analysis.
+
+
+def test_the_head_is_the_last_linear_layer_of_the_classes():
+    model = nn.Sequential(nn.Linear(4, 10), nn.Linear(10, 10), nn.ReLU(), nn.Linear(10, 3))
+    assert classifier_of(model, 10) is model[1]
+    assert classifier_of(model, 7) is None

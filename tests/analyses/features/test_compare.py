@@ -1,0 +1,103 @@
+"""Laws of CKA between two models (`compare` in src/visprism/analyses/features/cka.py)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from maps import results_of
+from torch import nn
+
+from visprism import CKA, InputError, compare, dissect, observe
+
+
+def network(seed, *, width=4, side=8):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = nn.Sequential(
+            nn.Conv2d(3, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, 5),
+        )
+    return dissect(model.eval().double(), torch.zeros(2, 3, side, side, dtype=torch.float64))
+
+
+@pytest.fixture
+def images(noise):
+    return noise(12, 3, 8, 8)
+
+
+def test_a_model_compared_with_itself_is_as_like_as_it_is_alone(images):
+    anatomy = network(0)
+    (alone,) = observe(anatomy, images.split(6), [CKA()])
+    compared = compare(anatomy, anatomy, images.split(6))
+    for name in ("block", "other", "stage", "other_depth"):
+        np.testing.assert_array_equal(getattr(compared, name), getattr(alone, name))
+    np.testing.assert_allclose(compared.cka, alone.cka, rtol=1e-12)
+
+
+def test_two_models_by_what_their_blocks_give(images):
+    a, b = network(0), network(1, width=6)
+    result = compare(a, b, images.split(6), other_model="wide")
+    maps = {}
+    for name, anatomy in (("a", a), ("b", b)):
+        x = anatomy.model[:2](images)  # the stem
+        maps[name] = [x.detach()[:6], x.detach()[6:]]
+    (expected, _) = results_of(CKA(), *(torch.cat(parts) for parts in maps.values()), cut=6)
+    assert (result.block[0], result.other[0]) == ("stem", "stem")
+    assert result.cka[0] == pytest.approx(expected.cka[1], rel=1e-12)
+    assert 0 < result.cka[0] < 1
+    assert result.other_model == "wide"
+    assert result.provenance.images == 12
+
+
+def test_its_line_names_both_models(images):
+    result = compare(network(0), network(1), images.split(6), other_model="wide")
+    rows = len(result)
+    assert (
+        repr(result.with_provenance(model="deep"))
+        == f"<Similarity of deep and wide: {rows} rows>"
+    )
+    alone = replace(result, other_model="")
+    assert repr(alone.with_provenance(model="deep")) == f"<Similarity of deep: {rows} rows>"
+    assert repr(alone) == f"<Similarity: {rows} rows>"
+
+
+def test_changing_places_transposes_it(images):
+    a, b = network(0), network(1)
+    one, other = compare(a, b, images.split(6)), compare(b, a, images.split(6))
+    rows = len(set(one.block))
+    for name in ("cka", "null_deviation", "biased"):
+        transposed = getattr(other, name).reshape(-1, rows).T.ravel()
+        np.testing.assert_allclose(getattr(one, name), transposed, rtol=1e-9)
+
+
+def test_each_model_may_have_batches_of_its_own(images):
+    a, b = network(0), network(1, side=16)
+    large = nn.functional.interpolate(images, scale_factor=2)
+    result = compare(a, b, images.split(6), large.split(6))
+    assert result.defined.all()
+    with pytest.raises(InputError, match=r"images of one size, got 3x8x8 and 3x16x16\. "):
+        compare(a, b, images.split(6))
+
+
+def test_batches_that_do_not_pair_are_refused(images):
+    a, b = network(0), network(1)
+    for one, other in (
+        (images.split(6), images.split(4)),
+        (images.split(6), images[:6].split(6)),
+        (images[:6].split(6), images.split(6)),
+    ):
+        with pytest.raises(InputError, match="must hold the same images"):
+            compare(a, b, one, other)
+
+
+def test_the_mean_over_pairs_answers_how_similar_two_models_are(noise):
+    result = compare(network(0), network(1), noise(40, 3, 8, 8).split(5), other_model="wide")
+    (answer,) = result.answers()
+    assert answer.value == pytest.approx(result.cka.mean())
+    assert answer.low < answer.value < answer.high
+    assert answer.reading.startswith(f"largest of {len(result)} pairs {result.cka.max():.3g} (")

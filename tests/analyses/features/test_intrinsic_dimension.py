@@ -1,0 +1,131 @@
+"""Laws of the intrinsic dimension and of feature files."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.features.intrinsic_dimension import twonn_dimension
+from visprism.passes.feature_files import save_features
+from visprism.passes.pooled import pooled_features
+
+
+def torus(number, dimension, width=12, seed=0):
+    """Uniform points on a flat torus of this dimension in 2 x dimension coordinates."""
+    generator = np.random.default_rng(seed)
+    angles = 2 * np.pi * generator.random((number, dimension))
+    points = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    rotation = np.linalg.qr(generator.normal(size=(width, width)))[0]
+    return points @ rotation[: points.shape[1]]
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 4])
+def test_the_dimension_is_that_of_the_manifold_and_not_of_the_space(dimension):
+    estimate, low, high = twonn_dimension(torus(2000, dimension))
+    assert low < estimate < high
+    assert estimate == pytest.approx(dimension, rel=0.08)
+
+
+def test_the_interval_covers_the_dimension_of_a_simulation():
+    covered = 0
+    for seed in range(300):
+        _, low, high = twonn_dimension(torus(300, 2, seed=30000 + seed))
+        covered += low <= 2 <= high
+    assert 0.92 <= covered / 300 <= 0.97
+
+
+# What leaves it unchanged.
+
+
+def test_scale_shift_rotation_and_order_change_nothing():
+    points = torus(300, 3)
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(12, 12)))[0]
+    order = np.random.default_rng(2).permutation(300)
+    expected = twonn_dimension(points)
+    for changed in (7 * points + 3, points @ rotation, points[order]):
+        assert twonn_dimension(changed) == pytest.approx(expected, rel=1e-6)
+
+
+# Against another implementation.
+
+
+def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
+    points = torus(60, 2)
+    logs = []
+    for i, point in enumerate(points):
+        others = np.delete(points, i, axis=0)
+        first, second = sorted(np.linalg.norm(others - point, axis=1))[:2]
+        logs.append(np.log(second / first))
+    assert twonn_dimension(points)[0] == pytest.approx(59 / sum(logs))
+
+
+# Files.
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, 5, 4, 4), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(self.stem(x).mean((2, 3)))
+
+
+@pytest.fixture
+def pooled():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        anatomy, images = (
+            vp.dissect(Net().eval(), torch.zeros(2, 3, 8, 8)),
+            torch.randn(24, 3, 8, 8),
+        )
+    batches = [(images, torch.arange(24) % 3)]
+    return anatomy, batches, pooled_features(anatomy, batches, pooling="mean", run=vp.Run())
+
+
+def test_safetensors_hold_what_was_measured(pooled, tmp_path):
+    from safetensors import safe_open
+
+    _, _, features = pooled
+    save_features(features, tmp_path / "f.safetensors", vp.Provenance(model="net", images=24))
+    with safe_open(tmp_path / "f.safetensors", framework="np") as file:
+        assert json.loads(file.metadata()["provenance"])["model"] == "net"
+        assert set(file.keys()) == {"stem", "targets"}
+        for block, values in features.features.items():
+            assert np.array_equal(file.get_tensor(block.name), values)
+        assert np.array_equal(file.get_tensor("targets"), features.targets)
+
+
+def test_parquet_holds_what_was_measured(pooled, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    _, _, features = pooled
+    save_features(features, tmp_path / "f.parquet", vp.Provenance(model="net", images=24))
+    table = parquet.read_table(tmp_path / "f.parquet")
+    assert json.loads(table.schema.metadata[b"provenance"])["images"] == 24
+    assert table.num_rows == 24
+    assert table["target"].to_pylist() == features.targets.tolist()
+    values = np.array(table["stem"].to_pylist(), dtype=np.float32)
+    assert np.array_equal(values, next(iter(features.features.values())))
+
+
+def test_another_suffix_is_refused(pooled, tmp_path):
+    with pytest.raises(vp.InputError, match=r"path must end in .safetensors or .parq"):
+        save_features(pooled[2], tmp_path / "f.csv", vp.Provenance())
+
+
+def test_the_analysis_writes_a_file_for_each_model(pooled, tmp_path):
+    anatomy, batches, _ = pooled
+    analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
+    result = analysis(anatomy, batches)
+    assert [f.name for f in tmp_path.iterdir()] == ["f.Net.safetensors"]
+    assert result.width.tolist() == [5]
+    assert result.distinct.tolist() == [24]
+    assert result.findings()[0].text.startswith("intrinsic dimension ")
+    with pytest.raises(vp.InputError, match="it needs at least 20 images, got 8"):
+        analysis(anatomy, [(batches[0][0][:8], batches[0][1][:8])])

@@ -1,0 +1,366 @@
+"""Laws of observation (src/visprism/passes/features.py): one pass for every probe."""
+
+import inspect
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import timm
+import torch
+from maps import error_of
+from torch import nn
+
+from visprism import (
+    Compute,
+    Fourier,
+    Provenance,
+    Run,
+    TimeBudgetError,
+    Variance,
+    assert_results_equal,
+    dissect,
+    observe,
+)
+from visprism.passes.features import blocks_off_grid, observations
+
+
+class Residual(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = nn.Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x):
+        return x + torch.relu(self.conv(x))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.block1 = Residual(4)
+        self.block2 = Residual(4)
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, pixels):
+        x = self.block2(self.block1(self.stem(pixels)))
+        return self.head(x.mean((2, 3)))
+
+
+@pytest.fixture
+def model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Net().eval().double()
+
+
+@pytest.fixture
+def images(noise):
+    return noise(7, 3, 8, 8)
+
+
+@pytest.fixture
+def anatomy(model, images):
+    return dissect(model, images)
+
+
+def analyses():
+    return [Fourier(), Fourier("radial"), Variance()]
+
+
+# What it does.
+
+
+def test_all_see_what_each_would_alone_in_one_pass(anatomy, images):
+    passes = []
+    anatomy.model.register_forward_hook(lambda *_: passes.append(1))
+    together = observe(anatomy, [images[:4], images[4:]], analyses())
+    assert len(passes) == 2
+    for result, analysis in zip(together, analyses(), strict=True):
+        assert_results_equal(result, *observe(anatomy, [images], [analysis]))
+
+
+def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
+    (result,) = observe(anatomy, [images], [Variance()])
+    assert result.block.tolist() == ["stem", "block1", "block2"]
+    assert result.kind.tolist() == ["stem", "conv", "conv"]
+    assert np.isfinite(result.change).tolist() == [False, True, True]
+
+
+def test_measures_the_feature_maps(anatomy, images):
+    (result,) = observe(anatomy, [images], [Variance()])
+    with torch.no_grad():
+        stem = anatomy.model.stem(images)
+        maps = [stem, anatomy.model.block1(stem)]
+    per_image = np.stack([x.var((2, 3)).mean(1).numpy() for x in maps])
+    np.testing.assert_allclose(result.variance[:2], per_image.mean(1))
+    np.testing.assert_allclose(
+        error_of(result.variance, 7)[:2], per_image.std(1, ddof=1) / 7**0.5
+    )
+
+
+@pytest.mark.parametrize(
+    "batch_of",
+    [
+        lambda x: (x, torch.zeros(len(x), dtype=torch.long)),
+        lambda x: [x, torch.zeros(len(x), dtype=torch.long)],
+        lambda x: {"pixels": x},
+        lambda x: ({"pixels": x}, None),
+    ],
+    ids=["pair", "list", "mapping", "mapping in a pair"],
+)
+def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
+    (expected,) = observe(anatomy, [images], [Fourier()])
+    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [Fourier()]))
+
+
+@pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
+def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
+    expected = observe(anatomy, [images], analyses())
+    model.compile(backend="eager")  # the same tracing without a C compiler
+    for a, b in zip(expected, observe(anatomy, [images], analyses()), strict=True):
+        assert_results_equal(a, b)
+
+
+def test_a_block_off_the_grid_is_named_before_the_next_one():
+    anatomy = dissect(timm.create_model("resnet10t").eval(), torch.zeros(2, 3, 32, 32))
+    names = [block.name for block in anatomy if block.layout is not None]
+    assert blocks_off_grid(anatomy) == {}
+    middle = anatomy[names[2]]
+    blocks = tuple(replace(b, layout=None) if b == middle else b for b in anatomy)
+    assert blocks_off_grid(replace(anatomy, blocks=blocks)) == {names[3]: names[2]}
+
+
+# However the data is cut.
+
+
+@pytest.mark.parametrize("size", [7, 4, 2, 1])  # 4 and 2 leave a smaller last batch
+def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size):
+    at_once = observe(anatomy, [images], analyses())
+    for a, b in zip(at_once, observe(anatomy, images.split(size), analyses()), strict=True):
+        assert_results_equal(a, b)
+
+
+# Borrowed and given back.
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_model_is_given_back(anatomy, model, images, fails):
+    def batches():
+        yield images
+        if fails:
+            raise ZeroDivisionError
+
+    before = {k: (v.data_ptr(), v.clone()) for k, v in model.state_dict().items()}
+    try:
+        observe(anatomy, batches(), analyses())
+        assert not fails
+    except ZeroDivisionError:
+        assert fails
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    for name, value in model.state_dict().items():
+        assert value.data_ptr() == before[name][0]
+        assert torch.equal(value, before[name][1])
+
+
+def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
+    class Caching(Net):
+        table = None
+
+        def forward(self, pixels):
+            if self.table is None:
+                self.table = torch.linspace(0, 1, 10, dtype=pixels.dtype)
+            return super().forward(pixels) * self.table
+
+    model = Caching().eval().double()
+    anatomy = dissect(model, images)
+    model.table = None
+    observe(anatomy, [images], [Variance()])
+    model(images).sum().backward()  # fails on tensors made in inference mode
+    assert model.stem.weight.grad is not None
+
+
+# Precision, progress, provenance.
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, precision):
+    anatomy = dissect(model.float(), images.float())
+    settings = []
+
+    class Watching(Variance):
+        def extract(self, x):
+            settings.append((x.dtype, torch.is_autocast_enabled("cpu")))
+            return super().extract(x)
+
+    batches = [images.float()]
+    (exact,) = observe(anatomy, batches, [Variance()])
+    (mixed,) = observe(
+        anatomy, batches, [Watching()], run=Run(compute=Compute(precision=precision))
+    )
+    assert set(settings) == {(torch.float32, False)}
+    np.testing.assert_allclose(mixed.variance, exact.variance, rtol=0.02)  # bf16: 8 bits
+    assert not np.array_equal(mixed.variance, exact.variance)
+    assert mixed.provenance.precision == precision
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
+    on_gpu = observe(anatomy, images.split(3), analyses(), run=Run(compute=Compute("cuda")))
+    for a, b in zip(observe(anatomy, [images], analyses()), on_gpu, strict=True):
+        assert_results_equal(a, b)
+        assert b.provenance.device == "cuda"
+    assert {p.device.type for p in anatomy.model.parameters()} == {"cpu"}
+
+
+def test_progress_wraps_the_batches(anatomy, images):
+    sizes, labels = [], []
+
+    def progress(batches, label):
+        labels.append(label)
+        for batch in batches:
+            sizes.append(len(batch))
+            yield batch
+
+    observe(anatomy, images.split(3), [Variance()], run=Run(progress=progress))
+    assert sizes == [3, 3, 1]
+    assert labels == ["observing feature maps"]
+
+
+def test_a_deadline_that_has_passed_ends_the_pass(anatomy, images):
+    with pytest.raises(TimeBudgetError, match="time budget was used up"):
+        observe(anatomy, [images], [Variance()], run=Run(deadline=0.0))
+
+
+def test_provenance_is_filled_in(anatomy, images):
+    origin = Provenance(model="net", data="noise", command="visprism examine net")
+    paper, variances = observe(
+        anatomy,
+        images.split(3),
+        [Fourier(protocol="paper"), Variance()],
+        run=Run(seed=3, provenance=origin),
+    )
+    assert paper.provenance.protocol == "paper"
+    assert variances.provenance.protocol == "default"
+    for filled in (paper.provenance, variances.provenance):
+        assert (filled.images, filled.batch_size, filled.image_shape) == (7, 3, (3, 8, 8))
+        assert (filled.precision, filled.device, filled.processes) == ("fp32", "cpu", 1)
+        assert (filled.model, filled.data, filled.seed) == ("net", "noise", 3)
+        assert filled.command == "visprism examine net"
+
+
+# Errors.
+
+
+def test_a_model_in_training_mode_is_refused(anatomy, images):
+    anatomy.model.block1.train()
+    with pytest.raises(
+        ValueError, match=r"must be in evaluation mode. Call model\.eval\(\) first"
+    ):
+        observe(anatomy, [images], analyses())
+
+
+@pytest.mark.parametrize("statistics", [[Fourier], ["fourier"]])
+def test_what_is_no_analysis_of_features_is_refused(anatomy, images, statistics):
+    unchecked = inspect.unwrap(observations)  # the tests themselves check types
+    with pytest.raises(
+        ValueError,
+        match=r"statistics must be analyses of features, such as \[Fourier\(\)\], got",
+    ):
+        unchecked(anatomy, [images], statistics)
+
+
+@pytest.mark.parametrize("batches", [[], iter(())], ids=["list", "iterator"])
+def test_no_images_are_refused(anatomy, batches):
+    with pytest.raises(ValueError, match="batches must hold at least one image, got none"):
+        observe(anatomy, batches, analyses())
+
+
+def test_images_of_another_size_are_refused(anatomy, noise):
+    expected = (
+        "images must be 3x8x8, as the model was dissected with, got 3x9x8. Resize the images"
+    )
+    with pytest.raises(ValueError, match=expected):
+        observe(anatomy, [noise(2, 3, 9, 8)], analyses())
+
+
+@pytest.mark.parametrize(
+    ("batch", "got"),
+    [
+        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), r"uint8 of shape \(2, 3, 8, 8\)"),
+        (torch.zeros(3, 8, 8), r"float32 of shape \(3, 8, 8\)"),
+        ({"tokens": torch.zeros(2, 9)}, r"float32 of shape \(2, 9\)"),
+        (("a.png", 3), "str"),
+        (torch.zeros(0, 3, 8, 8), r"float32 of shape \(0, 3, 8, 8\)"),
+    ],
+    ids=["bytes", "one image", "tokens", "names", "empty"],
+)
+def test_what_is_not_images_is_refused(anatomy, batch, got):
+    with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
+        observe(anatomy, iter([batch]), analyses())
+
+
+def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
+    with torch.no_grad():
+        anatomy.model.block1.conv.weight[0] = float("nan")
+    expected = "got NaN or infinity from block 'block1' for 7 of 7 images of a batch. Check the"
+    with pytest.raises(ValueError, match=expected):
+        observe(anatomy, [images], [Variance()])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("probe", [Fourier, lambda: Fourier("radial"), Variance])
+def test_broken_images_are_counted(anatomy, images, value, probe):
+    images[[1, 5], 0, 3, 3] = value
+    with pytest.raises(
+        ValueError, match=r"NaN or infinity from block 'stem' for 2 of 7 images of a batch"
+    ):
+        observe(anatomy, [images], [probe()])
+
+
+def test_overflow_in_half_precision_says_so(model, images):
+    anatomy = dissect(model.float(), images.float())
+    with torch.no_grad():
+        model.block2.conv.bias.fill_(1e5)  # half precision ends at 65,504
+    with pytest.raises(ValueError, match=r"block 'block2' .* fp16 may overflow: try precision"):
+        observe(
+            anatomy,
+            [images.float()],
+            [Variance()],
+            run=Run(compute=Compute(precision="fp16")),
+        )
+
+
+def test_values_that_overflow_only_when_measured_say_so(model, images):
+    anatomy = dissect(model.float(), images.float())
+    with pytest.raises(
+        ValueError, match="finite but so large that statistics of them overflow"
+    ):
+        observe(anatomy, [images.float() * 1e30], [Variance()])
+
+
+def test_a_block_that_does_not_run_is_named(anatomy, model, images):
+    model.forward = lambda pixels: model.head(model.block1(model.stem(pixels)).mean((2, 3)))
+    with pytest.raises(
+        ValueError, match=r"block 'block2' did not run .* Dissect the model as it"
+    ):
+        observe(anatomy, [images], [Variance()])
+
+
+def test_a_block_that_runs_only_for_some_batches_is_named(anatomy, model, images):
+    def batches():
+        yield images
+        model.forward = lambda pixels: model.head(model.block2(model.stem(pixels)).mean((2, 3)))
+        yield images
+
+    with pytest.raises(ValueError, match=r"block 'block1' did not run for these images"):
+        observe(anatomy, batches(), [Variance()])
+
+
+def test_a_model_without_feature_maps_is_refused(noise):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 10)).eval().double()
+    anatomy = dissect(model, noise(2, 3, 8, 8))
+    with pytest.raises(
+        ValueError, match="must have a block whose feature map lies on a spatial grid"
+    ):
+        observe(anatomy, [noise(2, 3, 8, 8)], analyses())

@@ -1,0 +1,132 @@
+"""Laws of PCA pictures."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.features.patch_pca import principal_scores, scaled
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 4, 4)
+        self.block = nn.Conv2d(6, 6, 3, padding=1)
+        self.head = nn.Linear(6, 2)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x + torch.relu(self.block(x))
+        return self.head(x.mean((2, 3)))
+
+
+@pytest.fixture(scope="module")
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Net().eval(), torch.randn(5, 3, 16, 24)
+
+
+def measured(model, *batches, **options):
+    return vp.PatchPCA(**options)(model, list(batches))
+
+
+def test_components_of_known_directions_come_in_the_order_of_their_variance():
+    generator = np.random.default_rng(0)
+    sources = generator.exponential(size=(500, 4)) * [9, 5, 2, 0.1]  # positive skewness
+    turn = np.linalg.qr(generator.normal(size=(4, 4)))[0]
+    scores, explained = principal_scores(sources @ turn + 30)
+    for i in range(3):
+        assert np.corrcoef(scores[:, i], sources[:, i])[0, 1] > 0.99
+    variances = sources.var(0)
+    assert explained == pytest.approx(variances[:3].sum() / variances.sum(), rel=1e-3)
+
+
+def test_signs_depend_on_neither_order_nor_basis():
+    tokens = np.exp(np.random.default_rng(2).normal(size=(60, 5)))
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
+    order = np.random.default_rng(1).permutation(60)
+    first, _ = principal_scores(tokens)
+    for moved in (tokens @ turn, tokens[:, ::-1], 3 * tokens - 7):
+        second, _ = principal_scores(moved)
+        np.testing.assert_allclose(scaled(second), scaled(first), atol=1e-8)
+    reordered, _ = principal_scores(tokens[order])
+    np.testing.assert_allclose(reordered, first[order], atol=1e-8)
+
+
+def test_scores_go_from_0_to_1_between_the_percentiles():
+    values = scaled(np.arange(101.0)[:, None])
+    np.testing.assert_allclose(values[[0, 1, 50, 99, 100], 0], [0, 0, 0.5, 1, 1])
+    assert (scaled(np.ones((5, 2))) == 0.5).all()
+
+
+def test_agrees_with_a_singular_value_decomposition_of_all_patches(network):
+    model, images = network
+    result = measured(model, images[:2], images[2:])
+    with torch.no_grad():
+        x = model.stem(images)
+    rows = x.permute(0, 2, 3, 1).reshape(-1, 6).double().numpy()
+    rows = rows - rows.mean(0)
+    _, values, axes = np.linalg.svd(rows, full_matrices=False)
+    scores = rows @ axes[:3].T
+    scores *= np.sign((scores**3).sum(0))
+    low, high = np.percentile(scores, [1, 99], axis=0)
+    expected = ((scores - low) / (high - low)).clip(0, 1).reshape(5, 4, 6, 3)
+    pictures = result.pictures()
+    for image in range(5):
+        np.testing.assert_allclose(pictures["stem", image], expected[image], atol=1e-4)
+    explained = result.explained[result.block == "stem"][0]
+    assert explained == pytest.approx((values[:3] ** 2).sum() / (values**2).sum(), rel=1e-5)
+
+
+def test_the_components_are_those_of_all_images(network):
+    """One image alone has other colors, and other batches change nothing."""
+    model, images = network
+    together, split = measured(model, images), measured(model, images[:1], images[1:])
+    np.testing.assert_allclose(split.first, together.first, atol=1e-5)
+    alone = measured(model, images[:1]).pictures()["stem", 0]
+    assert abs(alone - together.pictures()["stem", 0]).max() > 0.1
+
+
+def test_the_background_has_no_color_and_does_not_count(network):
+    model, images = network
+    everything, result = (
+        measured(model, images),
+        measured(model, images, background_threshold=0.6),
+    )
+    background = ~(everything.first > 0.6)
+    assert 0 < background.sum() < len(background)
+    assert (np.isnan(result.first) == background).all()
+    stem = (result.block == "stem") & ~background
+    with torch.no_grad():
+        rows = model.stem(images).permute(0, 2, 3, 1).reshape(-1, 6).double().numpy()
+    scores, _ = principal_scores(rows[~background[result.block == "stem"]])
+    np.testing.assert_allclose(result.second[stem], scaled(scores)[:, 1], atol=1e-4)
+
+
+def test_a_foreground_without_patches_is_refused(network):
+    model, images = network
+    with pytest.raises(
+        vp.InputError, match="background_threshold must leave at least 4 patches of 'stem'"
+    ):
+        measured(model, images[:1], background_threshold=0.999)
+
+
+def test_blocks_are_spread_over_the_depth(network):
+    model, images = network
+    assert set(measured(model, images, num_blocks=1).block) == {"block"}
+    assert len(set(measured(model, images, num_blocks=9).block)) == 2
+
+
+def test_the_figure_shows_the_colors_of_the_first_images(network):
+    model, images = network
+    result = measured(model, images, background_threshold=0.5)
+    ax = vp.plot(result, Figure().subplots(), images=3)
+    assert len(ax.images) == 6
+    picture = result.pictures()["stem", 0]
+    pixels = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(pixels, np.where(np.isnan(picture), 1, picture))
+    assert [text.get_text() for text in ax.texts] == ["stem", "block"]

@@ -1,0 +1,228 @@
+"""Laws of readouts and of pooled features."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.features.readout import (
+    folds,
+    lens_blocks,
+    lens_predictions,
+    neighbor_predictions,
+    ridge_predictions,
+)
+from visprism.passes.pooled import pooled_features
+
+CLASSES = 3
+
+
+@pytest.fixture(scope="module")
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        model = VisionTransformer(
+            img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=2, num_classes=CLASSES,
+            reg_tokens=1,
+        )  # fmt: skip
+        for parameter in model.parameters():
+            parameter.data += 0.2 * torch.randn_like(parameter)
+        return model.eval()
+
+
+@pytest.fixture(scope="module")
+def batches():
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(60) % CLASSES
+    images = torch.randn(60, 3, 32, 32, generator=generator)
+    images[torch.arange(60), targets] += 1
+    return [(images[i : i + 16], targets[i : i + 16]) for i in range(0, 60, 16)]
+
+
+@torch.no_grad()
+def tokens_by_hand(model, batches):
+    """The tokens after the stem and after each residual sum."""
+    x = model._pos_embed(model.patch_embed(torch.cat([images for images, _ in batches])))
+    tokens = [x]
+    for block in model.blocks:
+        x = x + block.attn(block.norm1(x))
+        tokens.append(x)
+        x = x + block.mlp(block.norm2(x))
+        tokens.append(x)
+    return tokens
+
+
+def clusters(number, width, apart, seed=0):
+    generator = np.random.default_rng(seed)
+    targets = np.arange(number) % CLASSES
+    centers = apart * generator.normal(size=(CLASSES, width))
+    return centers[targets] + generator.normal(size=(number, width)), targets
+
+
+# Pooled features.
+
+
+@pytest.mark.parametrize("pooling", ["mean", "class", "both"])
+def test_pooled_features_are_those_of_the_tokens(network, batches, pooling):
+    anatomy = vp.dissect(network, batches[0][0])
+    pooled = pooled_features(anatomy, batches, pooling=pooling, run=vp.Run())
+    assert pooled.targets.tolist() == [c for _, targets in batches for c in targets.tolist()]
+    for x, values in zip(
+        tokens_by_hand(network, batches), pooled.features.values(), strict=True
+    ):
+        parts = {"class": [x[:, 0]], "mean": [x[:, 2:].mean(1)]}
+        parts["both"] = [*parts["class"], *parts["mean"]]
+        np.testing.assert_allclose(values, torch.cat(parts[pooling], 1), atol=1e-5)
+    with torch.no_grad():
+        expected = network(torch.cat([images for images, _ in batches]))
+    np.testing.assert_allclose(pooled.logits, expected, atol=1e-5)
+
+
+def test_without_a_class_token_there_are_no_class_features(batches):
+    model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.Flatten(), nn.Linear(256, 3)).eval()
+    anatomy = vp.dissect(model, batches[0][0])
+    with pytest.raises(
+        vp.InputError, match="pooling must be 'mean' for Sequential, got 'class'"
+    ):
+        pooled_features(anatomy, batches, pooling="class", run=vp.Run())
+
+
+# k nearest neighbors.
+
+
+def by_vote(train, targets, test, k, temperature):
+    """Each image alone, as the paper writes it."""
+    predicted = []
+    for x in test:
+        cosine = [x @ y / np.linalg.norm(x) / np.linalg.norm(y) for y in train]
+        votes = Counter()
+        for i in sorted(range(len(train)), key=lambda i: -cosine[i])[:k]:
+            votes[targets[i]] += np.exp(cosine[i] / temperature)
+        predicted.append(max(votes, key=votes.get))
+    return predicted
+
+
+def test_neighbors_vote_as_in_the_definition():
+    x, targets = clusters(80, 5, apart=0.7)
+    predicted = neighbor_predictions(x[:50], targets[:50], x[50:], neighbors=7, temperature=0.1)
+    assert predicted.tolist() == by_vote(x[:50], targets[:50], x[50:], 7, 0.1)
+    assert 0.3 < (predicted == targets[50:]).mean() < 1
+
+
+def test_the_nearest_neighbor_of_a_known_image_is_itself():
+    x, targets = clusters(30, 4, apart=0)
+    predicted = neighbor_predictions(x, targets, 3 * x, neighbors=1, temperature=0.07)
+    assert predicted.tolist() == targets.tolist()
+
+
+# The ridge probe.
+
+
+def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
+    x, targets = clusters(60, 6, apart=0.5)
+    penalty, splits = 0.3, list(folds(targets, 4))
+    expected = np.empty(60, int)
+    for fit, test in splits:
+        mean, y = x[fit].mean(0), np.eye(CLASSES)[targets[fit]]
+        scale = penalty * x[fit].var(0).mean() * len(fit)
+        rows = np.concatenate([x[fit] - mean, scale**0.5 * np.eye(6)])
+        aims = np.concatenate([y - y.mean(0), np.zeros((6, CLASSES))])
+        weights = np.linalg.lstsq(rows, aims, rcond=None)[0]
+        expected[test] = ((x[test] - mean) @ weights + y.mean(0)).argmax(1)
+    predicted = ridge_predictions(x, targets, splits, penalty=penalty)
+    assert predicted.tolist() == expected.tolist()
+    assert 0.3 < (predicted == targets).mean() < 1
+
+
+def test_classes_that_are_apart_are_read_and_noise_is_not():
+    for apart, low, high in ((20, 1, 1), (0, 0.2, 0.47)):
+        x, targets = clusters(300, 8, apart=apart)
+        predicted = ridge_predictions(x, targets, list(folds(targets, 5)), penalty=0.01)
+        assert low <= (predicted == targets).mean() <= high
+
+
+def test_a_shift_a_scale_and_a_rotation_change_no_prediction():
+    x, targets = clusters(90, 5, apart=0.6)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0]
+    splits = list(folds(targets, 3))
+    first, second = (
+        ridge_predictions(f, targets, splits, penalty=0.1) for f in (x, 30 * x @ turn + 7)
+    )
+    assert first.tolist() == second.tolist()
+
+
+def test_each_image_is_tested_once_on_a_model_that_did_not_see_it():
+    splits = list(folds(np.zeros(11, int), 3))
+    assert sorted(np.concatenate([test for _, test in splits])) == list(range(11))
+    assert all(not set(fit) & set(test) and len(fit) + len(test) == 11 for fit, test in splits)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 10])
+def test_the_order_of_the_classes_does_not_matter(classes):
+    targets = np.arange(60) % classes  # as in a data set whose classes take turns
+    predicted = ridge_predictions(
+        np.eye(classes)[targets], targets, list(folds(targets, 5)), penalty=0.01
+    )
+    assert (predicted == targets).all()
+    for _, test in folds(targets, 5):
+        counts = np.bincount(targets[test], minlength=classes)
+        assert counts.max() - counts.min() <= 1
+
+
+# The logit lens.
+
+
+@torch.no_grad()
+def test_the_lens_is_the_head_on_the_tokens_of_each_block(network, batches):
+    anatomy = vp.dissect(network, batches[0][0])
+    lens = lens_predictions(anatomy, batches, vp.Run())
+    tokens = tokens_by_hand(network, batches)
+    assert len(lens) == len(tokens) == 5
+    classes = set()
+    for x, predicted in zip(tokens, lens.values(), strict=True):
+        expected = network.head(network.norm(x)[:, 0]).argmax(1)
+        assert predicted.tolist() == expected.tolist()
+        classes.add(tuple(predicted.tolist()))
+    assert len(classes) == 5  # the blocks differ
+
+
+def test_the_lens_is_not_defined_where_widths_differ(batches):
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 4, 4), nn.ReLU(), nn.Conv2d(4, 6, 2, 2), nn.Flatten(), nn.Linear(96, 3)
+    ).eval()
+    anatomy = vp.dissect(model, batches[0][0])
+    assert [block.shape for block in lens_blocks(anatomy)] == [anatomy[-2].shape]
+    result = vp.Readout(neighbors=5)(anatomy, batches)
+    assert "another shape than that of the last block" in result.lens_note
+    lens = result.accuracy[result.readout == "logit lens"]
+    assert np.isfinite(lens).sum() == 1
+
+
+# All together.
+
+
+def test_accuracies_are_those_of_single_images_and_of_the_model(network, batches):
+    result = vp.Readout(neighbors=5)(network, batches)
+    assert result.evaluation == "5-fold cross-validation over 60 images"
+    assert result.chance == pytest.approx(1 / CLASSES)
+    probe = result.select(result.readout == "ridge probe").accuracy
+    (answer,) = result.answers()
+    assert answer.by_unit.mean() == pytest.approx(answer.value) == pytest.approx(probe[-1])
+    wilson = binomtest(round(60 * answer.value), 60).proportion_ci(method="wilson")
+    assert (answer.low, answer.high) == pytest.approx((wilson.low, wilson.high))
+    with torch.no_grad():
+        right = [network(images).argmax(1) == targets for images, targets in batches]
+    lens = result.accuracy[result.readout == "logit lens"]
+    assert lens[-1] == pytest.approx(torch.cat(right).double().mean().item())
+    assert probe.max() > 0.8  # the class is the brightest channel
+
+
+def test_images_without_labels_have_no_readout(network, batches):
+    images = [images for images, _ in batches]
+    with pytest.raises(vp.InputError, match=r"readout does not apply: .*no labels in"):
+        vp.Readout()(network, images)

@@ -1,0 +1,152 @@
+"""Laws of analyses that read checkpoints: phases of a Hessian, planes through weights."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from results_by_hand.loss import training_curvature
+
+from visprism import InputError
+from visprism.loss.hessian_summary import HessianSpectrum
+from visprism.loss.landscape import LossSurface
+from visprism.loss.planes import Projection
+
+HESSIAN = {"mini_batch": 8, "k": 1}
+
+
+def of_type(results, kind):
+    (result,) = [r for r in results if isinstance(r, kind)]
+    return result
+
+
+def spectrum(measured, **options):
+    return of_type(measured("hessian", **HESSIAN | options), HessianSpectrum)
+
+
+def at(surface, a, b=0.0):
+    """NLL at a point of the grid."""
+    (nll,) = surface.nll[np.isclose(surface.a, a) & np.isclose(surface.b, b)]
+    return float(nll)
+
+
+# Phases of training.
+
+
+def test_each_phase_has_the_eigenvalues_of_a_model_with_its_weights(measured, checkpoint):
+    files = checkpoint(1), checkpoint(2)
+    result = spectrum(measured, checkpoints=files, weight_decay=0.5)
+    assert len(result) == 2 * 2 * 2 * 3  # phases, objectives, mini-batches, k and two ends
+    assert set(result.weight_decay.tolist()) == {0.0, 0.5}
+    for seed in (1, 2):
+        phase = result.select(result.phase == f"seed{seed}")
+        alone = spectrum(measured, model=seed, weight_decay=0.5)
+        np.testing.assert_array_equal(phase.value, alone.value)
+        np.testing.assert_array_equal(phase.nll, alone.nll)
+
+
+def test_phases_of_one_file_name_are_named_with_their_folders(measured, checkpoint):
+    files = [checkpoint(seed, f"seed{seed}/m.safetensors") for seed in (1, 2)]
+    result = spectrum(measured, checkpoints=tuple(files), weight_decay=0.0)
+    assert list(dict.fromkeys(result.phase.tolist())) == [
+        str(path.with_suffix("")) for path in files
+    ]
+
+
+def test_a_checkpoint_twice_or_of_another_model_is_refused(measured, checkpoint, tmp_path):
+    file = checkpoint(1)
+    with pytest.raises(InputError, match="checkpoints must be different files"):
+        spectrum(measured, checkpoints=(file, file))
+    with pytest.raises(InputError, match=r"nothing\.safetensors"):
+        spectrum(measured, checkpoints=(tmp_path / "nothing.safetensors",))
+
+
+# Augmented images.
+
+
+def test_augmented_images_stand_beside_clean_ones(measured):
+    options = {"weight_decay": 0.0, "parameters": "*weight"}
+    both = spectrum(measured, train_images="both", **options)
+    assert list(dict.fromkeys(both.data.tolist())) == ["clean", "augmented"]
+    assert not both.weight_decay.any()
+    for name in ("clean", "augmented"):
+        alone = spectrum(measured, train_images=name, **options)
+        part = both.select(both.data == name)
+        np.testing.assert_array_equal(part.nll, alone.nll)
+        # Other start vectors: eigenvalues agree to within their residuals.
+        distance = np.abs(part.value - alone.value)
+        assert (distance <= part.residual + alone.residual + 1e-6).all()
+    clean, augmented = (both.nll[both.data == name] for name in ("clean", "augmented"))
+    assert not np.isclose(clean, augmented).any()
+
+
+# Planes.
+
+
+def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measured):
+    reach = 0.01
+    results = measured(
+        "landscape", plane="hessian", points=3, reach=reach, ring_planes=1, angles=4
+    )
+    surface = of_type(results, LossSurface)
+    sharpest = spectrum(measured, mini_batch=16, k=2, which="LA", weight_decay=0.0)
+    expected = sharpest.value[sharpest.rank > 0]
+    for (a, b), eigenvalue in zip(((reach, 0), (0, reach)), expected, strict=True):
+        bend = (at(surface, a, b) + at(surface, -a, -b) - 2 * at(surface, 0)) / reach**2
+        assert bend == pytest.approx(eigenvalue, rel=0.1)
+
+
+def test_on_the_line_to_a_checkpoint_the_loss_ends_at_that_of_the_checkpoint(
+    measured, checkpoint
+):
+    options = {"points": 7, "ring_planes": 1, "angles": 4}
+    results = measured("landscape", checkpoints=(checkpoint(1),), **options)
+    surface, path = of_type(results, LossSurface), of_type(results, Projection)
+    assert surface.plane == "checkpoints"
+    np.testing.assert_allclose((path.a, path.b), [[1, 0], [0, 0]], atol=1e-6)
+    for seed, a in ((0, 0.0), (1, 1.0)):
+        model = spectrum(measured, model=seed, mini_batch=16, weight_decay=0.0)
+        assert at(surface, a) == pytest.approx(model.nll[0], rel=1e-5)
+
+
+def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions(
+    measured, checkpoint
+):
+    files = tuple(checkpoint(seed) for seed in (1, 2, 3))
+    results = measured("landscape", checkpoints=files, points=3, ring_planes=1, angles=4)
+    surface, path = of_type(results, LossSurface), of_type(results, Projection)
+    assert surface.plane == "given"
+    assert len(path) == 4
+    np.testing.assert_allclose((path.a[3], path.b[3]), 0, atol=1e-6)  # the model itself
+    # Four draws of random weights are corners of a body with nearly equal edges, of whose
+    # three dimensions, seen from one corner, the plane holds those with the most variance.
+    assert path.share[:3].sum() == pytest.approx(2.5, abs=0.3)
+
+
+def test_a_landscape_of_augmented_images_is_another(measured):
+    options = {"points": 3, "reach": 0.1, "ring_planes": 1, "angles": 4}
+    clean, augmented = (
+        of_type(measured("landscape", train_images=name, **options), LossSurface)
+        for name in ("clean", "augmented")
+    )
+    batches = spectrum(measured, train_images="augmented", weight_decay=0.0)  # two of 8 images
+    expected = batches.nll[batches.rank == 1].mean()
+    assert at(augmented, 0) == pytest.approx(expected, rel=1e-5)
+    assert not np.isclose(clean.nll, augmented.nll).any()
+
+
+def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, checkpoint):
+    files = tuple(checkpoint(seed) for seed in (1, 2, 3))
+    (result,) = measured("trajectory", checkpoints=files)
+    np.testing.assert_allclose(result.radius, [1, 1, 0], atol=0.2)
+    assert result.angle[1] == pytest.approx(np.pi / 3, abs=0.2)
+
+
+def test_the_curvature_of_a_run_is_the_stored_one(measured, network, tmp_path):
+    parameters = sum(parameter.numel() for parameter in network(0).parameters())
+    stored = replace(training_curvature(), parameters=parameters)
+    stored.save(tmp_path / "curvature.npz")
+    training_curvature().save(tmp_path / "other.npz")
+    (result,) = measured("training-curvature", curvature=tmp_path / "curvature.npz")
+    assert result == stored
+    with pytest.raises(InputError, match=f"with {parameters} parameters, got 1000"):
+        measured("training-curvature", curvature=tmp_path / "other.npz")

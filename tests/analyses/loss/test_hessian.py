@@ -1,0 +1,308 @@
+"""Laws of Hessian spectra of mini-batches: NEP, APE, their intervals and differences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from spectra import spectrum_of
+
+from visprism.estimates.differences import difference
+from visprism.estimates.eigenvalues import (
+    average_positive,
+    geometric_mean,
+    heavy_tailed,
+    negative_proportion,
+)
+from visprism.estimates.estimated import stacked
+from visprism.loss.hessian_summary import HessianSummary
+
+FIELDS = ("nep", "ape", "ape_log_mean", "largest")
+
+
+def answer(number, field="nep"):
+    """The answer of a model to what the field asks."""
+    return HessianSummary.estimates()[field].answer(field, stacked([number])[0])
+
+
+def differences(first, second):
+    """The differences of two spectra by field."""
+    one, other = (
+        {a.id.split(":")[0]: a for a in s.summary().answers()} for s in (first, second)
+    )
+    pairs = {name: (one[name], other[name]) for name in one if name in other}
+    return {k.split(".")[1]: difference(*pair) for k, pair in pairs.items()}
+
+
+# What they are.
+
+
+def test_nep_and_ape_are_shares_and_means_of_the_leading():
+    summary = spectrum_of([[4, -3, 2], [8, 6, -1], [10, -9, -8]]).summary()
+    assert summary.nep[0] == pytest.approx(4 / 9)
+    assert summary.ape[0] == pytest.approx((4 + 2 + 8 + 6 + 10) / 5)
+    assert summary.largest[0] == pytest.approx((4 + 8 + 10) / 3)
+    assert summary.smallest[0] == pytest.approx((-3 - 1 - 9) / 3)
+    assert summary.nll[0] == pytest.approx(2)
+    median = spectrum_of([[4, -3, 2], [8, 1, -1]]).summary()
+    assert median.ape_median[0] == 3
+    assert median.ape_log_mean[0] == pytest.approx((4 * 2 * 8 * 1) ** 0.25)
+
+
+def test_values_by_mini_batch_average_to_the_estimates():
+    summary = spectrum_of(np.random.default_rng(0).normal(2, 3, size=(40, 5))).summary()
+    for field in FIELDS:
+        column = getattr(summary, field)
+        assert column.by_unit[:, 0].mean() == pytest.approx(float(column[0]), rel=1e-12)
+        assert column[0].low < column[0] < column[0].high
+
+
+# Intervals.
+
+
+def clustered(rng, p, correlation, n, k=5):
+    """Eigenvalues of which a fraction p is negative, correlated within mini-batches."""
+    shape = 1 / correlation - 1
+    q = rng.beta(p * shape, (1 - p) * shape, size=(n, 1))
+    return list(np.where(rng.random((n, k)) < q, -1.0, 1.0))
+
+
+@pytest.mark.parametrize("p", [0.01, 0.05, 0.2, 0.5])
+def test_the_interval_of_nep_covers_the_truth_also_near_zero(p):
+    """Mean over numbers and correlations of mini-batches; counts make single cases uneven."""
+    rng = np.random.default_rng(0)
+    cases = [(n, c) for n in (10, 16, 32) for c in (0.1, 0.4, 0.8) for _ in range(300)]
+    made = [negative_proportion(clustered(rng, p, c, n)) for n, c in cases]
+    assert 0.93 <= np.mean([nep.low <= p <= nep.high for nep in made]) <= 0.98
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "p", "correlation"),
+    [(32, 10, 0.02, 0.5), (32, 5, 0.05, 0.4), (16, 10, 0.05, 0.4)],
+)
+def test_the_interval_of_nep_covers_the_truth_in_single_cases(n, k, p, correlation):
+    """Cases in which few mini-batches hold all negative eigenvalues."""
+    rng = np.random.default_rng(3)
+    made = [negative_proportion(clustered(rng, p, correlation, n, k)) for _ in range(600)]
+    assert np.mean([nep.low <= p <= nep.high for nep in made]) >= 0.92
+
+
+def test_no_negative_eigenvalue_has_an_upper_end_as_by_the_rule_of_three():
+    nep = negative_proportion(list(np.ones((16, 5))))
+    assert nep == nep.low == 0
+    assert 3 / 16 < nep.high < 5 / 16
+
+
+@pytest.mark.parametrize("spread", [0.2, 1.2, 2.0])
+def test_the_intervals_of_positive_eigenvalues_cover_the_truth(spread):
+    """Log-normal mini-batches, also heavy-tailed ones."""
+    rng, within, hits, simulations = np.random.default_rng(1), 0.4, np.zeros(2), 400
+    truth = np.exp((spread**2 + within**2) / 2)
+    for _ in range(simulations):
+        logs = spread * rng.normal(size=(32, 1)) + within * rng.normal(size=(32, 5))
+        ape, geometric = (
+            average_positive(list(np.exp(logs))),
+            geometric_mean(list(np.exp(logs))),
+        )
+        hits += ape.low <= truth <= ape.high, geometric.low <= 1 <= geometric.high
+    assert hits[0] / simulations >= 0.93  # deviation 0.01
+    assert 0.92 <= hits[1] / simulations <= 0.97
+
+
+def test_the_interval_of_ape_covers_the_truth_where_few_mini_batches_are_sharp():
+    """One in ten is ten times as sharp."""
+    rng, hits, simulations = np.random.default_rng(1), 0, 500
+    truth = (0.9 + 0.1 * 10) * np.exp(0.3**2 / 2)
+    for _ in range(simulations):
+        sharp = np.where(rng.random((32, 1)) < 0.1, 10.0, 1.0)
+        ape = average_positive(list(sharp * np.exp(0.3 * rng.normal(size=(32, 5)))))
+        hits += ape.low <= truth <= ape.high
+    assert 0.92 <= hits / simulations <= 0.98
+
+
+def test_few_mini_batches_have_no_interval_and_the_reason_is_given():
+    values = np.exp(np.random.default_rng(0).normal(size=(32, 5)))
+    for n, present in ((32, FIELDS), (31, ("nep", "ape_log_mean")), (9, ())):
+        summary = spectrum_of(values[:n]).summary()
+        for field in FIELDS:
+            number = getattr(summary, field)[0]
+            assert np.isfinite(number.low) == (field in present)
+            fewest = 32 if field in ("ape", "largest") else 10
+            reason = "" if field in present else f"fewer than {fewest} mini-batches"
+            assert number.missing == reason
+        said = str(summary.findings()[0])
+        assert ("too few for an interval (at least 10)" in said) == (n < 10)
+        assert ("(no interval: fewer than 32 mini-batches)" in said) == (n == 31)
+
+
+# Differences of two models.
+
+
+def eigenvalues(rng, difficulty, scale, negative):
+    """Five of each mini-batch: its difficulty scales them, and some are negative."""
+    shape = (len(difficulty), 5)
+    signs = np.where(rng.random(shape) < negative, -1.0, 1.0)
+    return signs * scale * difficulty[:, None] * np.exp(0.2 * rng.normal(size=shape))
+
+
+def test_differences_are_those_of_the_numbers_of_the_summary():
+    rng = np.random.default_rng(0)
+    a, b = (spectrum_of(eigenvalues(rng, rng.uniform(1, 2, 12), s, 0.3)) for s in (1, 2))
+    made = differences(a, b)
+    for field in FIELDS:
+        first, second = (float(getattr(s.summary(), field)[0]) for s in (a, b))
+        assert float(made[field]) == pytest.approx(second - first, rel=1e-12)
+    back = differences(b, a)["nep"]
+    np.testing.assert_allclose((back.low, back.high), (-made["nep"].high, -made["nep"].low))
+    assert made["smallest"] is None  # not compared: values may be bounds
+
+
+def test_the_error_of_a_difference_of_geometric_means_is_that_of_the_bootstrap():
+    rng = np.random.default_rng(1)
+    difficulty = rng.uniform(1, 2, 200)
+    pair = [eigenvalues(rng, difficulty, scale, 0.3) for scale in (1.0, 1.5)]
+    made = differences(*(spectrum_of(v) for v in pair))["ape_log_mean"]
+    draws = []
+    for rows in rng.integers(200, size=(2000, 200)):
+        means = [np.exp(np.log(v[rows][v[rows] > 0]).mean()) for v in pair]
+        draws.append(means[1] - means[0])
+    half = stats.t.ppf(0.975, 199) * np.std(draws)
+    assert (made.high - made.low) / 2 == pytest.approx(half, rel=0.07)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "first", "second"),
+    [(10, 0.2, 0.3), (32, 0.2, 0.3), (10, 0.0, 0.04), (16, 0.01, 0.05)],
+)
+def test_the_interval_of_a_difference_of_nep_covers_the_truth(n, first, second):
+    """Mini-batches whose negative eigenvalues occur together, also rare ones."""
+    rng, inside, simulations = np.random.default_rng(2), 0, 500
+    for _ in range(simulations):
+        common = rng.random((n, 1))
+        u = np.where(rng.random((n, 5)) < 0.4, common, rng.random((n, 5)))
+        pair = (negative_proportion(list(np.where(u < p, -1.0, 1.0))) for p in (first, second))
+        made = difference(*map(answer, pair))
+        inside += made.low <= second - first <= made.high
+    assert inside / simulations >= 0.92
+
+
+@pytest.mark.parametrize("spread", [0.2, 1.0, 1.5])
+def test_the_interval_of_a_difference_of_ape_covers_the_truth(spread):
+    """The second model is 1.35 times as sharp, with mini-batches that are sharp for both."""
+    rng, hits, simulations = np.random.default_rng(4), 0, 300
+    truth = np.exp((spread**2 + 0.16) / 2) * (np.exp(0.3 + 0.045) - 1)
+    for _ in range(simulations):
+        common = spread * rng.normal(size=(32, 1))
+        pair = (
+            list(np.exp(common + shift + 0.4 * rng.normal(size=(32, 5))))
+            for shift in (0, 0.3 + 0.3 * rng.normal(size=(32, 1)))
+        )
+        made = difference(*(answer(average_positive(v), "ape") for v in pair))
+        hits += made.low <= truth <= made.high
+    assert hits / simulations >= 0.92
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.5, 1.2])
+def test_the_interval_of_a_difference_of_largest_eigenvalues_covers_the_truth(spread):
+    rng, inside, simulations = np.random.default_rng(7), 0, 400
+    truth = np.exp((spread**2 + 0.09) / 2) * (np.exp(0.3) - 1)
+    for _ in range(simulations):
+        common = spread * rng.normal(size=32)
+        pair = (np.exp(shift + common + 0.3 * rng.normal(size=32)) for shift in (0, 0.3))
+        made = difference(*(answer(heavy_tailed(v), "largest") for v in pair))
+        inside += made.low <= truth <= made.high
+    assert inside / simulations >= 0.92
+
+
+def test_equal_spectra_without_negative_eigenvalues_have_an_interval_of_nep_around_0():
+    spectrum = spectrum_of(np.ones((12, 5)))
+    made = differences(spectrum, spectrum)["nep"]
+    assert made == 0
+    # Wilson's upper end of 0 of 12 mini-batches, with the t quantile of 11 degrees of freedom
+    t2 = stats.t.ppf(0.975, 11) ** 2
+    assert (-made.low, made.high) == (
+        pytest.approx(t2 / (12 + t2)),
+        pytest.approx(t2 / (12 + t2)),
+    )
+
+
+def test_unconverged_largest_eigenvalues_are_no_answer():
+    spectrum = spectrum_of(np.exp(np.random.default_rng(3).normal(size=(20, 5))))
+    vague = replace(spectrum, converged=(spectrum.which != "LA") | (spectrum.batch != 3))
+    assert "largest" in differences(spectrum, spectrum)
+    assert "largest" not in differences(spectrum, vague)
+
+
+# Negative curvature.
+
+
+def test_a_negative_ritz_value_proves_negative_curvature_and_a_positive_one_excludes_none():
+    both, one, positive = (
+        spectrum_of([[4, middle, 2], [8, 6, last]])
+        for middle, last in ((-3, -1), (-3, 1), (3, 1))
+    )
+    rounded = spectrum_of([[4, 3, -1e-6]])
+    rounded = rounded.select((rounded.rank == 0) | (rounded.value > 0))
+    bounds, open_ = (replace(s, converged=s.which != "SA") for s in (both, positive))
+    readings = []
+    for spectrum in (both, one, positive, rounded, bounds, open_):
+        answers = {a.id.split(":")[0]: a for a in spectrum.summary().answers()}
+        smallest = answers.pop("hessian-summary.smallest")
+        readings.append((smallest.reading, smallest.symbol))
+        assert not any(a.reading for a in answers.values())
+    exact, bound = "smallest eigenvalue", "smallest eigenvalue at most"
+    assert [reading for reading, _ in readings] == [
+        "yes", "yes in 1 of 2 mini-batches", "no", "no", "yes", "open",
+    ]  # fmt: skip
+    assert [symbol for _, symbol in readings] == [exact] * 4 + [bound] * 2
+
+
+def test_negative_curvature_without_a_negative_leading_eigenvalue_is_a_finding():
+    spectrum = spectrum_of([[40, 30, -1]] * 10)
+    hidden = spectrum.select((spectrum.rank == 0) | (spectrum.value > 0))
+    codes = [f.code for f in hidden.summary().findings()]
+    assert codes == ["", "VP111"]
+
+
+# Densities and findings.
+
+
+def test_densities_have_the_area_of_their_signs():
+    values = np.random.default_rng(0).normal(3, 5, size=(200, 5))
+    curves = spectrum_of(values).curves()
+    areas = {}
+    for sign in (-1, 1):
+        rows = curves.select(curves.sign == sign)
+        areas[sign] = abs(np.trapezoid(rows.density, np.log10(np.abs(rows.value))))
+    assert sum(areas.values()) == pytest.approx(1, abs=0.01)
+    assert areas[-1] == pytest.approx((values < 0).mean(), abs=0.01)
+
+
+def test_few_eigenvalues_have_no_density_and_no_curvature_no_curve():
+    curves = spectrum_of([[5.0, 3.0, -1.0]]).curves()
+    assert sorted(curves.value) == [-1.0, 3.0, 5.0]
+    assert np.isnan(curves.density).all()
+    flat = spectrum_of([[0.0, 0.0]])
+    assert len(flat.curves()) == 0
+    assert flat.summary().nep[0] == 0
+
+
+def test_findings_name_objective_and_split_and_what_did_not_converge():
+    spectrum = spectrum_of([[4, -3, 2, 1]], phase="end")
+    vague = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
+    vague = vague.with_provenance(split="train", batch_size=16)
+    first, _, second = vague.summary().findings()
+    assert "of the NLL of training images, end: 25% are negative (NEP)" in str(first)
+    assert "; 1 mini-batch of 16 images, too few for an interval" in str(first)
+    assert (second.code, second.severity) == ("VP106", "warning")
+
+
+def test_sharpness_above_the_limit_of_stability_is_a_finding():
+    spectrum = spectrum_of([[50.0, 40.0]] * 10)
+    codes = [
+        [f.code for f in replace(spectrum, learning_rate=rate).summary().findings()]
+        for rate in (0.05, 0.03)
+    ]
+    assert codes == [["", "", "VP110"], ["", ""]]  # 2 / 0.05 = 40

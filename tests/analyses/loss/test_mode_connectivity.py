@@ -1,0 +1,145 @@
+"""Laws of linear mode connectivity and soups."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism import InputError
+from visprism.analyses.loss.mode_connectivity import mode_connectivity
+
+CLASSES = 3
+
+
+def linear(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Flatten(), nn.Linear(12, CLASSES)).double().eval()
+
+
+def normalized(seed):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = nn.Sequential(
+            nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(), nn.Linear(6, CLASSES),
+        )  # fmt: skip
+        for _ in range(5):
+            model(torch.randn(16, 3, 8, 8))
+        return model.eval()
+
+
+def data(side, number=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(number, 3, side, side, generator=generator)
+    return images, torch.arange(number) % CLASSES
+
+
+# Closed forms.
+
+
+def test_a_convex_loss_has_no_barrier():
+    images, targets = data(2)
+    first, second = linear(0), linear(1)
+    path, _ = mode_connectivity(first, {"b": second.state_dict()}, [(images.double(), targets)])
+    assert path.barrier[[0, -1]].tolist() == [0, 0]
+    assert (path.barrier[1:-1] < 0).all()
+
+
+def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(
+            nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, CLASSES)
+        ).eval()
+    images, _ = data(2, number=200)
+    with torch.no_grad():
+        model[3].weight.mul_(8)
+        targets = model(images).argmax(1)  # so that the model is good
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(1))
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    for name, axis in (("1.weight", 0), ("1.bias", 0), ("3.weight", 1)):
+        state[name] = state[name].index_select(axis, order)
+    path, soup = mode_connectivity(model, {"permuted": state}, [(images, targets)], points=5)
+    assert path.nll[0] == pytest.approx(path.nll[-1], rel=1e-5)
+    assert path.accuracy[[0, -1]].tolist() == [1, 1]
+    assert path.barrier[2].low > 0
+    assert soup.accuracy[-1] < 1
+    assert soup.accuracy[-1] == path.accuracy[2]  # two weights: the soup is the middle
+
+
+def test_the_same_checkpoint_changes_nothing():
+    model = normalized(0)
+    images, targets = data(8)
+    path, soup = mode_connectivity(model, {"same": model.state_dict()}, [(images, targets)])
+    assert path.barrier == pytest.approx(0, abs=1e-9)
+    assert (soup.gain == 0).all()
+
+
+# Against another implementation.
+
+
+@pytest.mark.parametrize("batch_norm", ["reestimated", "interpolated"])
+def test_a_point_is_a_model_with_mixed_weights(batch_norm):
+    first, second, images = normalized(0), normalized(1), data(8)
+    path, soup = mode_connectivity(
+        first, {"b": second.state_dict()}, [images], points=5, batch_norm=batch_norm
+    )
+    for row, t in enumerate((0, 0.25, 0.5, 0.75, 1)):
+        model, other = normalized(0), second.state_dict()
+        state = {
+            n: (1 - t) * v + t * other[n] if v.is_floating_point() else v
+            for n, v in model.state_dict().items()
+        }
+        model.load_state_dict(state)
+        if batch_norm == "reestimated":
+            features = model[0](images[0])
+            model[1].running_mean = features.mean((0, 2, 3)).detach()
+            model[1].running_var = features.transpose(0, 1).flatten(1).var(1).detach()
+        with torch.no_grad():
+            logits = model(images[0])
+        nll = functional.cross_entropy(logits, images[1]).item()
+        assert path.nll[row] == pytest.approx(nll, abs=1e-5)
+        accuracy = (logits.argmax(1) == images[1]).double().mean().item()
+        assert path.accuracy[row] == pytest.approx(accuracy)
+        if t == 0.5:
+            assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)
+
+
+def test_the_soup_of_three_is_their_mean():
+    models, images = [normalized(seed) for seed in range(3)], data(8)
+    _, soup = mode_connectivity(
+        models[0], {str(i): models[i].state_dict() for i in (1, 2)}, [images],
+        points=3, batch_norm="interpolated",
+    )  # fmt: skip
+    states = [m.state_dict() for m in models]
+    mean = normalized(0)
+    mean.load_state_dict(
+        {
+            n: sum(s[n] for s in states) / 3 if v.is_floating_point() else v
+            for n, v in states[0].items()
+        }
+    )
+    with torch.no_grad():
+        nll = functional.cross_entropy(mean(images[0]), images[1]).item()
+    assert soup.member.tolist() == ["model", "1", "2", "soup"]
+    assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)
+
+
+# Contracts and errors.
+
+
+def test_the_model_is_given_back():
+    model, images = normalized(0), data(8)
+    before = {n: (v.data_ptr(), v.clone()) for n, v in model.state_dict().items()}
+    mode_connectivity(model, {"b": normalized(1).state_dict()}, [images], points=3)
+    for name, value in model.state_dict().items():
+        assert value.data_ptr() == before[name][0]
+        assert torch.equal(value, before[name][1])
+    assert not any(m.training for m in model.modules())
+
+
+def test_what_does_not_fit_is_refused():
+    images = data(8)
+    with pytest.raises(InputError, match=r"checkpoint b must have an entry '0.weight'"):
+        mode_connectivity(normalized(0), {"b": linear(0).state_dict()}, [images])

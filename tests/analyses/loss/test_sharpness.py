@@ -1,0 +1,165 @@
+"""Laws of sharpness."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from visprism import Objective, Run, mini_batch_sharpness, sharpness
+from visprism.estimates.differences import difference
+
+
+@dataclass
+class Quadratic:
+    """theta^T A theta / 2 + b^T theta."""
+
+    a: Tensor
+    b: Tensor
+    theta: Tensor
+
+    def value(self, theta):
+        return float(theta @ self.a @ theta / 2 + self.b @ theta)
+
+    def gradient(self, theta):
+        return self.a @ theta + self.b
+
+
+@pytest.fixture
+def quadratic():
+    generator = torch.Generator().manual_seed(0)
+    root, b, theta = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((6, 6), (6,), (6,))
+    )
+    return Quadratic(root @ root.T, b, theta)
+
+
+# What it measures: closed forms.
+
+
+def test_sam_on_a_quadratic(quadratic):
+    result = sharpness(quadratic, ["sam"], rho=0.3)
+    g = quadratic.gradient(quadratic.theta)
+    d = 0.3 * g / g.norm()
+    assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
+    assert result.first_order.item() == pytest.approx(0.3 * float(g.norm()))
+
+
+def test_along_an_eigenvector_it_is_the_curvature(quadratic):
+    values, vectors = torch.linalg.eigh(quadratic.a)
+    minimum = -torch.linalg.solve(quadratic.a, quadratic.b)
+    quadratic.theta = minimum + 1e-6 * vectors[:, -1]
+    result = sharpness(quadratic, ["sam"], rho=0.1)
+    assert result.sharpness.item() == pytest.approx(float(values[-1]) * 0.1**2 / 2, rel=1e-4)
+
+
+def test_asam_on_a_quadratic(quadratic):
+    result = sharpness(quadratic, ["asam"], rho=0.3)
+    g, scale = quadratic.gradient(quadratic.theta), quadratic.theta.abs() + 0.01
+    d = 0.3 * scale**2 * g / (scale * g).norm()
+    assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_asam_does_not_see_how_two_layers_share_their_size():
+    class Product:
+        """A function of the product of two weights, as of two linear layers."""
+
+        def __init__(self, theta):
+            self.theta = torch.tensor(theta, dtype=torch.float64)
+
+        def value(self, theta):
+            return float((theta[0] * theta[1] - 3) ** 2)
+
+        def gradient(self, theta):
+            return 2 * (theta[0] * theta[1] - 3) * theta.flip(0)
+
+    even, uneven = (sharpness(Product(t), rho=0.01) for t in ([1e3, 1e3], [1e5, 1e1]))
+    rises = dict(
+        zip(even.measure, zip(even.sharpness, uneven.sharpness, strict=True), strict=True)
+    )
+    assert rises["asam"][0] == pytest.approx(rises["asam"][1], rel=2e-3)
+    assert rises["sam"][1] > 10 * rises["sam"][0]
+
+
+# Of a network.
+
+
+def test_it_is_the_rise_of_the_objective():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double().eval()
+    images = torch.randn(8, 3, 2, 2, dtype=torch.float64, generator=torch.Generator())
+    objective = Objective(model, [(images, torch.arange(8) % 3)], weight_decay=0.1)
+    result = sharpness(objective, ["sam", "asam"])
+    assert (result.sharpness > result.first_order).all()  # the loss is convex
+    np.testing.assert_allclose(result.loss, objective.value())
+    said = str(result.findings()[0])
+    assert "nats along the gradient, at Euclidean distance 0.05" in said
+
+
+def test_several_steps_rise_higher_and_stay_within_the_distance(quadratic):
+    steps = [
+        sharpness(quadratic, ["sam"], rho=0.5, steps=n).sharpness.item() for n in (1, 4, 40)
+    ]
+    assert steps[0] <= steps[1] <= steps[2] + 1e-9
+    # No direction of that length rises higher: a grid search over 20,000 random ones.
+    noise = torch.randn(
+        20_000, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    d = 0.5 * noise / noise.norm(dim=1, keepdim=True)
+    g = quadratic.gradient(quadratic.theta)
+    best = float((d @ g + ((d @ quadratic.a) * d).sum(1) / 2).max())
+    assert steps[2] == pytest.approx(best, rel=0.05)
+
+
+def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
+    """E[d' A d / 2] = rho^2 tr A / (2 P) for directions of length rho."""
+    result = sharpness(quadratic, ["gaussian"], rho=0.3, directions=4000)
+    exact = 0.3**2 * float(quadratic.a.trace()) / 12
+    rise = result.sharpness[0]
+    assert abs(rise - exact) < 2 * (rise.high - rise)
+    assert rise.high - rise < 0.04 * exact
+    assert "in random Gaussian directions" in str(result.findings()[0])
+
+
+def linear_objective(images=24):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    x = torch.randn(images, 3, 2, 2, dtype=torch.float64, generator=generator)
+    y = torch.arange(images) % 3
+    return Objective(model, list(zip(x.split(2), y.split(2), strict=True)))
+
+
+def test_the_sharpness_of_mini_batches_is_that_of_each():
+    objective = linear_objective(images=64)
+    result = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
+    for number, batch in enumerate(objective.batches):
+        alone = sharpness(Objective(objective.model, [batch]), ["sam", "asam"], rho=0.1)
+        np.testing.assert_allclose(result.sharpness.by_unit[number], alone.sharpness, rtol=1e-9)
+    sam = result.sharpness[0]
+    assert sam == pytest.approx(sam.by_unit.mean())
+    assert sam.low < sam < sam.high  # an interval over 32 mini-batches
+    assert result.provenance.images == 64
+    few = mini_batch_sharpness(linear_objective(images=62), ["sam"])
+    assert np.isnan(few.sharpness[0].low)
+    reason = "mean over 31 mini-batches (no interval: fewer than 32 mini-batches)"
+    assert reason in str(few.findings()[0])
+    (answer,) = few.answers()
+    assert difference(answer, answer) is None  # distances of two models differ
+
+
+def test_a_seed_gives_the_same_directions(quadratic):
+    one, same, other = (
+        sharpness(quadratic, ["gaussian"], run=Run(seed=seed)).sharpness.item()
+        for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+# Contracts and errors.

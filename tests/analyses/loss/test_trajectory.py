@@ -1,0 +1,160 @@
+"""Laws of trajectories."""
+
+from math import pi, sqrt
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import InputError, plane_along, principal_plane, project, trajectory
+
+
+class Point(nn.Module):
+    """A model whose weights are one point in space, and a buffer."""
+
+    def __init__(self, *place):
+        super().__init__()
+        self.head = nn.Parameter(torch.tensor(place[:2], dtype=torch.float64))
+        self.rest = nn.Parameter(torch.tensor(place[2:], dtype=torch.float64))
+        self.register_buffer("steps", torch.tensor(float(len(place))))
+
+
+def path(*places):
+    return Point(*places[-1]), [Point(*place).state_dict() for place in places]
+
+
+@pytest.fixture
+def walk():
+    generator = torch.Generator().manual_seed(0)
+    steps = torch.randn(9, 6, generator=generator, dtype=torch.float64).cumsum(0)
+    return path(*steps.tolist())
+
+
+# What it measures: closed forms.
+
+
+def test_polar_coordinates_of_a_right_triangle():
+    # From (3, 0) over (0, 2) to the origin.
+    result = trajectory(*path((3.0, 0.0, 5.0), (0.0, 2.0, 5.0), (0.0, 0.0, 5.0)))
+    np.testing.assert_allclose(result.radius, [1, 2 / 3, 0])
+    np.testing.assert_allclose(result.angle, [0, pi / 2, np.nan], atol=1e-7)
+    np.testing.assert_allclose(result.step, [np.nan, sqrt(13), 2])
+    assert result.distance == 3
+
+
+def test_behind_the_end_the_angle_is_pi():
+    result = trajectory(*path((1.0, 0.0, 0.0), (-0.5, 0.0, 0.0), (0.0, 0.0, 0.0)))
+    assert result.angle[1] == pytest.approx(pi)
+
+
+def test_a_straight_path_has_one_component():
+    result = trajectory(*path((0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (3.0, 3.0, 0.0)))
+    assert result.first_share == pytest.approx(1)
+    np.testing.assert_allclose(np.diff(result.first), [sqrt(2), 2 * sqrt(2)])
+    np.testing.assert_allclose(result.second, 0, atol=1e-6)
+
+
+def test_the_components_of_a_cross():
+    # Deviations of 2 along one axis and of 1 along another, about their mean.
+    result = trajectory(
+        *path((2.0, 0.0, 7.0), (0.0, 1.0, 7.0), (0.0, -1.0, 7.0), (-2.0, 0.0, 7.0))
+    )
+    assert result.first_share == pytest.approx(8 / 10)
+    np.testing.assert_allclose(result.first, [-2, 0, 0, 2], atol=1e-9)
+    np.testing.assert_allclose(abs(result.second), [0, 1, 1, 0], atol=1e-9)
+
+
+# Against another implementation.
+
+
+def test_agrees_with_a_singular_value_decomposition(walk):
+    result = trajectory(*walk)
+    places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in walk[1]])
+    u, s, _ = np.linalg.svd(places - places.mean(0), full_matrices=False)
+    for i, (ours, share) in enumerate(
+        ((result.first, result.first_share), (result.second, result.second_share))
+    ):
+        np.testing.assert_allclose(abs(ours), abs(u[:, i] * s[i]), atol=1e-9)
+        assert share == pytest.approx(s[i] ** 2 / (s**2).sum())
+
+
+def test_projections_are_those_of_least_squares(walk):
+    model, snapshots = walk
+    first = {"head": torch.tensor([1.0, 2.0])}
+    second = {"head": torch.tensor([0.0, 1.0]), "rest": torch.tensor([1.0, 0.0, 1.0, 0.0])}
+    projection = project(model, plane_along(model, first, second), snapshots)
+    axes = np.array([[1, 2, 0, 0, 0, 0], [0, 1, 1, 0, 1, 0]], dtype=float)
+    places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in snapshots])
+    steps = places - places[-1]
+    expected, *_ = np.linalg.lstsq(axes.T, steps.T, rcond=None)
+    np.testing.assert_allclose([projection.a, projection.b], expected, atol=1e-9)
+    within = ((axes.T @ expected) ** 2).sum(0)[:-1] / (steps**2).sum(1)[:-1]
+    np.testing.assert_allclose(projection.share[:-1], within)
+    assert projection.share[-1] == 1  # the model's own weights lie in every plane
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_neither_a_shift_nor_a_rotation_of_all_weights_changes_it(walk):
+    generator = torch.Generator().manual_seed(5)
+    turn, _ = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64))
+    places = [torch.cat([s["head"], s["rest"]]) @ turn + 3 for s in walk[1]]
+    one, other = trajectory(*walk), trajectory(*path(*(p.tolist() for p in places)))
+    for name in ("radius", "angle", "step", "first", "second"):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), atol=1e-7)
+
+
+def test_buffers_do_not_count(walk):
+    model, snapshots = walk
+    marked = [s | {"steps": torch.tensor(99.0 * i)} for i, s in enumerate(snapshots)]
+    np.testing.assert_array_equal(
+        trajectory(model, marked).radius, trajectory(model, snapshots).radius
+    )
+
+
+# The plane of a path.
+
+
+def test_the_main_plane_holds_a_path_of_two_dimensions():
+    places = ((2.0, 1.0, 0.0), (1.0, 2.0, 1.0), (0.0, 0.0, 0.0))
+    model, snapshots = path(*places)
+    plane = principal_plane(model, snapshots)
+    projection = project(model, plane, snapshots)
+    np.testing.assert_allclose(projection.share, 1)
+    assert np.abs(projection.a).max() == pytest.approx(1)
+    assert np.abs(projection.b).max() == pytest.approx(1)
+    weights = {n: p.detach() for n, p in model.named_parameters()}
+    for i, place in enumerate(places):
+        there = torch.cat(
+            [
+                weights[n]
+                + projection.a[i] * plane.first[n]
+                + projection.b[i] * plane.second[n]
+                for n in weights
+            ]
+        )
+        np.testing.assert_allclose(there, place, atol=1e-9)
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("measure", "match"),
+    [
+        (lambda m, s: trajectory(m, s[:2]), "snapshots must be at least 3, .*, got 2"),
+        (lambda m, s: principal_plane(m, s[:1]), "snapshots must be at least 2, got 1"),
+        (lambda m, s: trajectory(m, [*s, s[0]]), "the first and the last snapshot must differ"),
+        (
+            lambda m, s: trajectory(m, [*s, Point(*range(7)).state_dict()]),
+            r"4? must have .*sha",
+        ),
+    ],
+)
+def test_refuses_what_is_no_path(walk, measure, match):
+    with pytest.raises(InputError, match=match):
+        measure(*walk)
+    with pytest.raises(InputError, match="snapshots must span a plane"):
+        principal_plane(*path((2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0)))

@@ -1,0 +1,659 @@
+"""Ablation: accuracy and NLL without one part, against models changed by hand."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+import visprism as vp
+from visprism.analyses.predictions.ablation import Ablations
+from visprism.analyses.subject import subject_of
+from visprism.anatomy import (
+    ablate_head,
+    ablation_cuts,
+    block_ablations,
+    block_parts,
+    cache_cuts,
+    can_start_at,
+    combine_ablations,
+    convolution_ablations,
+    convolution_parts,
+    convolutional_blocks,
+    forward_from_cut,
+    head_ablations,
+    head_parts,
+    inner_blocks,
+    replaced_ablation,
+)
+from visprism.estimates.estimated import mean
+from visprism.passes.ablated import ablated_outcomes
+
+MODELS = {
+    "resnet": ("resnet26", {"layers": (1, 2, 1, 1)}, 32),
+    "vit": ("vit_tiny_patch16_224", {"img_size": 32, "patch_size": 8, "depth": 3}, 32),
+    "swin": (
+        "swin_tiny_patch4_window7_224",
+        {"img_size": 32, "window_size": 4, "depths": (2, 2), "num_heads": (2, 4),
+         "embed_dim": 24, "patch_size": 2},
+        32,
+    ),
+    "convnext": ("convnext_atto", {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)}, 64),
+    "mixer": ("mixer_s32_224", {"img_size": 64}, 64),
+}  # fmt: skip
+
+
+def network(name):
+    """A tiny model of timm's, with no parameter left at the 0 or 1 that it begins with."""
+    generator = torch.Generator().manual_seed(0)
+    kind, options, size = MODELS[name]
+    model = timm.create_model(kind, num_classes=5, **options).eval()
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        parameter.data.add_(0.1 * noise / max(1, parameter[0].numel()) ** 0.5)
+    images = torch.randn(6, 3, size, size, generator=generator)
+    return vp.dissect(model, images), images
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def anatomy_and_images(request):
+    with torch.no_grad():
+        return network(request.param)
+
+
+@pytest.fixture(scope="module")
+def vit():
+    with torch.no_grad():
+        return network("vit")
+
+
+class Line(nn.Module):
+    """Equal residual blocks in a row, the second of which adds nothing."""
+
+    def __init__(self, depth=3):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 1)
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(depth))
+        self.head = nn.Linear(4, 3)
+        nn.init.zeros_(self.convs[1].weight)
+        nn.init.zeros_(self.convs[1].bias)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for conv in self.convs:
+            x = x + conv(x).relu()
+        return self.head(x.mean((2, 3)))
+
+
+@pytest.fixture
+def line():
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model, images = Line().eval(), torch.randn(12, 3, 8, 8)
+    return vp.dissect(model, images), images
+
+
+def labeled(images, size=None, classes=3):
+    targets = torch.arange(len(images)) % classes
+    size = size or len(images)
+    return list(zip(images.split(size), targets.split(size), strict=True))
+
+
+def mean_nll(logits, classes=3):
+    return functional.cross_entropy(logits, torch.arange(len(logits)) % classes).item()
+
+
+# What leaves it unchanged.
+
+
+def test_a_block_that_is_the_identity_can_go_without_any_change(line):
+    anatomy, images = line
+    result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
+    at = result.block.tolist().index("convs.1")
+    assert result.drop[at] == result.nll_rise[at] == 0
+    assert (np.delete(result.nll_rise, at) != 0).all()
+    assert result.accuracy[at] == result.baseline_accuracy
+    assert result.nll[at] == result.baseline_nll
+
+
+@pytest.mark.parametrize("size", [5, 1])
+def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
+    anatomy, images = line
+    blocks, _ = block_ablations(anatomy)
+    one, cut = (
+        ablated_outcomes(anatomy, labeled(images, n), blocks, label="", run=vp.Run())[0]
+        for n in (12, size)
+    )
+    np.testing.assert_array_equal(one.correct, cut.correct)
+    np.testing.assert_allclose(one.losses, cut.losses, atol=1e-6)
+    assert cut.images == 12
+
+
+def test_the_model_is_given_back(anatomy_and_images):
+    anatomy, images = anatomy_and_images
+    with torch.no_grad():
+        before = anatomy.model(images)
+        vp.ablation(anatomy, labeled(images, classes=5))
+        assert torch.equal(anatomy.model(images), before)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in anatomy.model.modules())
+
+
+# Against running the whole model.
+
+
+@torch.no_grad()
+def test_resuming_gives_what_the_whole_model_gives(anatomy_and_images):
+    anatomy, images = anatomy_and_images
+    blocks, _ = block_ablations(anatomy)
+    removals = [
+        *convolution_ablations(anatomy)[0],
+        *blocks,
+        *head_ablations(anatomy)[0],
+        combine_ablations(blocks[::2]),
+        combine_ablations(blocks[-2:]),
+    ]
+    cuts = [r.cut for r in removals]
+    assert can_start_at(anatomy, images[:2], cuts) == set(cuts)
+    recording = cache_cuts(anatomy, images, ablation_cuts(removals))
+    for removal in removals:
+        full = removal.full_pass(anatomy, images)
+        assert (full - recording.logits).abs().max() > 1e-4  # the ablation has an effect
+        again = removal.from_cut(anatomy, images, recording)
+        torch.testing.assert_close(again, full, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_study_is_that_of_ablations_one_by_one(anatomy_and_images):
+    anatomy, images = anatomy_and_images
+    result = vp.ablation(anatomy, labeled(images, classes=5), parts=("blocks",))
+    targets = torch.arange(6) % 5
+    losses = functional.cross_entropy(anatomy.model(images), targets, reduction="none").double()
+    assert result.partial.all()
+    assert result.baseline_nll == pytest.approx(losses.mean().item(), abs=1e-5)
+    for row, name in enumerate(result.block.tolist()):
+        with vp.ablate(anatomy, anatomy[name]):
+            logits = anatomy.model(images)
+        rises = functional.cross_entropy(logits, targets, reduction="none").double() - losses
+        right = (logits.argmax(1) == targets).double()
+        assert result.accuracy[row] == pytest.approx(right.mean().item())
+        assert result.nll_rise[row] == pytest.approx(rises.mean().item(), abs=1e-5)
+        half = 2.5706 * rises.std().item() / 6**0.5  # Student's t for 5 degrees of freedom
+        assert result.nll_rise.high[row] == pytest.approx(
+            result.nll_rise[row] + half, abs=1e-4, rel=1e-3
+        )
+
+
+@torch.no_grad()
+def test_nothing_before_the_cut_is_computed(vit):
+    anatomy, images = vit
+    ran = []
+    first, last = anatomy.model.blocks[0].mlp.fc1, anatomy.model.blocks[-1].mlp.fc1
+    cut = anatomy["blocks.1.mlp"].end
+    recording = cache_cuts(anatomy, images, [cut])
+    weights = {id(first.weight): "first", id(last.weight): "last"}
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func is functional.linear:
+                ran.append(weights.get(id(args[1])))
+            return func(*args, **(kwargs or {}))
+
+    with Seen(), forward_from_cut(anatomy, recording, cut):
+        logits = vp.forward(anatomy.model, images)
+    assert "last" in ran
+    assert "first" not in ran
+    torch.testing.assert_close(logits, recording.logits)
+
+
+@torch.no_grad()
+def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
+    anatomy, images = vit
+    attention, head = vp.attentions(anatomy)[1], 2
+    with ablate_head(anatomy, attention, head):
+        silent = anatomy.model(images)
+    module = anatomy.model.get_submodule(attention.block.name)
+    weight = module.proj.weight.detach().clone()
+    width = weight.shape[1] // attention.geometry.heads
+    module.proj.weight[:, (head - 1) * width : head * width] = 0
+    expected = anatomy.model(images)
+    module.proj.weight.copy_(weight)
+    torch.testing.assert_close(silent, expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_of_a_bottleneck_its_convolution_goes():
+    anatomy, images = network("resnet")
+    convolutions, _ = convolution_ablations(anatomy)
+    removal = next(r for r in convolutions if r.blocks[0].name == "layer2.1")
+    assert removal.ablated == "convolution"
+    ablated = removal.full_pass(anatomy, images)
+    block = anatomy.model.layer2[1]
+    convolution, block.conv2 = block.conv2, nn.Identity()
+    expected = anatomy.model(images)
+    block.conv2 = convolution
+    torch.testing.assert_close(ablated, expected)
+
+
+class Counting(Line):
+    """Goes by how much it has seen on its way, which no cut holds."""
+
+    def forward(self, x):
+        x = self.stem(x)
+        seen = float(x.detach().abs().sum())
+        for conv in self.convs:
+            x = x + conv(x).relu()
+        return self.head(x.mean((2, 3))) * (1 + seen)
+
+
+@torch.no_grad()
+def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
+    images = torch.randn(6, 3, 8, 8)
+    anatomy = vp.dissect(Counting().eval(), images)
+    result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
+    assert not result.partial.any()
+    assert any("3 of 3 ablations ran the full model" in f.text for f in result.findings())
+    for row, name in enumerate(result.block.tolist()):
+        with vp.ablate(anatomy, anatomy[name]):
+            assert result.nll[row] == pytest.approx(mean_nll(anatomy.model(images)), rel=1e-5)
+
+
+@torch.no_grad()
+def test_within_other_surgery_the_whole_model_runs(line):
+    anatomy, images = line
+    with vp.ablate(anatomy, anatomy["convs.0"]):
+        result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
+    assert not result.partial.any()
+    joint = vp.ablation(anatomy, labeled(images), joint=(2,), draws=30, parts=("blocks",))
+    at = joint.block.tolist().index("convs.0+convs.2")
+    assert result.nll[result.block == "convs.2"] == pytest.approx(joint.nll[at])
+
+
+@pytest.mark.parametrize("depth", [6, 16])
+def test_the_cost_is_that_of_the_blocks_that_run(depth):
+    images = torch.randn(8, 3, 8, 8)
+    anatomy = vp.dissect(Line(depth).eval(), images[:1])
+    with FlopCounterMode(display=False) as all_passes:
+        vp.ablation(anatomy, labeled(images), parts=("blocks",))
+    with FlopCounterMode(display=False) as one_pass, torch.no_grad():
+        anatomy.model(images)
+    passes = all_passes.get_total_flops() / one_pass.get_total_flops()
+    subject = subject_of(anatomy, labeled(images))
+    costs = [
+        vp.Ablation(parts=("blocks",), joint=(2, 3)[:n], draws=4).cost(subject).per_image
+        for n in range(3)
+    ]
+    assert costs[0] == pytest.approx(passes, rel=0.25)
+    assert costs[2] - costs[1] == pytest.approx(costs[1] - costs[0]) == 4 * 0.55
+
+
+# Several at once.
+
+
+def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
+    anatomy, images = line
+    options = {"joint": (1, 3), "draws": 4, "run": vp.Run(seed=3)}
+    result, again = (vp.ablation(anatomy, labeled(images), **options) for _ in range(2))
+    several = result.experiment("several")
+    assert several.num_blocks.tolist() == [1] * 4 + [3] * 4
+    assert [len(b.split("+")) for b in several.block.tolist()] == several.num_blocks.tolist()
+    assert (several.block[4:] == "convs.0+convs.1+convs.2").all()
+    assert again.block.tolist() == result.block.tolist()
+
+
+def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
+    anatomy, images = line
+    rows = vp.ablation(anatomy, labeled(images), joint=(1, 2), draws=5, run=vp.Run(seed=3))
+    joint = rows.joint()
+    assert joint.num_blocks.tolist() == [1, 2]
+    assert joint.draws.tolist() == [5, 5]
+    assert joint.drop[0] == joint.sum_of_drops[0]  # of one block they are the same
+    assert joint.accuracy == pytest.approx(rows.baseline_accuracy - joint.drop)
+    single = rows.experiment("block")
+    alone = dict(zip(single.block.tolist(), single.drop.tolist(), strict=True))
+    pairs = rows.select(rows.num_blocks == 2)
+    sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
+    assert joint.sum_of_drops[1] == pytest.approx(sum(sums) / 5)
+    assert (joint.drop_min[1], joint.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
+    with pytest.raises(vp.InputError, match=r"Pass joint=\(2, 4\) to ablation"):
+        single.joint()
+
+
+# Replacements.
+
+
+class Residual(nn.Module):
+    """A convolution that adds the same vector at every position, and one that does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 2, 2)
+        self.constant, self.conv = (nn.Conv2d(4, 4, 3, padding=1) for _ in range(2))
+        self.head = nn.Linear(4, 3)
+        nn.init.zeros_(self.constant.weight)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x + self.constant(x)
+        x = x + self.conv(x).relu()
+        return self.head(x.mean((2, 3)))
+
+
+def made(build):
+    """A model with random weights, and 20 images: two batches of the analysis."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = build().eval()
+        for parameter in model.parameters():
+            if parameter.any():
+                nn.init.normal_(parameter, std=0.3)
+        images = torch.randn(20, 3, 16, 16)
+    return vp.dissect(model, images), images
+
+
+@pytest.fixture
+def residual():
+    return made(Residual)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["fused", "explicit"])
+def transformer(request):
+    def build():
+        model = VisionTransformer(
+            img_size=16, patch_size=8, embed_dim=12, depth=2, num_heads=3, reg_tokens=2,
+            num_classes=3,
+        )  # fmt: skip
+        for block in model.blocks:
+            block.attn.fused_attn = request.param
+        return model
+
+    return made(build)
+
+
+def test_a_constant_is_its_own_mean_and_that_of_every_image(residual):
+    anatomy, images = residual
+    rises = {}
+    for replacement in ("zero", "mean", "shuffle"):
+        rows = vp.ablation(anatomy, labeled(images), parts=("blocks",), replacement=replacement)
+        rises[replacement] = dict(zip(rows.block.tolist(), rows.nll_rise.tolist(), strict=True))
+        assert rows.replacement == rows.by_kind().replacement == replacement
+    assert abs(rises["zero"]["constant"]) > 1e-3
+    assert rises["mean"]["constant"] == pytest.approx(0, abs=1e-5)
+    assert rises["shuffle"]["constant"] == pytest.approx(0, abs=1e-5)
+    assert min(abs(r["conv"]) for r in rises.values()) > 1e-4
+
+
+def test_equal_images_have_each_others_activations(transformer):
+    anatomy, images = transformer
+    rows = vp.ablation(
+        anatomy, labeled(images[:1].expand(6, -1, -1, -1)), replacement="shuffle",
+        parts=("blocks", "heads", "channels", "tokens"),
+    )  # fmt: skip
+    assert rows.nll_rise == pytest.approx(0, abs=1e-5)
+
+
+@torch.no_grad()
+def test_zero_is_the_identity_of_blocks_and_silence_of_heads(residual, transformer):
+    for anatomy, images in (residual, transformer):
+        for (parts, _), (ablations, _) in (
+            (block_parts(inner_blocks(anatomy), anatomy), block_ablations(anatomy)),
+            (
+                convolution_parts(convolutional_blocks(anatomy), anatomy),
+                convolution_ablations(anatomy),
+            ),
+            (head_parts(anatomy.blocks, anatomy), head_ablations(anatomy)),
+        ):
+            for part, expected in zip(parts, ablations, strict=True):
+                silent = replaced_ablation(part, torch.zeros_like)
+                assert silent.ablated == expected.ablated
+                torch.testing.assert_close(
+                    silent.full_pass(anatomy, images), expected.full_pass(anatomy, images)
+                )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("replacement", ["zero", "mean", "shuffle"])
+def test_tokens_are_those_that_a_hook_replaces(transformer, replacement):
+    anatomy, images = transformer
+    images = images[:12]  # one batch
+    rows = vp.ablation(anatomy, labeled(images), parts=("tokens",), replacement=replacement)
+    assert set(rows.ablated.tolist()) == {"class tokens", "registers"}
+    for name, tokens in (("class tokens", slice(0, 1)), ("registers", slice(1, 3))):
+
+        def replace(_module, _inputs, x, tokens=tokens):
+            x = x.clone()
+            values = x[:, tokens]
+            x[:, tokens] = {
+                "zero": 0 * values,
+                "mean": values.mean(0, keepdim=True).expand_as(values),
+                "shuffle": values[[-1, *range(len(values) - 1)]],
+            }[replacement]
+            return x
+
+        hook = anatomy.model.blocks[0].register_forward_hook(replace)
+        expected = mean_nll(anatomy.model(images))
+        hook.remove()
+        row = (rows.block == "blocks.0.mlp") & (rows.ablated == name)
+        assert rows.nll[row].item() == pytest.approx(expected, rel=1e-5)
+    last = (rows.block == "blocks.1.mlp") & (rows.ablated == "registers")
+    assert rows.nll_rise[last].item() == pytest.approx(0, abs=1e-6)  # nothing reads them
+
+
+@torch.no_grad()
+def test_the_mean_of_a_head_is_that_of_the_columns_of_the_projection(transformer):
+    anatomy, images = transformer
+    rows = vp.ablation(anatomy, labeled(images), parts=("heads",), replacement="mean")
+    prefix = anatomy.model.num_prefix_tokens
+    for head in range(3):
+        columns = slice(4 * head, 4 * head + 4)
+
+        def replace(_module, inputs, columns=columns):
+            x = inputs[0].clone()
+            x[:, :prefix, columns] = x[:, :prefix, columns].mean(0, keepdim=True)
+            x[:, prefix:, columns] = x[:, prefix:, columns].mean((0, 1), keepdim=True)
+            return (x,)
+
+        hook = anatomy.model.blocks[1].attn.proj.register_forward_pre_hook(replace)
+        expected = mean_nll(anatomy.model(images))
+        hook.remove()
+        row = (rows.block == "blocks.1.attn") & (rows.ablated == f"head {head + 1}")
+        assert rows.nll[row].item() == pytest.approx(expected, rel=1e-5)
+
+
+@torch.no_grad()
+def test_a_channel_is_that_of_the_output_of_the_block(residual):
+    anatomy, images = residual
+    rows = vp.ablation(anatomy, labeled(images), parts=("channels",), channels=9)
+    assert rows.ablated.tolist() == [f"channel {c}" for c in range(4)] * 2
+    model = anatomy.model
+    x = model.stem(images)
+    x = x + model.constant(x)
+    for channel in range(4):
+        y = x.clone()
+        y[:, channel] = 0
+        y = y + model.conv(y).relu()
+        expected = mean_nll(model.head(y.mean((2, 3))))
+        assert rows.nll[channel] == pytest.approx(expected, rel=1e-5)
+
+
+@torch.no_grad()
+def test_each_image_has_the_activations_of_the_image_before_it(residual):
+    anatomy, images = residual
+    images = images[:12]  # one batch
+    rows = vp.ablation(
+        anatomy, labeled(images), parts=("blocks",), replacement="shuffle", joint=(2,), draws=1
+    )
+    model = anatomy.model
+    x = model.stem(images)
+    x = x + model.constant(x)
+    x = x + model.conv(x).relu().roll(1, 0)
+    expected = mean_nll(model.head(x.mean((2, 3))))
+    assert rows.nll[rows.block == "conv"].item() == pytest.approx(expected, rel=1e-5)
+    assert rows.nll[rows.block == "constant+conv"].item() == pytest.approx(expected, rel=1e-5)
+
+
+# Means by kind, and claim C10.
+
+
+def ablations(kinds, drops, *, stages=None, part="block", images=4):
+    """Results of which only kinds, stages and the drops of each image count."""
+    drops, n = np.array(drops, dtype=float), len(kinds)
+    return Ablations(
+        block=np.array([f"b{i}" for i in range(n)]),
+        kind=np.array(kinds),
+        stage=np.array(stages or [1] * n),
+        depth=np.linspace(0, 1, n),
+        subsampling=np.zeros(n, bool),
+        ablated=np.array([part] * n if isinstance(part, str) else part),
+        num_blocks=np.ones(n, int),
+        accuracy=0.9 - drops.mean(0),
+        drop=mean(drops),
+        nll=np.zeros(n),
+        nll_rise=mean(0 * drops),
+        partial=np.ones(n, bool),
+        baseline_accuracy=0.9,
+        provenance=vp.Provenance(images=images, split="test"),
+    )
+
+
+def test_means_and_differences_by_hand():
+    kinds = ablations(
+        ["attention", "mlp", "attention", "mlp"],
+        [[1, 0, 1, 0], [0, 0, 1, 0], [0, -1, 1, 0], [0, 0, 0, 1]],
+    ).by_kind()
+    assert kinds.comparison.tolist() == [
+        "attention", "mlp", "attention minus mlp", "attention, late minus early",
+        "mlp, late minus early",
+    ]  # fmt: skip
+    assert kinds.drop.tolist() == [0.5, 0.0, 0.5, 0.5, 0.5]
+    assert kinds.num_blocks.tolist() == [2, 2, 4, 2, 2]
+    first, *_, difference = kinds.answers()
+    assert first.measure.startswith("mean accuracy drop, one whole block replaced by")
+    assert difference.measure.startswith("difference of mean accuracy drops, one whole block")
+    assert kinds.answers()[2].by_unit.tolist() == [1.0, 0.5, 1.0, -0.5]
+
+
+def test_a_block_and_a_convolution_are_never_averaged_together():
+    rows = ablations(
+        ["conv", "conv", "attention"], [[0, 1, 0]] * 4, part=["block", "convolution", "block"]
+    )
+    kinds = rows.by_kind()
+    names = zip(kinds.ablated.tolist(), kinds.comparison.tolist(), strict=True)
+    assert dict(zip(names, kinds.drop.tolist(), strict=True)) == {
+        ("block", "conv"): 0.0,
+        ("block", "attention"): 0.0,
+        ("block", "conv minus attention"): 0.0,
+        ("convolution", "conv"): 1.0,
+    }
+    # Each experiment has its own maximum.
+    assert [(a.value, a.subject) for a in rows.answers()] == [(0, "b0"), (1, "b1, convolution")]
+
+
+def test_early_and_late_are_halves_of_each_stage():
+    stages = [1, 1, 1, 2, 2, 3]
+    kinds = ablations(["conv"] * 6, [[0, 9, 1, 0, 3, 9]] * 4, stages=stages).by_kind()
+    at = kinds.comparison.tolist().index("conv, late minus early")
+    assert kinds.drop[at] == 2.0  # (1 + 3) / 2 - 0: the middle and the single one in none
+    assert kinds.num_blocks[at] == 4
+    names = [f"conv, late minus early, stage {stage}" for stage in (1, 2)]
+    assert kinds.comparison[at + 1 :].tolist() == names
+    assert kinds.drop[at + 1 :].tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages", "verdict"),
+    [
+        ("conv", (-1, -1), "supports"),
+        ("conv", (1, 1), "contradicts"),
+        ("conv", (1, -3), "undecided"),
+        ("attention", (1, 1), "supports"),
+        ("attention", (0, 0), "undecided"),
+    ],
+)
+def test_claim_c10_is_about_early_convolutions_and_late_attentions(kind, stages, verdict):
+    drops = np.zeros((60, 4))
+    drops[:, [1, 3]] = np.random.default_rng(0).normal(stages, 0.5, size=(60, 2))
+    kinds = ablations([kind] * 4, drops, stages=[1, 1, 2, 2], images=60).by_kind()
+    answers = {a.subject: a for a in kinds.answers()}
+    answer = answers.pop(f"{kind}, late minus early")
+    assert (answer.claim, answer.verdict) == ("C10", verdict)
+    assert not any(a.claim for a in answers.values())
+    disagree = stages == (1, -3)
+    assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
+
+
+@pytest.mark.parametrize(("early", "late"), [(0.3, 0.1), (0.05, 0.4)])
+def test_intervals_cover_the_truth_of_a_simulation(early, late):
+    # Images differ in difficulty, so that the drops of the blocks of one image are dependent.
+    generator = np.random.default_rng(0)
+    probabilities = np.array([early, early, late, late, 0.2])
+    truth = {
+        "conv": (early + late) / 2,
+        "conv minus mlp": (early + late) / 2 - 0.2,
+        "conv, late minus early": late - early,
+    }
+    covered, trials = dict.fromkeys(truth, 0), 300
+    for _ in range(trials):
+        difficulty = generator.choice([0.5, 1.5], size=(200, 1))
+        drops = generator.random((200, 5)) < difficulty * probabilities
+        kinds = ablations(["conv"] * 4 + ["mlp"], drops).by_kind()
+        for name, value in truth.items():
+            drop = kinds.drop[kinds.comparison.tolist().index(name)]
+            covered[name] += drop.low <= value <= drop.high
+    for name, number in covered.items():
+        assert 0.92 <= number / trials <= 0.98, name
+
+
+# Contracts and errors.
+
+
+def test_results_are_saved_and_read(line, tmp_path):
+    anatomy, images = line
+    result = vp.ablation(anatomy, labeled(images))
+    result.save(tmp_path / "a.npz")
+    read = Ablations.load(tmp_path / "a.npz")
+    assert read.findings() == result.findings()
+    assert read.by_kind() == result.by_kind()
+
+
+def test_what_cannot_be_ablated_is_left_out_and_named():
+    anatomy, images = network("convnext")
+    result = vp.ablation(anatomy, labeled(images, classes=5))
+    assert "block 'stages.1.downsample' (downsample) must keep the shape" in result.not_ablated
+    assert "stages.1.downsample" not in result.block.tolist()
+
+
+def test_heads_within_one_operation_are_refused():
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Conv2d(3, 8, 4, 4)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            x = self.stem(x).flatten(2).mT
+            y = self.norm(x)
+            return self.head((x + self.attention(y, y, y, need_weights=False)[0]).mean(1))
+
+    images = torch.randn(4, 3, 16, 16)
+    anatomy = vp.dissect(Attending().eval(), images)
+    result = vp.ablation(anatomy, labeled(images), parts=("blocks", "heads"))
+    assert "must expose its heads" in result.not_ablated
+    assert result.ablated.tolist() == ["block"]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"joint": (4,)}, "joint must be between 1 and 3, the number of blocks"),
+        ({"parts": ("heads",)}, "Line must have a part that can be ablated"),
+        ({"parts": ("tokens",)}, "got none: Line has no class tokens or registers"),
+    ],
+)
+def test_what_a_user_can_get_wrong(line, options, sentence):
+    anatomy, images = line
+    with pytest.raises(vp.InputError, match=sentence):
+        vp.ablation(anatomy, labeled(images), **options)

@@ -1,0 +1,366 @@
+"""Laws of attacks and of robust accuracy."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import torch
+from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score, small_network
+from torch import nn
+from torch.nn import functional
+
+from visprism import Adversarial, Attack, InputError, Result, adversarial
+from visprism.analyses.predictions.attacks import AttackLoss
+from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.predictions.bands import band
+
+
+@pytest.fixture
+def linear():
+    return Linear().eval()
+
+
+@pytest.fixture
+def network():
+    return small_network()
+
+
+def robust(model, batches, attacks):
+    return adversarial(model, batches, attacks, mean=MEAN, std=STD)
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
+    linear, epsilon
+):
+    pixels, targets = gray()
+    adversarial_pixels = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
+    with torch.no_grad():
+        rise = score(linear, adversarial_pixels) - score(linear, pixels)
+    torch.testing.assert_close(
+        rise, torch.full_like(rise, epsilon * linear.w.abs().sum().item())
+    )
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd"])
+def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(linear, name):
+    pixels, targets = gray()
+    adversarial_pixels = attacked(
+        linear, pixels, targets, Attack(name, 0.5, "l2", steps=60, step_size=0.2), SPACE
+    )
+    with torch.no_grad():
+        rise = score(linear, adversarial_pixels) - score(linear, pixels)
+    torch.testing.assert_close(
+        rise, torch.full_like(rise, 0.5 * linear.w.norm().item()), rtol=1e-3, atol=0
+    )
+
+
+def test_pgd_finds_the_corner_that_fgsm_finds_on_a_linear_classifier(linear):
+    pixels, targets = gray()
+    one = attacked(linear, pixels, targets, Attack("fgsm", 0.05), SPACE)
+    many = attacked(linear, pixels, targets, Attack("pgd", 0.05, steps=8), SPACE)
+    torch.testing.assert_close(one, many)
+
+
+def test_the_gradient_is_that_of_finite_differences(network):
+    pixels, _ = gray(2)
+    targets = torch.tensor([0, 3])
+    network = network.double()
+    values = AttackLoss(network, SPACE, targets).values(pixels)
+    towards = torch.randn(pixels.shape, generator=torch.Generator().manual_seed(2)).double()
+    step = 1e-4
+
+    def log_odds(x):
+        probabilities = network(SPACE.normalized(x)).softmax(1)
+        return -torch.logit(probabilities.gather(1, targets[:, None])[:, 0])
+
+    with torch.no_grad():
+        rise = log_odds(pixels + step * towards) - log_odds(pixels - step * towards)
+        logits = network(SPACE.normalized(pixels))
+    slope = rise / (2 * step)
+    torch.testing.assert_close(
+        (values.gradient * towards).sum((1, 2, 3)), slope, rtol=1e-4, atol=1e-7
+    )
+    assert all(p.grad is None for p in network.parameters())
+    expected = [max(z - row[t] for i, z in enumerate(row) if i != t)
+                for row, t in zip(logits.tolist(), targets.tolist(), strict=True)]  # fmt: skip
+    assert values.margin.tolist() == pytest.approx(expected)
+
+
+def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(network):
+    pixels, _ = gray(3)
+    targets = torch.tensor([0, 1, 3])
+    network = network.double()
+    gradient = AttackLoss(network, SPACE, targets).values(pixels).gradient
+    variable = pixels.clone().requires_grad_()
+    losses = functional.cross_entropy(network(SPACE.normalized(variable)), targets)
+    (expected,) = torch.autograd.grad(losses, variable)
+    cosine = functional.cosine_similarity(gradient.flatten(1), expected.flatten(1))
+    assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
+
+
+# Perturbation balls.
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("frequency", [None, 0.5])
+def test_no_attack_goes_too_far(network, name, norm, frequency):
+    pixels, _ = gray(4)
+    pixels = pixels.float()
+    pixels[0], pixels[1] = 0, 1
+    targets = predicted(network, pixels)
+    attack = Attack(name, 0.3, norm, steps=4, restarts=2, frequency=frequency)
+    change = attacked(network, pixels, targets, attack, SPACE) - pixels
+    length = change.abs().amax((1, 2, 3)) if norm == "linf" else change.flatten(1).norm(dim=1)
+    assert (length <= 0.3 * (1 + 1e-4)).all()
+    assert (length[2:] > 0.05).all()
+    if frequency is None:
+        assert (pixels + change).min() >= 0
+        assert (pixels + change).max() <= 1
+    else:
+        outside = torch.fft.fft2(change).abs()[..., ~band((8, 8), frequency)]
+        assert outside.max() < 1e-4
+
+
+def test_stronger_attacks_raise_the_margin_more(network):
+    pixels = gray(6)[0].float()
+    targets = predicted(network, pixels)
+    loss = AttackLoss(network, SPACE, targets)
+    margins = [
+        loss.margin(attacked(network, pixels, targets, attack, SPACE)).sum()
+        for attack in (
+            Attack("random", 0.1),
+            Attack("fgsm", 0.1),
+            Attack("pgd", 0.1, steps=20),
+        )
+    ]
+    assert loss.margin(pixels).sum() < margins[1]
+    assert margins[0] < margins[1] <= margins[2] + 1e-6
+
+
+def test_more_starts_and_more_steps_never_find_less(network):
+    pixels = gray(6)[0].float()
+    targets = predicted(network, pixels)
+    loss = AttackLoss(network, SPACE, targets)
+    margins = [
+        loss.margin(
+            attacked(
+                network, pixels, targets,
+                Attack("pgd", 0.2, steps=steps, restarts=n, step_size=0.5), SPACE,
+            )
+        )
+        for n, steps in ((1, 2), (2, 2), (4, 2), (4, 9))
+    ]  # fmt: skip
+    for fewer, more in pairwise(margins):
+        assert (fewer <= more).all()
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
+def test_misclassified_images_stay_as_they_are(network, name):
+    pixels = gray(4)[0].float()
+    targets = predicted(network, pixels)
+    targets[::2] = (targets[::2] + 1) % 4
+    result = attack_images(network, pixels, targets, Attack(name, 0.5), SPACE)
+    assert result.correct.tolist() == [False, True, False, True]
+    assert torch.equal(result.pixels[::2], pixels[::2])
+    assert not torch.equal(result.pixels[1::2], pixels[1::2])
+
+
+class Scaled(nn.Module):
+    """The same decisions with another scale of the logits."""
+
+    def __init__(self, model, scale):
+        super().__init__()
+        self.model, self.scale = model, scale
+
+    def forward(self, x):
+        return self.scale * self.model(x)
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd"])
+@pytest.mark.parametrize("scale", [16.0, 4096.0])
+def test_larger_logits_do_not_make_a_model_look_more_robust(network, name, scale):
+    # Logit gaps of a trained network: at scale 16 beyond 17, where 1 - p_t is 0 in float32.
+    network = Scaled(network, 60.0)
+    pixels = gray(40)[0].float()
+    targets = predicted(network, pixels)
+    batches = [(SPACE.normalized(pixels), targets)]
+    attacks = [Attack(name, 0.01, loss=loss) for loss in ("cross-entropy", "margin")]
+    results = [
+        robust(model.eval(), batches, attacks) for model in (network, Scaled(network, scale))
+    ]
+    with torch.no_grad():
+        leading = Scaled(network, scale)(SPACE.normalized(pixels)).topk(2).values
+    assert ((leading[:, 0] - leading[:, 1]) > 17).sum() > 20
+    assert 0.05 < results[0].accuracy[1] < 0.95
+    assert results[1].accuracy[1] == results[0].accuracy[1]  # the margin: exactly
+    assert results[1].accuracy[0] <= results[0].accuracy[0] + 0.05
+    assert results[1].accuracy[2] <= results[0].accuracy[2] + 0.05  # the worst case
+    assert (results[1].zero_gradient[:2] == 0).all()
+
+
+def test_the_worst_case_is_correct_under_every_attack(network):
+    pixels = gray(40)[0].float()
+    targets = predicted(network, pixels)
+    attacks = [Attack("fgsm", 0.02), Attack("random", 0.02), Attack("pgd", 0.02, steps=3)]
+    batches = [(SPACE.normalized(pixels), targets)]
+    rows = robust(network, batches, [*attacks, Attack("fgsm", 0.1)])
+    correct = torch.ones(len(pixels), dtype=torch.bool)
+    for attack in attacks:
+        correct &= (
+            predicted(network, attacked(network, pixels, targets, attack, SPACE)) == targets
+        )
+    assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
+    assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
+    assert rows.epsilon[4] == 0.02
+    single, worst = rows.answers()  # of each size; models are compared by their images
+    assert worst.by_unit.tolist() == correct.double().tolist()
+    assert (worst.value, single.value) == (rows.accuracy[4], rows.accuracy[3])
+
+
+def test_images_that_are_wrong_without_attack_are_wrong_under_it(network):
+    pixels = gray(20)[0].float()
+    targets = (predicted(network, pixels) + 1) % 4  # all wrong
+    batches = [(SPACE.normalized(pixels), targets)]
+    attacks = [Attack("random", 0.9), Attack("pgd", 0.5)]
+    rows = robust(network, batches, attacks)
+    assert (rows.accuracy == 0).all()
+
+
+def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
+    class Deaf(nn.Module):
+        def forward(self, x):
+            return torch.zeros(len(x), 2) + 0 * x.mean()
+
+    pixels, targets = gray(2)
+    pixels = pixels.float()
+    for norm in ("linf", "l2"):
+        attack = Attack("fgsm", 0.5, norm)
+        assert torch.equal(attacked(Deaf().eval(), pixels, targets, attack, SPACE), pixels)
+    batches = [(SPACE.normalized(pixels), 0 * targets)]
+    rows = robust(Deaf().eval(), batches, [Attack("fgsm")])
+    assert rows.zero_gradient.tolist() == [1.0]
+    # A constant output is right on both images, which says nothing at a chance of 1 in 2.
+    assert [f.code for f in rows.findings()] == ["", "VP103", "VP101"]
+
+
+# Robust accuracy over a data set.
+
+
+def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
+    pixels, _ = gray(8)
+    pixels = pixels.float()
+    images = SPACE.normalized(pixels)
+    with torch.no_grad():
+        targets = network(images).argmax(1)
+    attacks = [
+        Attack("pgd", 0.2, steps=3),
+        Attack("random", 0.2),
+        Attack("fgsm", 0.2, frequency=0.5),
+    ]
+    results = [
+        robust(
+            network, list(zip(images.split(size), targets.split(size), strict=True)), attacks
+        )
+        for size in (8, 3)
+    ]
+    for name in ("accuracy", "drop", "nll_rise"):
+        one, cut = (getattr(r, name) for r in results)
+        assert one == pytest.approx(cut, abs=1e-5)
+    result = results[0]
+    assert result.clean_accuracy == 1
+    assert result.steps.tolist() == [3, 0, 1, 0]  # the last is the worst case of both
+    np.testing.assert_array_equal(result.frequency, [np.nan, np.nan, 0.5, np.nan])
+    new = attacked(network, pixels, targets, attacks[2], SPACE)
+    with torch.no_grad():
+        right = (network(SPACE.normalized(new)).argmax(1) == targets).double().mean()
+    assert result.accuracy[2] == pytest.approx(float(right))
+
+
+def test_results_are_saved_and_read(network, tmp_path):
+    pixels, targets = gray(2)
+    batches = [(SPACE.normalized(pixels.float()), targets)]
+    result = robust(network, batches, [Attack()])
+    result.save(tmp_path / "a.npz")
+    assert Result.load(tmp_path / "a.npz").attack.tolist() == ["fgsm"]
+    assert "under fgsm (cross-entropy) with L∞ norm 8/255" in result.findings()[0].text
+
+
+class Detached(nn.Sequential):
+    """A network that the gradient does not pass."""
+
+    def forward(self, x):
+        return super().forward(x.detach())
+
+
+def test_a_model_that_passes_no_gradient_is_refused_and_random_changes_are_not(network):
+    pixels, targets = gray(2)
+    batches = [(SPACE.normalized(pixels.float()), targets)]
+    detached = Detached(network).eval()
+    for model in (detached, detached.requires_grad_(requires_grad=False)):
+        robust(model, batches, [Attack("random")])
+        for name in ("fgsm", "pgd"):
+            with pytest.raises(InputError, match="Detached must pass a gradient to its images"):
+                robust(model, batches, [Attack(name)])
+
+
+def test_the_interval_is_that_of_so_many_images():
+    # Newcombe (1998), table I: 15 of 148.
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(192, 2)).eval()
+    nn.init.zeros_(linear[1].weight)
+    linear[1].bias.data = torch.tensor([0.0, 2.0])
+    targets = (torch.arange(148) < 15).long()
+    images = torch.zeros(148, 3, 8, 8)
+    accuracy = robust(linear, [(images, targets)], [Attack("random")]).accuracy[0]
+    assert [round(end, 4) for end in (accuracy.low, accuracy.high)] == [0.0624, 0.1605]
+
+
+# The grid, and errors.
+
+
+def test_the_grid_holds_every_attack_at_every_size_once():
+    attacks = Adversarial(epsilons=(0.01, 0.02), norm="l2", steps=7, restarts=3).grid()
+    expected = {
+        ("fgsm", "cross-entropy"),
+        ("pgd", "cross-entropy"),
+        ("pgd", "margin"),
+        ("random", "cross-entropy"),
+    }
+    made = [(a.name, a.loss, a.epsilon) for a in attacks]
+    assert len(made) == len(set(made)) == 8
+    assert set(made) == {(*pair, e) for pair, e in product(expected, (0.01, 0.02))}
+    assert {(a.norm, a.steps, a.restarts, a.frequency) for a in attacks} == {("l2", 7, 3, None)}
+    # One gradient of FGSM, 7 steps from 3 starts with 2 losses, none for random signs.
+    assert sum(a.gradients for a in attacks) == 2 * (1 + 2 * 7 * 3)
+    banded = Adversarial(attacks=("fgsm",), epsilons=(0.01,), frequencies=(0.3, 0.7)).grid()
+    assert [a.frequency for a in banded] == [0.3, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be a number above 0, got 0.0"),
+        ({"epsilon": 4.0}, "epsilon must be at most 1, as pixels are in 0 ... 1, got 4.0"),
+        ({"frequency": 2.0}, "frequency must be a number from 0 to 1.41"),
+    ],
+)
+def test_an_attack_that_makes_no_sense_is_refused(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Attack(**options)
+
+
+def test_what_a_user_can_get_wrong(network):
+    pixels, targets = gray(2)
+    images = SPACE.normalized(pixels.float())
+    with pytest.raises(InputError, match="attacks must hold at least one, got none"):
+        robust(network, [(images, targets)], [])
+    with pytest.raises(InputError, match="pixels must be between 0 and 1 when the normal"):
+        robust(network, [(images * 9, targets)], [Attack()])
+    with pytest.raises(InputError, match="one value for each of 4 channels, got 3 and 3"):
+        robust(network, [(torch.zeros(2, 4, 8, 8), targets)], [Attack()])
+    with pytest.raises(InputError, match=r"holds frequencies of 8x8 images, got 0\.1"):
+        robust(network, [(images, targets)], [Attack(frequency=0.1)])

@@ -1,0 +1,234 @@
+"""Laws of Auto-PGD and the DLR loss."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import Adversarial, Attack, InputError, Preprocessing, adversarial
+from visprism.analyses.predictions.attacks import AttackLoss, PerturbationBall, other_classes
+from visprism.analyses.predictions.auto_pgd import attack_images, auto_pgd, checkpoints
+from visprism.passes.perturbed import PixelSpace
+
+SPACE = PixelSpace((0.0,) * 3, (1.0,) * 3)
+SHAPE, CLASSES = (3, 6, 6), 5
+
+
+class Linear(nn.Module):
+    """Logits W (x - 1/2), whose largest change within a ball is known."""
+
+    def __init__(self, classes=CLASSES):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(classes, 108, generator=generator).double())
+
+    def forward(self, x):
+        return (x.flatten(1) - 0.5) @ self.weight.T
+
+
+def gray(number=24):
+    """Pixels so far from 0 and 1 that no perturbation is clipped."""
+    generator = torch.Generator().manual_seed(1)
+    return 0.4 + 0.2 * torch.rand(number, *SHAPE, generator=generator).double()
+
+
+def classified(classes=CLASSES):
+    model, pixels = Linear(classes).eval(), gray()
+    return model, pixels, model(pixels).argmax(1)
+
+
+def largest_margins(model, pixels, targets, epsilon, norm):
+    """The margin under the best perturbation: that of a linear score is the dual norm."""
+    logits = model(pixels)
+    rows = torch.arange(len(pixels))
+    gaps = logits - logits[rows, targets][:, None]
+    weights = model.weight[None] - model.weight[targets][:, None]
+    order = 1 if norm == "linf" else 2
+    reached = gaps + epsilon * weights.norm(p=order, dim=2)
+    reached[rows, targets] = -torch.inf
+    return reached.amax(1)
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), [("linf", 0.05), ("l2", 0.3)])
+@torch.no_grad()
+def test_of_two_linear_scores_the_dual_norm_is_reached(norm, epsilon):
+    model, pixels, targets = classified(2)
+    attack = Attack("apgd", epsilon, norm, steps=60)
+    attacked = attack_images(model, pixels, targets, attack, SPACE).pixels
+    margin = AttackLoss(model, SPACE, targets).margin(attacked)
+    best = largest_margins(model, pixels, targets, epsilon, norm)
+    assert margin.tolist() == pytest.approx(best.tolist(), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), [("linf", 0.006), ("l2", 0.06)])
+@torch.no_grad()
+def test_targeted_it_leaves_the_images_that_no_perturbation_can_change(norm, epsilon):
+    model, pixels, targets = classified()
+    best = largest_margins(model, pixels, targets, epsilon, norm)
+    assert 0 < (best > 0).sum() < len(best)
+    assert best.abs().min() > 2e-3  # no image is on the edge
+    attack = Attack("apgd-t", epsilon, norm, "dlr", steps=40)
+    attacked = attack_images(model, pixels, targets, attack, SPACE).pixels
+    misclassified = model(attacked).argmax(1) != targets
+    assert misclassified.tolist() == (best > 0).tolist()
+
+
+def test_checkpoints_are_those_of_the_paper():
+    assert checkpoints(100) == [22, 41, 57, 70, 80, 87, 93, 99]
+    assert checkpoints(10)[:3] == [math.ceil(10 * p) for p in (0.22, 0.41, 0.57)]
+
+
+def test_dlr_by_hand():
+    logits = torch.tensor([[4.0, 1.0, 3.0, 0.0, -1.0]])
+    loss = AttackLoss(nn.Identity(), SPACE, torch.tensor([0]), "dlr")
+    assert loss.of(logits).item() == pytest.approx(-(4 - 3) / (4 - 1))
+    targeted = AttackLoss(nn.Identity(), SPACE, torch.tensor([0]), "dlr", torch.tensor([3]))
+    assert targeted.of(logits).item() == pytest.approx(-(4 - 0) / (4 - (1 + 0) / 2))
+    assert other_classes(logits, torch.tensor([0]), 3).tolist() == [[2, 1, 3]]
+    assert other_classes(logits, torch.tensor([0]), 9).tolist() == [[2, 1, 3, 4]]
+
+
+# What leaves it unchanged.
+
+
+@pytest.fixture
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+            nn.Linear(32, CLASSES),
+        ).double().eval()  # fmt: skip
+
+
+@torch.no_grad()
+def test_dlr_depends_on_neither_scale_nor_shift_of_the_logits(network):
+    pixels = gray(6)
+    targets = network(pixels).argmax(1)
+    loss = AttackLoss(network, SPACE, targets, "dlr")
+    logits = network(pixels)
+    torch.testing.assert_close(loss.of(7 * logits + 3), loss.of(logits))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["apgd", "apgd-t"])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_no_iterate_leaves_the_ball_or_the_pixels(network, name, norm):
+    pixels = torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(2)).double()
+    targets = network(pixels).argmax(1)
+    attack = Attack(name, 0.3, norm, "dlr", steps=7)
+    ball = PerturbationBall.of(attack, pixels)
+    loss = AttackLoss(network, SPACE, targets, "dlr", (targets + 1) % CLASSES)
+    iterates = list(auto_pgd(pixels, torch.zeros_like(pixels), ball, loss))
+    assert len(iterates) == attack.steps + 1
+    for iterate, margin in iterates:
+        change = (iterate - pixels).flatten(1)
+        length = change.abs().amax(1) if norm == "linf" else change.norm(dim=1)
+        assert (length <= 0.3 + 1e-12).all()
+        assert iterate.min() >= 0
+        assert iterate.max() <= 1
+        torch.testing.assert_close(margin, loss.margin(iterate))
+
+
+# Against other implementations.
+
+
+def by_the_paper(loss, pixels, perturbation, ball, steps):
+    """Algorithm 1 for one image, with the names of the paper."""
+    points = [math.ceil(p * steps) for p in (0.22, 0.41, 0.57, 0.70, 0.80, 0.87, 0.93, 0.99)]
+
+    def value(x):
+        return loss.values(pixels + x).loss.item()
+
+    def climb(x, eta):
+        return ball.project(x + eta * ball.steepest_step(loss.values(pixels + x).gradient),
+                            pixels)  # fmt: skip
+
+    xs, eta = [perturbation], 2.0
+    xs.append(climb(xs[0], eta))
+    f = [value(x) for x in xs]
+    f_max = max(f)
+    x_max = xs[int(np.argmax(f))]
+    visited = [*xs]
+    etas_at, fmax_at, rises = {0: eta}, {0: f[0]}, [f[1] > f[0]]
+    before = 0
+    for k in range(1, steps):
+        if k in points:
+            first = sum(rises[before:k]) < 0.75 * (k - before)
+            second = etas_at[before] == eta and fmax_at[before] == f_max
+            etas_at[k], fmax_at[k] = eta, f_max
+            if first or second:
+                eta, xs[-1], f[-1] = eta / 2, x_max, f_max
+            if first or second:
+                etas_at[k] = eta
+            before = k
+        z = climb(xs[-1], eta)
+        new = ball.project(xs[-1] + 0.75 * (z - xs[-1]) + 0.25 * (xs[-1] - xs[-2]), pixels)
+        xs.append(new)
+        visited.append(new)
+        f.append(value(new))
+        rises.append(f[-1] > f[-2])
+        if f[-1] > f_max:
+            f_max, x_max = f[-1], new
+    return visited
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("name", ["cross-entropy", "dlr"])
+def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name):
+    pixels = gray(5)
+    targets = network(pixels).argmax(1)
+    attack = Attack("apgd", 0.2, norm, name, steps=24)
+    start = torch.randn(5, *SHAPE, generator=torch.Generator().manual_seed(3)).double()
+    ball = PerturbationBall.of(attack, pixels)
+    start = ball.project(start, pixels)
+    loss = AttackLoss(network, SPACE, targets, name)
+    together = [x for x, _ in auto_pgd(pixels, start, ball, loss)]
+    for i in range(5):
+        alone = AttackLoss(network, SPACE, targets[i : i + 1], name)
+        expected = by_the_paper(alone, pixels[i : i + 1], start[i : i + 1], ball, 24)
+        assert len(expected) == len(together) == 25
+        for one, other in zip(together, expected, strict=True):
+            torch.testing.assert_close(one[i : i + 1], pixels[i : i + 1] + other)
+
+
+# The analysis.
+
+
+def test_it_is_as_strong_as_pgd_and_says_what_it_is_not(network):
+    images = gray(20)
+    network[4].bias.data -= network(images).mean(0)  # all classes occur
+    targets = network(images).argmax(1)
+    attacks = Adversarial(
+        attacks=("pgd", "apgd", "apgd-t"), epsilons=(0.005,), steps=20, target_classes=2
+    ).grid()
+    assert [(a.name, a.loss) for a in attacks] == [
+        ("pgd", "cross-entropy"), ("pgd", "margin"), ("apgd", "cross-entropy"),
+        ("apgd", "dlr"), ("apgd-t", "dlr"),
+    ]  # fmt: skip
+    assert [a.gradients for a in attacks] == [20, 20, 20, 20, 40]
+    result = adversarial(
+        network.float(), [(images.float(), targets)], attacks, mean=(0.0,) * 3, std=(1.0,) * 3
+    )
+    names = zip(result.attack.tolist(), result.loss.tolist(), strict=True)
+    accuracy = dict(zip(names, result.accuracy.tolist(), strict=True))
+    assert 0 < accuracy["worst case", ""] < 1
+    assert accuracy["apgd-t", "dlr"] <= accuracy["pgd", "cross-entropy"]
+    assert any("FAB and Square were not run" in f.text for f in result.findings())
+
+
+def test_few_classes_and_other_losses_are_refused():
+    with pytest.raises(InputError, match="loss must be 'dlr' for apgd-t, got 'cross-entropy'"):
+        Attack("apgd-t")
+    model, pixels, targets = classified(2)
+    with pytest.raises(InputError, match="loss 'dlr' must have at least 3 classes, got 2"):
+        attack_images(model, pixels, targets, Attack("apgd", 0.1, loss="dlr"), SPACE)
+    way = Preprocessing((6, 6), mean=(0.5,) * 3, std=(0.5,) * 3)
+    data = [(torch.zeros(16, *SHAPE), torch.arange(16) % 2)]
+    with pytest.raises(InputError, match="the DLR loss needs at least 4 classes"):
+        Adversarial(attacks=("apgd-t",))(Linear(2).float().eval(), data, preprocessing=way)

@@ -1,0 +1,454 @@
+"""Metrics of calibration, their intervals and what is said of them."""
+
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torchmetrics.functional.classification import (
+    multiclass_accuracy,
+    multiclass_calibration_error,
+)
+
+from visprism import (
+    InputError,
+    Predictions,
+    Result,
+    calibration,
+    outcomes,
+    reliability,
+    risk_coverage,
+)
+from visprism.passes.outcomes import Outcomes
+
+# What it measures: closed forms.
+
+
+def test_metrics_of_four_images_by_hand(by_hand):
+    metrics = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]))
+    assert metrics.of("accuracy") == 0.5
+    assert metrics.of("acc", 0.9) == 0.5
+    assert metrics.of("freq", 0.9) == 0.5
+    assert metrics.of("unc", 0.9) == 0.5
+    # Bins: two at 0.95 of which one is right, one right at 0.85, one wrong at 0.65.
+    assert metrics.of("ece") == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
+    assert metrics.of("signed_ece") == pytest.approx(3.4 / 4 - 0.5, abs=1e-6)
+    assert metrics.of("mce") == pytest.approx(0.65, abs=1e-6)
+    # The first two are tied: half an error each. Then 1 of 3, then 2 of 4.
+    assert metrics.of("aurc") == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    # Class 0 is the only target: 2 right of 4 that are it or said to be; surest: 1 of 2.
+    assert metrics.of("mean_iou") == 0.5
+    assert metrics.of("iou", 0.9) == 0.5
+
+
+def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
+    for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
+        metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge)
+        assert metrics.of("freq", edge) == 0
+        assert np.isnan(metrics.of("acc", edge))
+        assert metrics.of("unc", edge) == 1
+        beside = calibration(by_hand([edge, edge - 0.01], [1, 0]))
+        assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
+
+
+def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
+    metrics = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]))
+    assert metrics.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
+    assert metrics.of("freq", 0.9) == pytest.approx(2 / 3)
+
+
+def test_a_saturated_predictor_that_is_right_is_calibrated():
+    # Confidence is 1.0 in float32 for a fifth of the images; all of them are right.
+    logits = torch.zeros(1000, 2)
+    logits[:200, 0] = 100.0
+    targets = torch.zeros(1000, dtype=torch.long)
+    targets[600:] = 1  # half of the rest, whose confidence is 0.5
+    metrics = calibration(Predictions(logits, targets))
+    assert metrics.of("ece") == pytest.approx(0, abs=1e-7)
+    assert metrics.of("mce") == pytest.approx(0, abs=1e-7)
+
+
+def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
+    # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
+    # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
+    predictions = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
+    assert calibration(predictions).of("ece") == pytest.approx(5 / 200, abs=1e-6)
+
+
+def test_one_class_is_always_right_and_sure():
+    metrics = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
+    assert metrics.of("accuracy") == metrics.of("mean_iou") == metrics.of("acc", 0.9) == 1
+    assert (
+        metrics.of("nll") == metrics.of("brier") == metrics.of("ece") == metrics.of("aurc") == 0
+    )
+    assert np.isnan(metrics.of("unc", 0.9))  # there is no wrong image
+
+
+def test_equal_logits_name_the_first_classes():
+    result = outcomes(Predictions(torch.zeros(8, 8), torch.arange(8)))
+    assert result.correct.tolist() == [True] + [False] * 7
+    assert result.top5.tolist() == [True] * 5 + [False] * 3
+    np.testing.assert_allclose(result.nll, np.log(8))
+    np.testing.assert_allclose(result.confidence, 1 / 8)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e30, 3e38])
+def test_logits_beyond_overflow_give_a_finite_nll(scale):
+    logits = torch.tensor([[scale, -scale], [scale, -scale]])
+    result = outcomes(Predictions(logits, torch.tensor([1, 0])))
+    assert result.nll[1] == 0
+    np.testing.assert_allclose(result.nll[0], 2 * logits[0, 0].double().item())
+    assert result.brier.tolist() == [2, 0]
+
+
+def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
+    logits = torch.tensor([[0.0, -torch.inf, 0.0]])
+    result = outcomes(Predictions(logits, torch.tensor([0])))
+    assert result.confidence[0] == 0.5
+    assert result.brier[0] == pytest.approx(0.5)
+    assert calibration(Predictions(logits, torch.tensor([1]))).of("nll") == np.inf
+
+
+def test_unc_follows_from_the_other_three(random_predictions):
+    metrics = calibration(random_predictions(2000), cutoff=[0.3, 0.5, 0.9])
+    for c in (0.3, 0.5, 0.9):
+        certain_error = metrics.of("freq", c) * (1 - metrics.of("acc", c))
+        expected = 1 - certain_error / (1 - metrics.of("accuracy"))
+        assert metrics.of("unc", c) == pytest.approx(expected, rel=1e-12)
+
+
+def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(random_predictions):
+    metrics = calibration(random_predictions(20_000))
+    assert metrics.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
+    assert abs(metrics.of("signed_ece")) < 0.01
+    assert metrics.of("adaptive_ece") < 0.02
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
+    generator = np.random.default_rng(0)
+    confidence = generator.choice([0.3, 0.5, 0.9, 1.0], 60)
+    correct = generator.random(60) < confidence
+    order = generator.permutation(60)
+    first, second = (
+        calibration(by_hand(confidence[o], correct[o]), cutoff=[0.4, 0.9])
+        for o in (np.arange(60), order)
+    )
+    np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
+
+
+def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(random_predictions):
+    predictions = random_predictions()
+    moved = Predictions(
+        predictions.logits + torch.arange(400.0)[:, None] / 8, predictions.targets
+    )
+    first, second = (calibration(p) for p in (predictions, moved))
+    np.testing.assert_allclose(first.value, second.value, atol=2e-5)
+
+
+def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
+    one = random_predictions()
+    three = Predictions(one.logits.expand(3, -1, -1), one.targets)
+    first, second = (calibration(p) for p in (one, three))
+    np.testing.assert_allclose(first.value, second.value, atol=1e-6)
+    assert (first.passes, second.passes) == (1, 3)
+
+
+@pytest.mark.parametrize("cached", [1, 7, 30, 10**6])
+def test_the_size_of_blocks_does_not_matter(random_predictions, monkeypatch, cached):
+    predictions = random_predictions(50)
+    unsplit = outcomes(predictions)
+    monkeypatch.setattr(sys.modules[outcomes.__module__], "_CACHED", cached)
+    for name, column in outcomes(predictions).columns().items():
+        np.testing.assert_array_equal(column, unsplit.columns()[name])
+
+
+# Against another implementation.
+
+
+def loops(logits, targets, cutoff, bins):
+    """Every metric from its definition, one image after the other, in float64."""
+    rows = []
+    for stack, target in zip(logits.double().unbind(-2), targets.tolist(), strict=True):
+        p = np.exp(stack.numpy()) / np.exp(stack.numpy()).sum(-1, keepdims=True)
+        p = p if p.ndim == 1 else p.mean(0)
+        best = int(p.argmax())
+        top = target in sorted(range(len(p)), key=lambda j: -p[j])[:5]
+        onehot = np.eye(len(p))[target]
+        score = ((p - onehot) ** 2).sum()
+        rows.append((target, best, float(p[best]), top, -np.log(p[target]), score))
+    rows.sort(key=lambda row: -row[2])
+    n = len(rows)
+    right = [t == b for t, b, *_ in rows]
+    sure = [row[2] > cutoff for row in rows]
+    wrong = [i for i in range(n) if not right[i]]
+
+    def iou(chosen):
+        classes = {rows[i][0] for i in chosen}
+        ratios = []
+        for c in classes:
+            both = sum(rows[i][0] == c and rows[i][1] == c for i in chosen)
+            either = sum(rows[i][0] == c or rows[i][1] == c for i in chosen)
+            ratios.append(both / either)
+        return np.mean(ratios)
+
+    gaps = []
+    for lower, upper in pairwise(np.linspace(0, 1, bins + 1)):
+        held = [i for i in range(n) if lower < rows[i][2] <= upper]
+        gaps.append((len(held), sum(right[i] for i in held) - sum(rows[i][2] for i in held)))
+    even = np.array_split(np.arange(n), bins)
+    surest = [i for i in range(n) if sure[i]]
+    return {
+        "accuracy": np.mean(right),
+        "top5": np.mean([row[3] for row in rows]),
+        "nll": np.mean([row[4] for row in rows]),
+        "brier": np.mean([row[5] for row in rows]),
+        "acc": np.mean([right[i] for i in surest]),
+        "freq": np.mean(sure),
+        "unc": np.mean([not sure[i] for i in wrong]),
+        "iou": iou(surest),
+        "mean_iou": iou(range(n)),
+        "ece": sum(abs(gap) for _, gap in gaps) / n,
+        "signed_ece": sum(row[2] for row in rows) / n - np.mean(right),
+        "mce": max(abs(gap) / count for count, gap in gaps if count),
+        "adaptive_ece": sum(abs(sum(right[i] - rows[i][2] for i in e)) for e in even) / n,
+        "aurc": np.mean([1 - np.mean(right[: i + 1]) for i in range(n)]),
+    }
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("bins", [10, 16])
+def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins):
+    predictions = random_predictions(320, 9, members=members)
+    metrics = calibration(predictions, cutoff=0.6, bins=bins)
+    expected = loops(predictions.logits, predictions.targets, 0.6, bins)
+    assert set(metrics.metric) == {*expected, "debiased_ece"}
+    for metric, value in expected.items():
+        at = 0.6 if metric in ("acc", "freq", "unc", "iou") else None
+        assert metrics.of(metric, at) == pytest.approx(value, abs=2e-6), metric
+
+
+def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
+    predictions = random_predictions(3000, 20)
+    p, t = predictions.logits.softmax(-1), predictions.targets
+    metrics = calibration(predictions, bins=15)
+    for norm, metric in (("l1", "ece"), ("max", "mce")):
+        theirs = multiclass_calibration_error(p, t, num_classes=20, n_bins=15, norm=norm)
+        assert metrics.of(metric) == pytest.approx(float(theirs), abs=1e-5)
+    for k, metric in ((1, "accuracy"), (5, "top5")):
+        theirs = multiclass_accuracy(p, t, num_classes=20, top_k=k, average="micro")
+        assert metrics.of(metric) == pytest.approx(float(theirs), abs=1e-6)
+    theirs = torch.nn.functional.cross_entropy(predictions.logits, t)
+    assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
+
+
+# Intervals.
+
+
+def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
+    n, p = 4000, 0.7
+    metrics = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n))
+    accuracy = metrics.of("accuracy")
+    half = 1.96 * np.sqrt(p * (1 - p) / n)
+    assert accuracy.low == pytest.approx(p - half, abs=0.15 * half)
+    assert accuracy.high == pytest.approx(p + half, abs=0.15 * half)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
+    # The NLL of a large sample stands for the truth.
+    truth = calibration(random_predictions(200_000, 3)).of("nll")
+    inside = 0
+    for seed in range(60):
+        nll = calibration(random_predictions(150, 3, seed=seed + 1)).of("nll")
+        inside += nll.low <= truth <= nll.high
+    assert 51 <= inside <= 60  # 57 expected, deviation 1.7
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "signed_ece", "debiased_ece"])
+def test_no_interval_leaves_out_its_value(random_predictions, metric):
+    for seed in range(20):
+        value = calibration(random_predictions(100, seed=seed)).of(metric)
+        assert value.low <= value <= value.high
+
+
+def covered_aurc(draw, truth: float, samples: int) -> float:
+    """How often intervals of the AURC of samples contain its value in many images."""
+    values = [calibration(draw()).of("aurc") for _ in range(samples)]
+    return np.mean([value.low <= truth <= value.high for value in values])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [128, 400])
+def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confidence(
+    by_hand, images
+):
+    # Then the error rate is 0.2 at every coverage, and so is their mean.
+    generator = np.random.default_rng(1)
+
+    def draw():
+        return by_hand(generator.random(images), generator.random(images) < 0.8)
+
+    assert 0.92 <= covered_aurc(draw, 0.2, 1000) <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_hand):
+    # With error rate u at the fraction u of images from the top, the risk at c is c / 2.
+    generator = np.random.default_rng(2)
+
+    def draw():
+        below = generator.random(200)
+        return by_hand(1 - below, generator.random(200) >= below)
+
+    assert 0.92 <= covered_aurc(draw, 0.25, 1000) <= 0.97
+
+
+def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_predictions):
+    metrics = calibration(random_predictions())
+    closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
+    closed |= {"nll", "brier", "signed_ece", "aurc"}
+    assert set(metrics.metric[np.isfinite(metrics.value.low)]) == closed  # others are biased
+
+
+@pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True), (95, True), (96, False)])
+def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(
+    by_hand, wrong, given
+):
+    confidence = np.linspace(0.6, 0.99, 100)
+    metrics = calibration(by_hand(confidence, np.arange(100) >= wrong))
+    for metric in ("signed_ece", "aurc"):
+        assert np.isfinite(metrics.of(metric).low) == given
+
+
+def test_intervals_of_fractions_are_wilson_intervals(by_hand):
+    confidence = [0.95] * 30 + [0.6] * 20
+    correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
+    metrics = calibration(by_hand(confidence, correct))
+    for metric, cutoff, successes, trials in (
+        ("accuracy", None, 39, 50),
+        ("acc", 0.9, 27, 30),
+        ("freq", 0.9, 30, 50),
+        ("unc", 0.9, 8, 11),
+        ("top5", None, 50, 50),
+    ):
+        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
+        value = metrics.of(metric, cutoff)
+        assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
+    generator = np.random.default_rng(0)
+    inside = 0
+    for _ in range(120):
+        logits = 2 + 1.5 * generator.normal(size=200)
+        chance = 1 / (1 + np.exp(-np.abs(logits)))
+        correct = generator.random(200) < chance - 0.07
+        samples = Outcomes(
+            target=np.zeros(200, int), predicted=np.where(correct, 0, 1), correct=correct,
+            top5=np.ones(200, bool), confidence=chance.astype(np.float32), nll=np.zeros(200),
+            brier=np.zeros(200), classes=2,
+        )  # fmt: skip
+        signed = calibration(samples).of("signed_ece")
+        inside += signed.low <= 0.07 <= signed.high
+    assert 105 <= inside <= 120  # 114 expected, deviation 2.4
+
+
+# Findings and answers.
+
+
+def test_a_calibrated_model_is_called_neither_over_nor_underconfident(random_predictions):
+    calls = [calibration(random_predictions(300, seed=s)).findings()[1].text for s in range(20)]
+    assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
+
+
+@pytest.mark.parametrize(("factor", "word"), [(3.0, "overconfident"), (0.3, "underconfident")])
+def test_a_direction_is_named_where_the_interval_excludes_0(random_predictions, factor, word):
+    predictions = random_predictions(600)
+    metrics = calibration(Predictions(factor * predictions.logits, predictions.targets))
+    assert f", {word} (confidence - accuracy " in metrics.findings()[1].text
+    assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
+
+
+def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predictions):
+    codes = [f.code for f in calibration(random_predictions(60)).findings()]
+    assert codes == ["", "", "VP102"]
+    predictions = random_predictions(4000)
+    scaled = Predictions(3 * predictions.logits, predictions.targets)
+    assert [f.code for f in calibration(scaled).findings()] == ["", ""]
+
+
+# Diagrams.
+
+
+def test_a_reliability_diagram_by_hand(by_hand):
+    diagram = reliability(by_hand([0.2, 0.25, 0.5, 1.0, 1.0], [1, 0, 1, 1, 0]), bins=4)
+    np.testing.assert_array_equal(diagram.lower, [0, 0.25, 0.5, 0.75])
+    np.testing.assert_array_equal(diagram.upper, [0.25, 0.5, 0.75, 1])
+    np.testing.assert_array_equal(diagram.count, [2, 1, 0, 2])
+    np.testing.assert_array_equal(diagram.frequency, [0.4, 0.2, 0, 0.4])
+    np.testing.assert_allclose(diagram.accuracy, [0.5, 1, np.nan, 0.5])
+    np.testing.assert_allclose(diagram.confidence, [0.225, 0.5, np.nan, 1], rtol=1e-6)
+
+
+def test_a_confidence_of_0_stands_in_the_first_bin(by_hand):
+    assert reliability(by_hand([0.0, 1.0], [0, 1])).count.tolist() == [1, *[0] * 8, 1]
+
+
+def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_hand):
+    curve = risk_coverage(by_hand([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 0]))
+    np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
+    np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])
+    np.testing.assert_allclose(curve.confidence, [0.9, 0.8, 0.7, 0.6], rtol=1e-6)
+    assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
+
+
+def test_where_all_are_equally_sure_the_risk_is_the_error_rate(by_hand):
+    curve = risk_coverage(by_hand([0.8] * 9, [1, 0, 0] * 3))
+    np.testing.assert_allclose(curve.risk, 2 / 3)
+
+
+@pytest.mark.parametrize(("points", "rows"), [(1, 1), (7, 7), (1000, 400)])
+def test_a_curve_has_as_many_points_as_asked_for_and_ends_with_all_images(
+    random_predictions, points, rows
+):
+    curve = risk_coverage(random_predictions(400), points=points)
+    assert len(curve) == rows
+    assert curve.coverage[-1] == 1
+
+
+def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
+    predictions = random_predictions(500)
+    metrics = calibration(predictions)
+    assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
+    assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
+
+
+# Contracts and errors.
+
+
+def test_a_result_is_saved_and_read(random_predictions, tmp_path):
+    metrics = calibration(random_predictions(), cutoff=[0.5, 0.9])
+    metrics.save(tmp_path / "u.npz")
+    again = Result.load(tmp_path / "u.npz")
+    assert again.of("unc", 0.5) == metrics.of("unc", 0.5)
+    assert again == metrics
+
+
+def test_what_makes_no_sense_is_refused(random_predictions):
+    predictions = random_predictions()
+    with pytest.raises(InputError, match="cutoff must be at least 0 and below 1"):
+        calibration(predictions, cutoff=90.0)
+    with pytest.raises(InputError, match="values that differ within four digits"):
+        calibration(predictions, cutoff=[0.9, 0.90001])
+    with pytest.raises(InputError, match=r"metric must be one of accuracy, .* at cut-off 0.5"):
+        calibration(predictions).of("unc", 0.5)

@@ -1,0 +1,184 @@
+"""Metrics on corrupted images, and errors relative to those of AlexNet."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import InputError, Provenance, calibration, predict, robustness
+from visprism.analyses.predictions.corruptions import ALEXNET, CLEAN, CorruptedMetrics
+from visprism.estimates.estimated import Estimated, Number
+
+
+class Brightest(nn.Module):
+    """Predicts the channel with the highest mean, more confidently the more it leads."""
+
+    def forward(self, x):
+        return 4 * x.mean((2, 3))
+
+
+@pytest.fixture
+def model():
+    return Brightest().eval()
+
+
+def colors(*channels, level=1.0):
+    """One image for each channel, which is bright in it."""
+    images = torch.zeros(len(channels), 3, 4, 4)
+    images[range(len(channels)), channels] = level
+    return images
+
+
+def measured(accuracies, *, size=32, classes=10):
+    """Results with this accuracy under each condition."""
+    names, severities = zip(*accuracies, strict=True)
+    number = len(names)
+    return CorruptedMetrics(
+        corruption=np.tile(names, 2),
+        severity=np.tile(severities, 2),
+        metric=np.repeat(["accuracy", "ece"], number),
+        cutoff=np.full(2 * number, np.nan),
+        value=Estimated(np.append(list(accuracies.values()), np.full(number, 0.125))),
+        change=Estimated(np.full(2 * number, np.nan)),
+        mean_accuracy=Number(np.nan),
+        mean_drop=Number(np.nan),
+        classes=classes,
+        provenance=Provenance(image_shape=(3, size, size), images=50),
+    )
+
+
+# Corruptions.
+
+
+def test_each_condition_has_the_metrics_of_its_own_images(model):
+    targets = torch.tensor([0, 1, 2, 0])
+    data = {
+        CLEAN: [(colors(0, 1, 2, 0), targets)],
+        ("fog", 1): [(colors(0, 1, 2, 1), targets)],
+        ("fog", 5): [(colors(1, 2, 0, 1, level=0.5), targets)],
+    }
+    metrics = robustness(model, data)
+    assert metrics.of("accuracy", *CLEAN) == 1
+    assert metrics.of("accuracy", "fog", 1) == 0.75
+    assert metrics.of("accuracy", "fog", 5) == 0
+    for condition, batches in data.items():
+        alone = calibration(predict(model, batches))
+        rows = metrics.select(
+            (metrics.corruption == condition[0]) & (metrics.severity == condition[1])
+        )
+        for name in ("metric", "cutoff", "value"):
+            np.testing.assert_array_equal(getattr(rows, name), getattr(alone, name))
+        np.testing.assert_array_equal(rows.value.high, alone.value.high)
+
+
+def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_images():
+    conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 2): 0.7, ("snow", 1): 0.5}
+    errors = measured(conditions).corruption_errors()
+    assert errors.corruption.tolist() == ["fog", "snow"]
+    np.testing.assert_allclose(errors.error, [0.2, 0.5])
+    assert errors.mean_error == pytest.approx(0.35)
+    assert errors.clean_error == 0
+    assert np.isnan(errors.mce)
+    assert np.isnan(errors.relative).all()
+
+
+def test_alexnet_has_an_mce_of_1():
+    conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
+    errors = measured(conditions).corruption_errors(reference=ALEXNET)
+    np.testing.assert_allclose(errors.relative, 1)
+    assert errors.mce == pytest.approx(1)
+
+
+def test_the_published_errors_have_the_published_mean_of_alexnet():
+    # Table 1 of the paper, in whole percent.
+    rounded = [89, 89, 92, 82, 83, 79, 80, 87, 83, 82, 56, 85, 65, 72, 61]
+    assert [round(100 * e) for e in ALEXNET.values()] == rounded
+
+
+def test_the_mce_needs_all_severities_and_all_corruptions_of_the_reference():
+    conditions = {(name, s): 0.5 for name in ALEXNET for s in range(1, 6)}
+    del conditions["fog", 3]
+    errors = measured(conditions).corruption_errors(reference=ALEXNET)
+    assert np.isnan(errors.relative[errors.corruption == "fog"]).all()
+    assert np.isnan(errors.mce)
+    assert np.isfinite(errors.mean_error)
+    few = {key: value for key, value in conditions.items() if key[0] != "fog"}
+    assert np.isnan(measured(few).corruption_errors(reference=ALEXNET).mce)
+    extra = conditions | {("fog", 3): 0.5} | {("spatter", s): 0.0 for s in range(1, 6)}
+    errors = measured(extra).corruption_errors(reference=ALEXNET)
+    assert errors.mce == pytest.approx(np.mean([0.5 / e for e in ALEXNET.values()]))
+
+
+@pytest.mark.parametrize(
+    ("size", "classes", "given"),
+    [(224, 1000, True), (160, 1000, False), (384, 1000, False), (224, 100, False)],
+)
+def test_the_mce_is_given_for_224_pixels_and_1000_classes_only(size, classes, given):
+    conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
+    errors = measured(conditions, size=size, classes=classes).corruption_errors()
+    assert np.isfinite(errors.mce) == given
+    assert len(errors.answers()) == given
+
+
+def shifted(targets, number):
+    """Images of these classes, the first `number` of which show the next class."""
+    return colors(*((targets + (torch.arange(len(targets)) < number)) % 3).tolist())
+
+
+def test_the_drop_is_paired_by_image(model):
+    # 100 images, 10 errors; under each of 45 conditions the same six others are lost and none
+    # is gained: an exact paired test of one condition has p = 2 / 2^6.
+    targets = torch.arange(100) % 3
+    clean = [(shifted(targets, 10), targets)]
+    corrupted = [(shifted(targets, 16), targets)]
+    conditions = {(f"fog{i}", s): corrupted for i in range(9) for s in range(1, 6)}
+    result = robustness(model, {CLEAN: clean} | conditions)
+    rows = result.select((result.metric == "accuracy") & (result.corruption == "fog0"))
+    np.testing.assert_allclose(rows.change, -0.06)
+    # Bonett and Price (2012), by hand: p = 1 / 102, q = 7 / 102.
+    p, q = 1 / 102, 7 / 102
+    half = 1.959964 * np.sqrt((p + q - (p - q) ** 2) / 102)
+    np.testing.assert_allclose(rows.change.low, p - q - half)
+    np.testing.assert_allclose(rows.change.high, p - q + half)
+    assert (rows.change.high < 0).all()
+    assert result.mean_drop == pytest.approx(0.06)
+    assert result.mean_drop.low == pytest.approx(q - p - half)
+
+
+def test_values_of_images_are_means_over_conditions(model):
+    targets = torch.tensor([0, 1, 2, 0])
+    data = {
+        CLEAN: [(colors(0, 1, 2, 0), targets)],
+        ("fog", 1): [(colors(0, 1, 2, 1), targets)],
+        ("fog", 5): [(colors(1, 1, 0, 1), targets)],
+    }
+    result = robustness(model, data)
+    assert result.mean_accuracy.by_unit.tolist() == [0.5, 1, 0.5, 0]
+    answers = {answer.quantity: answer.value for answer in result.answers()}
+    assert answers == {
+        "mean accuracy on corrupted images": 0.5,
+        "mean accuracy drop from clean images": 0.5,
+    }
+
+
+def test_different_images_under_the_conditions_have_no_paired_drop(model):
+    targets = torch.tensor([0, 1, 2])
+    data = {
+        CLEAN: [(colors(0, 1, 2), targets)],
+        ("fog", 1): [(colors(0, 1), targets[:2])],
+    }
+    result = robustness(model, data)
+    assert np.isnan(result.change).all()
+    assert np.isnan(result.mean_drop)
+    assert result.mean_accuracy.by_unit.tolist() == [1, 1]
+
+
+def test_nothing_to_measure_is_refused(model):
+    with pytest.raises(
+        InputError, match="corrupted must hold at least one condition, got none"
+    ):
+        robustness(model, {})
+    with pytest.raises(InputError, match="at least one corruption, got clean images only"):
+        measured({CLEAN: 0.5}).corruption_errors()
+    with pytest.raises(InputError, match="must have been measured, got 'ece' of 'fog' at"):
+        measured({("fog", 1): 0.5}).of("ece", "fog", 2)

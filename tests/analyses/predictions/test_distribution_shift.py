@@ -1,0 +1,152 @@
+"""Laws of accuracy on shifted images."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import DistributionShift, InputError, Predictions, Preprocessing, Provenance
+from visprism.analyses.predictions.corruptions import ALEXNET
+from visprism.analyses.predictions.distribution_shift import (
+    ShiftedAccuracy,
+    ShiftedImages,
+    distribution_shift,
+)
+from visprism.core.statistics import difference_interval, wilson
+from visprism.estimates.estimated import Estimated
+from visprism.images.stored import stored_conditions
+
+
+class Pixels(nn.Module):
+    """The logits are the four pixels of an image."""
+
+    def forward(self, images):
+        return images.flatten(1)
+
+
+def batch(logits, targets):
+    images = torch.tensor(logits, dtype=torch.float32).reshape(-1, 1, 2, 2)
+    return [(images, torch.tensor(targets))]
+
+
+REFERENCE = Predictions(
+    torch.tensor([[9.0, 0, 0, 0], [1, 0, 9, 2], [0, 9, 5, 1], [0, 0, 0, 9.0]]),
+    torch.tensor([0, 1, 2, 3]),
+)
+
+# What it measures.
+
+
+def test_predictions_are_restricted_to_the_classes_of_the_set():
+    # The largest logit is that of class 3, which the set does not have.
+    shifted = batch([[1, 0, 2, 9], [5, 0, 4, 9], [0, 9, 7, 8]], [2, 2, 2])
+    sets = {"r": ShiftedImages(shifted, (0, 2)), "all": ShiftedImages(shifted)}
+    result = distribution_shift(Pixels().eval(), sets, REFERENCE)
+    np.testing.assert_allclose(result.accuracy, [2 / 3, 0])
+    assert result.classes.tolist() == [2, 4]
+    assert result.images.tolist() == [3, 3]
+    # Of the data, images 0 and 2 are of these classes; both are correct among them.
+    assert result.reference_images.tolist() == [2, 4]
+    np.testing.assert_allclose(result.reference, [1.0, 0.5])
+    np.testing.assert_allclose(result.drop, [1 / 3, 0.5])
+    low, high = wilson(np.array([2]), np.array([3]))
+    assert (result.accuracy.low[0], result.accuracy.high[0]) == (low[0], high[0])
+
+
+def test_the_interval_of_a_drop_is_that_of_newcombe():
+    """56 of 70 minus 48 of 80: 0.2 [0.0524, 0.3339] (Newcombe 1998, table II, method 10)."""
+    ends = [wilson(np.array([k]), np.array([n])) for k, n in ((48, 80), (56, 70))]
+    first, second = (
+        (p, float(e[0][0]), float(e[1][0])) for p, e in zip((0.6, 0.8), ends, strict=True)
+    )
+    low, high = difference_interval(first, second, (0.0, 0.0))
+    assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
+
+
+def corruption_results(errors, *, size=224, missing=()):
+    """Stored ImageNet-C whose five severities have errors around the given mean."""
+    accuracies = {
+        (corruption, severity): 1 - error * (0.7 + 0.1 * severity)
+        for corruption, error in errors.items()
+        for severity in range(1, 6)
+        if (corruption, severity) not in missing
+    }
+    accuracy = np.array(list(accuracies.values()))
+    return ShiftedAccuracy(
+        shift=np.array([f"imagenet_c:DIR?corruption={c}&severity={s}" for c, s in accuracies]),
+        corruption=np.array([c for c, _ in accuracies]),
+        severity=np.array([s for _, s in accuracies]),
+        classes=np.full(len(accuracy), 1000),
+        images=np.full(len(accuracy), 50),
+        reference_images=np.full(len(accuracy), 50),
+        accuracy=Estimated(accuracy),
+        drop=Estimated(accuracy),
+        reference=accuracy,
+        provenance=Provenance(image_shape=(3, size, size)),
+    )
+
+
+def test_mce_is_the_mean_error_relative_to_the_published_one_of_alexnet():
+    assert corruption_results(ALEXNET).mce == pytest.approx(1)
+    errors = {c: 0.5 * e for c, e in ALEXNET.items()} | {"fog": 0.8 * ALEXNET["fog"]}
+    result = corruption_results(errors)
+    assert result.mce == pytest.approx((14 * 0.5 + 0.8) / 15)
+    assert any("mCE 52.0% of ImageNet-C" in finding.text for finding in result.findings())
+    shuffled = result.select(np.random.default_rng(0).permutation(len(result)))
+    assert shuffled.mce == pytest.approx(result.mce)
+
+
+def test_mce_takes_all_conditions_and_the_size_of_imagenet():
+    assert np.isnan(corruption_results(ALEXNET, missing={("fog", 5)}).mce)
+    assert np.isnan(corruption_results(ALEXNET, size=64).mce)
+
+
+# Stored folders.
+
+
+def test_a_stored_set_is_each_of_its_corruptions_and_severities(tmp_path):
+    for part in ("fog/1", "fog/5", "snow/3"):
+        (tmp_path / part).mkdir(parents=True)
+    spec = f"imagenet_c:{tmp_path}"
+    assert stored_conditions(spec) == [
+        f"{spec}?corruption={c}&severity={s}" for c, s in (("fog", 1), ("fog", 5), ("snow", 3))
+    ]
+    assert stored_conditions(f"{spec}?corruption=fog") == [f"{spec}?corruption=fog"]
+    assert stored_conditions("imagenet_r:DIR") == ["imagenet_r:DIR"]
+    with pytest.raises(InputError, match="must hold corruptions and severities"):
+        stored_conditions(f"cifar10_c:{tmp_path}")
+
+
+def test_the_analysis_reads_stored_sets(tmp_path):
+    generator = np.random.default_rng(0)
+    for name in ("fog", "snow"):
+        pixels = generator.integers(0, 256, (50, 32, 32, 3), np.uint8)
+        np.save(tmp_path / f"{name}.npy", pixels)
+    np.save(tmp_path / "labels.npy", np.tile(np.arange(10, dtype=np.uint8), 5))
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 10)).eval()
+    way = Preprocessing((32, 32), mean=(0.5,) * 3, std=(0.5,) * 3)
+    data = [(torch.randn(20, 3, 32, 32), torch.arange(20) % 10)]
+    analysis = DistributionShift(sets=(f"cifar10_c:{tmp_path}",))
+    result = analysis(model, data, preprocessing=way)
+    assert len(result) == 10
+    conditions = set(zip(result.corruption.tolist(), result.severity.tolist(), strict=True))
+    assert conditions == {(c, s) for c in ("fog", "snow") for s in range(1, 6)}
+    assert (result.images == 10).all()
+    assert "over 10 sets" in str(result.findings()[0])
+
+
+# Contracts and errors.
+
+
+@pytest.mark.parametrize(
+    ("targets", "classes", "sentence"),
+    [
+        ([1], (0, 2), "targets of r must be among its classes"),
+        ([2], (2, 3), "must have images of the classes of r"),
+    ],
+)
+def test_sets_of_other_classes_are_refused(targets, classes, sentence):
+    reference = Predictions(3 * torch.eye(4), torch.zeros(4).long())
+    shifted = ShiftedImages(batch([[1, 0, 2, 9]], targets), classes)
+    with pytest.raises(InputError, match=sentence):
+        distribution_shift(Pixels().eval(), {"r": shifted}, reference)

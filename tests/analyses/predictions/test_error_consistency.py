@@ -1,0 +1,246 @@
+"""Error consistency of two models, differences of calibration, and pictures of their errors."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from visprism import InputError, Provenance, Result, calibration
+from visprism.analyses.predictions.error_consistency import (
+    differing_pictures,
+    error_consistency,
+)
+from visprism.core.statistics import kappa_interval
+from visprism.estimates.differences import difference
+from visprism.passes.outcomes import Outcomes
+
+
+def outcomes(correct, confidence=None, name=""):
+    correct = np.asarray(correct, bool)
+    n = len(correct)
+    confidence = np.full(n, 0.9) if confidence is None else confidence
+    return Outcomes(
+        target=np.zeros(n, int),
+        predicted=np.where(correct, 0, 1),
+        correct=correct,
+        top5=np.ones(n, bool),
+        confidence=confidence.astype(np.float32),
+        nll=np.where(correct, 0.1, 2.0),
+        brier=np.zeros(n),
+        classes=2,
+        provenance=Provenance(model=name, images=n),
+    )
+
+
+def cohen_kappa(a: np.ndarray, b: np.ndarray) -> float:
+    """As scikit-learn has it: one minus weighted disagreement over that of the marginals."""
+    confusion = np.array([[np.sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)])
+    rows, columns = confusion.sum(0), confusion.sum(1)
+    expected = np.outer(rows, columns) / rows.sum()
+    weights = 1 - np.eye(2)
+    return 1 - (weights * confusion).sum() / (weights * expected).sum()
+
+
+# Error consistency.
+
+
+def test_kappa_by_hand():
+    # 50 images: both correct on 25, both wrong on 10, one of them alone on 10 and on 5.
+    first = outcomes([1, 1, 1, 1, 1, 0, 0, 1, 1, 0] * 5, name="resnet")
+    second = outcomes([1, 1, 1, 1, 1, 0, 0, 0, 0, 1] * 5, name="vit")
+    result = error_consistency(first, second)
+    assert result.observed == pytest.approx(0.7)
+    assert result.expected == pytest.approx(0.7 * 0.6 + 0.3 * 0.4)
+    assert result.kappa == pytest.approx((0.7 - 0.54) / 0.46)
+    assert (result.both_correct, result.both_wrong) == (25, 10)
+    assert result.image[:3].tolist() == [7, 8, 9]
+    assert result.only_first[:3].tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("correct", [4, 96])
+def test_few_correct_or_wrong_predictions_have_no_interval_of_kappa(correct):
+    rare = outcomes(np.arange(100) < correct)
+    result = error_consistency(rare, outcomes(np.arange(100) % 2 == 0))
+    assert np.isfinite(result.kappa)
+    assert np.isnan([result.kappa.low, result.kappa.high]).all()
+
+
+def test_kappa_is_that_of_scikit_learn():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        a, b = generator.random((2, 50)) < 0.6
+        result = error_consistency(outcomes(a), outcomes(b))
+        assert result.kappa == pytest.approx(cohen_kappa(a, b))
+
+
+def test_equal_errors_have_kappa_1_and_opposite_ones_are_negative():
+    correct = np.arange(20) < 10
+    assert error_consistency(outcomes(correct), outcomes(correct)).kappa == pytest.approx(1)
+    assert error_consistency(outcomes(correct), outcomes(~correct)).kappa == pytest.approx(-1)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        ([1] * 50, [1] * 43 + [0] * 7, "vit is wrong on 0 of the images"),
+        ([1] * 43 + [0] * 7, [0] * 50, "cnn is correct on 0 of the images"),
+        ([1] * 50, [1] * 50, "both models are correct on all images"),
+        ([0] * 50, [0] * 50, "both models are wrong on all images"),
+        ([1] * 46 + [0] * 4, [0] * 47 + [1] * 3, "vit is wrong on 4 and cnn is correct on 3"),
+    ],
+)
+def test_a_kappa_without_an_interval_has_the_reason(first, second, reason):
+    result = error_consistency(outcomes(first), outcomes(second), names=("vit", "cnn"))
+    assert np.isnan(result.kappa) == ("both" in reason)
+    assert reason in result.findings()[0].text
+    _, answer = result.answers()
+    assert answer.missing.startswith(reason)
+    assert np.isnan(answer.low)
+
+
+def test_the_interval_of_kappa_is_that_of_the_counts():
+    a, b = np.random.default_rng(1).random((2, 80)) < 0.7
+    counts = np.array([[np.sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)])
+    result = error_consistency(outcomes(a), outcomes(b))
+    assert (result.kappa.low, result.kappa.high) == kappa_interval(counts.astype(float))
+
+
+def test_error_consistency_survives_a_file(tmp_path):
+    result = error_consistency(outcomes([1, 0, 1]), outcomes([1, 1, 0]))
+    result.save(tmp_path / "kappa.npz")
+    assert Result.load(tmp_path / "kappa.npz") == result
+
+
+def test_outcomes_of_different_images_are_refused():
+    with pytest.raises(InputError, match="same images in the same order, got 3 and 2 images"):
+        error_consistency(outcomes([1, 0, 1]), outcomes([1, 0]))
+
+
+# Differences of the calibration error.
+
+
+def ece_of(given):
+    return next(a for a in calibration(given).answers() if a.quantity == "debiased ECE")
+
+
+def pair(generator, images, gaps):
+    """Two models of correlated confidence and correctness, overconfident by their gaps."""
+    difficulty, luck = generator.normal(size=(2, images))
+    for gap in gaps:
+        logit = 2 + 1.5 * (0.8 * difficulty + 0.6 * generator.normal(size=images))
+        confidence = (1 / (1 + np.exp(-np.abs(logit)))).clip(0.5, 0.9999)
+        chance = stats.norm.cdf(0.8 * luck + 0.6 * generator.normal(size=images))
+        yield outcomes(chance < confidence - gap, confidence)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("gaps", [(0.0, 0.0), (0.0, 0.08), (0.03, 0.08), (0.05, 0.05)])
+def test_the_interval_of_the_difference_of_the_ece_holds_the_truth_in_95_percent(gaps):
+    generator = np.random.default_rng(3)
+    inside = []
+    for _ in range(100):
+        result = difference(*map(ece_of, pair(generator, 300, gaps)))
+        inside.append(result.low <= gaps[1] - gaps[0] <= result.high)
+    assert np.mean(inside) >= 0.9  # deviation 0.02
+
+
+def test_a_model_has_the_calibration_of_itself():
+    first, _ = pair(np.random.default_rng(4), 200, (0.0, 0.0))
+    result = difference(ece_of(first), ece_of(first))
+    assert result == 0
+    assert result.low <= 0 <= result.high
+
+
+def test_the_difference_changes_its_sign_with_the_order_of_the_models():
+    first, second = pair(np.random.default_rng(5), 200, (0.0, 0.1))
+    first, second = ece_of(first), ece_of(second)
+    there, back = difference(first, second), difference(second, first)
+    assert (there, there.low, there.high) == pytest.approx((-back, -back.high, -back.low))
+
+
+def test_common_errors_make_the_interval_of_the_difference_narrower():
+    generator = np.random.default_rng(6)
+    confidence = generator.uniform(0.5, 0.95, size=(2, 2000)).astype(np.float32)
+    luck = generator.random((2, 2000))
+    first = outcomes(luck[0] < confidence[0] - 0.2, confidence[0])
+    alike = outcomes(luck[0] < confidence[0] - 0.2, confidence[0])
+    other = outcomes(luck[1] < confidence[1] - 0.2, confidence[1])
+    results = [difference(ece_of(first), ece_of(second)) for second in (alike, other)]
+    widths = [result.high - result.low for result in results]
+    assert widths[0] < 0.2 * widths[1]
+
+
+def test_few_images_have_no_interval_of_the_difference_of_the_ece():
+    confidence = np.full(99, 0.95, np.float32)
+    first, second = (outcomes(np.arange(99) >= wrong, confidence) for wrong in (4, 9))
+    result = difference(ece_of(first), ece_of(second))
+    assert np.isfinite(result)
+    assert np.isnan([result.low, result.high]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_the_difference_of_two_models_without_errors_holds_the_truth():
+    generator = np.random.default_rng(7)
+    truth, inside = 0.2 - 2 / 22, []
+    for _ in range(150):
+        first, second = (
+            outcomes(np.ones(512, bool), generator.beta(a, 2, 512)) for a in (20, 8)
+        )
+        result = difference(ece_of(first), ece_of(second))
+        inside.append(result.low <= truth <= result.high)
+    assert np.mean(inside) >= 0.9  # deviation 0.02
+
+
+# Pictures.
+
+
+def pictured(correct):
+    """Outcomes of targets 0 and 1 in turn."""
+    given = outcomes(correct)
+    target = np.arange(len(given)) % 2
+    return replace(given, target=target, predicted=np.where(given.correct, target, 1 - target))
+
+
+def shown(first, second, size=(2, 3), channels=3):
+    positions = np.arange(len(first))[::-1].copy()
+    differing = error_consistency(
+        pictured(first), pictured(second), class_names=("disk", "star"), positions=positions
+    )
+    generator = torch.Generator().manual_seed(0)
+    shape = (len(first), channels, *size)
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    return differing, pixels, differing_pictures(differing, pixels.__getitem__)
+
+
+def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_images():
+    differing, pixels, result = shown([1, 0, 1, 1], [1, 1, 0, 1])
+    assert result.image.tolist() == [1, 2]
+    assert differing.position.tolist() == [2, 1]
+    assert result.target.tolist() == ["star", "disk"]
+    assert result.first.tolist() == ["disk", "disk"]
+    assert result.second.tolist() == ["star", "star"]
+    for index, picture in zip(result.image, result.pictures(), strict=True):
+        np.testing.assert_array_equal(picture, pixels[index].permute(1, 2, 0))
+
+
+def test_large_pictures_are_means_of_areas_and_gray_ones_have_three_equal_channels():
+    _, pixels, result = shown([1], [0], size=(96, 48), channels=1)
+    (picture,) = result.pictures()
+    assert picture.shape == (48, 24, 3)
+    areas = pixels[0, 0].float().reshape(48, 2, 24, 2).mean((1, 3)).round()
+    for channel in range(3):
+        np.testing.assert_allclose(picture[..., channel], areas, atol=1)  # ties of rounding
+
+
+@pytest.mark.parametrize(("first", "second", "counts"), [(40, 40, (12, 12)), (40, 3, (21, 3))])
+def test_at_most_24_pictures_of_both_models_in_turn(first, second, counts):
+    correct = np.array([1] * first + [0] * second)
+    differing, _, result = shown(correct, 1 - correct)
+    assert len(differing) == first + second == result.images
+    of_first = int((result.image < first).sum())
+    assert (of_first, len(result) - of_first) == counts
+    assert (np.diff(result.image) > 0).all()

@@ -1,0 +1,65 @@
+"""Laws of Fourier sensitivity (src/visprism/analyses/predictions/fourier_sensitivity.py)."""
+
+import pytest
+import torch
+from torch import nn
+
+from visprism import FourierSensitivity, InputError, Preprocessing, fourier_sensitivity
+from visprism.analyses.predictions.fourier_sensitivity import basis_image
+
+GRAY = Preprocessing((16, 16), mean=(0.5,) * 3, std=(0.25,) * 3)
+
+
+class Waves(nn.Module):
+    """Tells whether there is more of a wave in the image than a little: class 1, or else 0."""
+
+    def __init__(self, wave):
+        super().__init__()
+        self.register_buffer("wave", wave)
+
+    def forward(self, x):
+        strength = (x * self.wave).sum((2, 3)).abs().amax(1)
+        return torch.stack([torch.full_like(strength, 0.5), strength], dim=1)
+
+
+def measured(**options):
+    """The errors of a model that sees the frequency (2, 3), on 16 gray images of class 0."""
+    model = Waves(basis_image((16, 16), (2, 3))).eval()
+    batches = [(torch.zeros(8, 3, 16, 16), torch.zeros(8, dtype=torch.long))] * 2
+    return fourier_sensitivity(model, batches, preprocessing=GRAY, **options)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 9), (8, 12)])
+def test_directions_are_a_basis(size):
+    frequencies = FourierSensitivity(max_frequency=min(size) // 2, frequency_step=1).conditions(
+        size
+    )
+    waves = torch.stack([basis_image(size, k).flatten() for k in frequencies]).double()
+    assert waves.norm(dim=1) == pytest.approx(1)
+    for k, wave in zip(frequencies, waves, strict=True):
+        nonzero = torch.fft.fft2(wave.view(size)).abs() > 1e-5
+        both = torch.zeros(size, dtype=torch.bool)
+        both[k[0] % size[0], k[1] % size[1]] = True
+        both[-k[0] % size[0], -k[1] % size[1]] = True
+        assert torch.equal(nonzero, both)
+
+
+def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
+    result = measured(max_frequency=4, frequency_step=1, rms=0.05)
+    assert len(result) == 81
+    bright = result.error > 0
+    places = set(zip(result.vertical[bright], result.horizontal[bright], strict=True))
+    assert places == {(2, 3), (-2, -3)}
+    assert (result.error[bright] == 1).all()
+    assert result.clean_error == 0
+    assert result.mean_rise == pytest.approx(2 / 81)
+
+
+def test_of_every_second_frequency_every_second_is_looked_at():
+    result = measured(max_frequency=4, frequency_step=2)
+    assert sorted({*result.vertical.tolist()}) == [-4, -2, 0, 2, 4]
+
+
+def test_frequencies_above_nyquist_are_refused():
+    with pytest.raises(InputError, match="must be at most 8, the Nyquist frequency of 16x16"):
+        measured(max_frequency=9)

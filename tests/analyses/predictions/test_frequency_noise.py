@@ -1,0 +1,281 @@
+"""Laws of noise in frequency bands, and of the contrast of high and low frequencies."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
+from visprism.analyses.predictions.bands import (
+    BAND_CENTERS,
+    band,
+    filtered,
+    paper_band,
+    radius,
+    with_rms,
+)
+from visprism.analyses.predictions.fourier_sensitivity import basis_image
+from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
+from visprism.analyses.subject import subject_of
+from visprism.passes.perturbed import PixelSpace
+
+SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
+
+
+def noisy(model, batches, *, mean=(0.5,), std=(0.25,), **options):
+    """The main result for images of gray 0.5, standardized by mean and std."""
+    images = batches[0][0]
+    channels = images.shape[1]
+    way = Preprocessing(
+        tuple(images.shape[-2:]),
+        mean=mean * (channels if len(mean) == 1 else 1),
+        std=std * (channels if len(std) == 1 else 1),
+    )
+    return frequency_noise(model.eval(), batches, preprocessing=way, **options)
+
+
+class Waves(nn.Module):
+    """Tells whether there is more of a wave in the image than a little: class 1, or else 0."""
+
+    def __init__(self, wave):
+        super().__init__()
+        self.register_buffer("wave", wave)
+
+    def forward(self, x):
+        strength = (x * self.wave).sum((2, 3)).abs().amax(1)
+        return torch.stack([torch.full_like(strength, 0.5), strength], dim=1)
+
+
+def flat(number=16, size=(16, 16), level=0.5):
+    """Images of one gray, standardized as `GRAY` says, and targets 0."""
+    images = torch.full((number, 3, *size), (level - 0.5) / 0.25)
+    return [
+        (x, torch.zeros(len(x), dtype=torch.long)) for x in images.split(max(1, number // 2))
+    ]
+
+
+# Bands.
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("band_shape", "last"), [("square", 10), ("round", 14)])
+def test_bands_part_the_plane(size, band_shape, last):
+    every = [band(size, i / 10, band_shape=band_shape) for i in range(last + 1)]
+    assert torch.equal(sum(b.int() for b in every), torch.ones(size, dtype=torch.int32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("band_shape", ["square", "round"])
+def test_a_band_holds_the_frequencies_about_its_middle(size, band_shape):
+    far = radius(size, band_shape)
+    for center in BAND_CENTERS:
+        inside = far[band(size, center, band_shape=band_shape)]
+        assert ((inside - center).abs() <= 0.05 + 1e-6).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("band_shape", ["square", "round"])
+def test_a_band_holds_the_opposite_of_each_frequency(size, band_shape):
+    height, width = size
+    i, j = np.indices(size)
+    for center in BAND_CENTERS:
+        mask = band(size, center, band_shape=band_shape).numpy()
+        assert (mask == mask[-i % height, -j % width]).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_a_band_lets_pass_is_real(size):
+    noise = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+    for center in BAND_CENTERS:
+        mask = band(size, center)
+        passed = torch.fft.ifft2(torch.fft.fft2(noise) * mask)
+        assert passed.imag.abs().max() < 1e-6
+        torch.testing.assert_close(filtered(noise, mask), passed.real)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_noise_has_the_same_energy_in_every_band(size, channels):
+    noise = torch.randn(2, channels, *size, generator=torch.Generator().manual_seed(0))
+    for center in BAND_CENTERS:
+        mask = band(size, center)
+        if mask.any():
+            scaled = with_rms(filtered(noise, mask), 0.1)
+            rms = scaled.double().square().mean((1, 2, 3)).sqrt()
+            assert rms == pytest.approx(0.1, rel=1e-3)
+            outside = torch.fft.fft2(scaled.double()).abs()[..., ~mask]
+            assert outside.max() < 1e-4 if outside.numel() else True
+
+
+def test_the_papers_noise_grows_with_frequency_as_was_measured():
+    # Closed form: white noise of variance 1 through a mask M, of which the real part is kept,
+    # has the variance mean(((M(w) + M(-w)) / 2)^2).
+    size = (224, 224)
+    for f in (0.05, 0.35, 0.75):
+        mask = paper_band(size, f).double()
+        opposite = mask.flip(0, 1).roll((1, 1), (0, 1))
+        expected = ((mask + opposite) / 2).square().mean().sqrt()
+        white = torch.randn(16, 3, *size, generator=torch.Generator().manual_seed(1)).sign()
+        measured = filtered(white, paper_band(size, f)).square().mean().sqrt()
+        assert float(measured) == pytest.approx(float(expected), rel=0.01)
+    # As one image of the reference's own code gives it, whose lowest ring holds few waves, so
+    # that its RMS varies by about 2% from image to image.
+    signs = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(0)).sign()
+    rms = [
+        filtered(signs, paper_band((224, 224), f)).square().mean().sqrt() for f in (0.05, 0.75)
+    ]
+    assert [float(x) for x in rms] == pytest.approx([0.102, 0.443], rel=0.03)
+
+
+# What it costs.
+
+
+def test_only_noise_of_the_models_own_frequency_costs_anything():
+    wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
+    model = Waves(wave).eval()
+    result = noisy(model, flat(20, (20, 20)), rms=0.2)
+    assert result.frequency[result.drop > 0].tolist() == [0.3]
+    assert (result.drop.low[result.drop == 0] < 0).all()
+    assert result.clean_accuracy == 1
+    assert result.drop == pytest.approx(1 - result.accuracy)
+    # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
+    every, high, high_accuracy, low, low_accuracy = (a.value for a in result.answers())
+    lost = float(result.drop.max())
+    assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
+    assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
+    assert result.contrast == pytest.approx(high - low)
+
+
+def test_a_single_band_has_the_same_interval_alone_and_as_a_mean():
+    model = Waves(basis_image((20, 20), (3, 0))).eval()
+    result = noisy(model, flat(40, (20, 20)), rms=0.1, frequencies=(0.3, 0.7, 0.8))
+    *_, low, _ = result.answers()
+    assert (low.low, low.high) == (result.drop.low[0], result.drop.high[0])
+    assert np.isfinite(low.low)
+
+
+def test_the_noise_that_is_added_has_the_strength_that_is_said():
+    seen = []
+
+    class Looking(nn.Module):
+        def forward(self, x):
+            seen.append(x)
+            return x.mean((2, 3))
+
+    result = noisy(
+        Looking(), flat(4, (33, 33)), mean=(0.5,) * 3, std=(0.2, 0.25, 0.4), rms=0.05
+    )
+    assert result.rms == pytest.approx(0.05, rel=1e-3)
+    std = torch.tensor([0.2, 0.25, 0.4])[:, None, None]
+    clean, *changed = seen[-10:]  # before them the images are dissected
+    for x in changed:
+        rms = float(((x - clean) * std).square().mean().sqrt())
+        assert rms == pytest.approx(0.05, rel=1e-3)
+
+
+@pytest.mark.parametrize("protocol", ["default", "paper"])
+def test_an_images_noise_depends_on_its_number_alone(protocol):
+    analysis = FrequencyNoise(protocol=protocol)
+    pixels = torch.full((12, 3, 16, 16), 0.5)
+    space = PixelSpace((0.5,) * 3, (0.25,) * 3)
+    options = {"targets": torch.zeros(12).long(), "seed": 0, "space": space}
+    together = analysis.change(pixels, (protocol, 0.3), indices=range(12), **options)
+    part = analysis.change(pixels[5:8], (protocol, 0.3), indices=range(5, 8), **options)
+    torch.testing.assert_close(part, together[5:8])
+
+
+def test_bands_without_a_frequency_are_left_out_and_named():
+    model = Waves(basis_image((7, 7), (1, 0))).eval()
+    result = noisy(model, flat(4, (7, 7)))
+    assert result.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
+    assert result.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
+    with pytest.raises(
+        InputError,
+        match=r"frequencies must include a band that holds frequencies of these images",
+    ):
+        noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
+
+
+# High against low frequencies.
+
+
+class HighPass(nn.Sequential):
+    """Classifies an image as 1 where neighboring pixels differ more than a little."""
+
+    def __init__(self):
+        super().__init__(
+            nn.Conv2d(1, 4, 3, padding=1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.Conv2d(4, 4, 3, padding=1, bias=False),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(4, 2),
+        )
+        laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
+        with torch.no_grad():
+            for conv in (self[0], self[3]):
+                conv.weight.zero_()
+            self[0].weight[0, 0], self[0].weight[1, 0] = laplace, -laplace
+            self[3].weight[:2, :2, 1, 1] = torch.eye(2)
+            self[7].weight.zero_()
+            self[7].weight[1, :2] = 1.0
+            self[7].bias.copy_(torch.tensor([0.0, -0.72]))
+
+
+def images(number: int = 48):
+    """Smooth images of different contrast, all of class 0."""
+    generator = torch.Generator().manual_seed(0)
+    ramp = torch.linspace(-1, 1, 16).expand(1, 1, 16, 16)
+    x = ramp * torch.rand(number, 1, 1, 1, generator=generator)
+    return [(part, torch.zeros(len(part), dtype=torch.long)) for part in x.split(16)]
+
+
+@pytest.fixture(scope="module")
+def measured():
+    way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
+    subject = subject_of(HighPass().eval(), images(), preprocessing=way)
+    analysis = FrequencyNoise(rms=0.05, paper_amplitude=0.6, protocol="both")
+    return analysis.measure(subject, Run())
+
+
+def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
+    rows, result = measured
+    assert rows.mixing == "conv"
+    assert (result.contrast > 0.2).all()
+    assert [a.reading for a in result.answers()] == ["high frequencies cost more accuracy"] * 2
+    assert not any(a.claim for a in result.answers())  # claim C7 is about two models
+
+
+def test_both_kinds_of_noise_stand_side_by_side(measured):
+    rows, result = measured
+    assert isinstance(result, FrequencyContrasts)
+    assert result.noise.tolist() == ["equal energy", "paper"]
+    assert result.rms_ratio[0] == pytest.approx(1, rel=0.05)
+    assert result.rms_ratio[1] > 2  # rings of high frequencies hold more of them
+    for protocol, contrast in zip(("default", "paper"), result.contrast.tolist(), strict=True):
+        alone = noisy(HighPass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
+        assert alone.contrast == pytest.approx(contrast)
+    assert rows.provenance.protocol == "default"
+
+
+def test_bands_of_one_side_have_no_contrast():
+    assert np.isnan(noisy(HighPass(), images(), frequencies=(0.3, 0.4)).contrast)
+
+
+# Errors.
+
+
+def test_what_a_user_can_get_wrong():
+    model, good = Waves(basis_image((16, 16), (4, 1))), flat()
+    with pytest.raises(InputError, match=r"pixels must be between 0 and 1 .* got -0\.25 to"):
+        noisy(model, flat(level=-0.25))
+    with pytest.raises(InputError, match=r"frequencies must be numbers from 0 to 1\.41, got 3"):
+        noisy(model, good, frequencies=(3.0,))
+    with pytest.raises(InputError, match=r"width must be positive and at most 2 .* got 0.0"):
+        band((8, 8), 0.5, width=0.0)
+    with pytest.raises(InputError, match=r"rms must be a number above 0, got 0\.0"):
+        noisy(model, good, rms=0.0)
+    with pytest.raises(InputError, match="band_shape must be 'square' for the paper's"):
+        noisy(model, good, protocol="paper", band_shape="round")

@@ -1,0 +1,216 @@
+"""Laws of out-of-distribution scores."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.spatial.distance import mahalanobis
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.predictions.out_of_distribution import (
+    ENERGY,
+    MAHALANOBIS,
+    MAX_LOGIT,
+    MSP,
+    NEIGHBOR,
+    auroc,
+    false_positives,
+    scores,
+)
+from visprism.passes.pooled import PooledFeatures, halves
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 5, 4, 4)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(self.stem(x).mean((2, 3)))
+
+
+@pytest.fixture(scope="module")
+def anatomy():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return vp.dissect(Net().eval(), torch.zeros(2, 3, 8, 8))
+
+
+def features(anatomy, shift=0.0, number=40, seed=0, *, labels=True):
+    generator = np.random.default_rng(seed)
+    targets = np.arange(number) % 3
+    x = 3 * np.eye(3, 5)[targets] + generator.normal(size=(number, 5)) + shift
+    logits = generator.normal(size=(number, 3)) + 4 * np.eye(3)[targets] / (1 + abs(shift))
+    return PooledFeatures(
+        {anatomy[0]: x.astype(np.float32)},
+        targets if labels else None,
+        logits.astype(np.float32),
+        8,
+    )
+
+
+def by_score(fitted, test, other, neighbors=4, *, with_logits=True):
+    """AUROC of each score, and its values."""
+    rows = list(scores(fitted, test, other, neighbors, with_logits=with_logits))
+    return {name: auroc(*v)[0] for name, _, v in rows}, {name: v for name, _, v in rows}
+
+
+# The area under the curve.
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "expected"),
+    [([3, 4], [1, 2], 1), ([1, 2], [3, 4], 0), ([1, 1], [1, 1], 0.5), ([1, 3], [2, 2], 0.5)],
+)
+def test_the_area_by_hand(inside, outside, expected):
+    area, _ = auroc(np.array(inside, float), np.array(outside, float))
+    assert area == expected
+
+
+def test_area_and_error_are_those_of_all_pairs():
+    generator = np.random.default_rng(0)
+    inside, outside = generator.integers(0, 9, 30) + 1.0, generator.integers(0, 9, 25) + 0.0
+    wins = np.array([[(a > b) + (a == b) / 2 for b in outside] for a in inside])
+    area, error = auroc(inside, outside)
+    assert area == pytest.approx(wins.mean())
+    rows, columns = wins.mean(1), wins.mean(0)  # DeLong et al. (1988), eq. 5 and 6
+    assert error**2 == pytest.approx(rows.var(ddof=1) / 30 + columns.var(ddof=1) / 25)
+
+
+def test_the_error_is_the_spread_over_repeated_draws():
+    generator = np.random.default_rng(1)
+    draws = [auroc(generator.normal(1, 1, 60), generator.normal(0, 1, 80)) for _ in range(400)]
+    areas, errors = np.array(draws).T
+    assert errors.mean() == pytest.approx(areas.std(), rel=0.1)
+    assert areas.mean() == pytest.approx(0.7602, abs=0.01)  # Phi(1 / sqrt 2)
+
+
+def test_a_monotone_map_of_the_scores_changes_nothing():
+    generator = np.random.default_rng(2)
+    inside, outside = generator.normal(1, 1, 20), generator.normal(0, 1, 30)
+    assert auroc(np.exp(inside), np.exp(outside)) == auroc(inside, outside)
+
+
+# Scores.
+
+
+def test_scores_of_logits_are_those_of_the_papers(anatomy):
+    test, other = features(anatomy), features(anatomy, shift=2.0, seed=1)
+    areas, _ = by_score(features(anatomy, seed=2), test, other, 5)
+    for name, score in (
+        (MSP, lambda z: torch.from_numpy(z).softmax(1).amax(1).numpy()),
+        (ENERGY, lambda z: np.log(np.exp(z.astype(float)).sum(1))),
+        (MAX_LOGIT, lambda z: z.max(1)),
+    ):
+        expected, _ = auroc(*(score(p.logits).astype(float) for p in (test, other)))
+        assert areas[name] == pytest.approx(expected), name
+    assert 0.5 < areas[MSP] < 1
+
+
+def test_confidences_that_round_to_one_keep_their_order(anatomy):
+    test, other = features(anatomy), features(anatomy, seed=1)
+    saturated = [
+        PooledFeatures(p.features, p.targets, np.array([[0, -z, -z]] * 40, np.float32), 8)
+        for p, z in ((test, 90.0), (other, 60.0))
+    ]
+    areas, _ = by_score(test, *saturated, 5)
+    assert areas[MSP] == 1
+
+
+def test_distances_are_those_of_single_images(anatomy):
+    fitted, test = features(anatomy, seed=2), features(anatomy)
+    other = features(anatomy, shift=0.7, seed=1, number=31)
+    areas, values_by_score = by_score(fitted, test, other)
+    x, targets = fitted.features[anatomy[0]].astype(float), fitted.targets
+    means = [x[targets == c].mean(0) for c in range(3)]
+    rest = np.stack([v - means[c] for v, c in zip(x, targets, strict=True)])
+    covariance = np.cov(rest.T, bias=True)
+    inverse = np.linalg.inv(covariance + 1e-3 * np.trace(covariance) / 5 * np.eye(5))
+
+    def nearest(v):
+        units = [w / np.linalg.norm(w) for w in x]
+        return -sorted(np.linalg.norm(v / np.linalg.norm(v) - w) for w in units)[3]
+
+    def to_mean(v):
+        return -min(mahalanobis(v, mean, inverse) ** 2 for mean in means)
+
+    for name, score in ((NEIGHBOR, nearest), (MAHALANOBIS, to_mean)):
+        values = [np.array([score(v.astype(float)) for v in p.features[anatomy[0]]])
+                  for p in (test, other)]  # fmt: skip
+        assert areas[name] == pytest.approx(auroc(*values)[0]), name
+        threshold = np.sort(values[0])[2]  # 38 of 40 images reach it
+        assert false_positives(*values_by_score[name]) == (values[1] >= threshold).mean()
+
+
+def test_a_linear_map_of_the_features_changes_no_mahalanobis_distance(anatomy):
+    turn = np.linalg.qr(np.random.default_rng(3).normal(size=(5, 5)))[0]
+    parts = [features(anatomy, seed=2), features(anatomy), features(anatomy, 0.7, seed=1)]
+    turned = [
+        PooledFeatures(
+            {b: (4 * x @ turn + 1).astype(np.float32) for b, x in p.features.items()},
+            p.targets, p.logits, 8,
+        )
+        for p in parts
+    ]  # fmt: skip
+    first, second = (by_score(*p)[0] for p in (parts, turned))
+    assert second[MAHALANOBIS] == pytest.approx(first[MAHALANOBIS], abs=2e-3)
+
+
+def test_the_same_distribution_is_chance_and_a_distant_one_is_not(anatomy):
+    fitted, test = features(anatomy, seed=2, number=400), features(anatomy, number=400)
+    _, same = by_score(fitted, test, features(anatomy, seed=1, number=400), 50)
+    for values in same.values():
+        area, error = auroc(*values)
+        assert abs(area - 0.5) < 4 * error
+    far, _ = by_score(fitted, test, features(anatomy, -9.0, seed=1, number=400), 50)
+    assert far[NEIGHBOR] == far[MAHALANOBIS] == 1
+
+
+def test_without_labels_there_is_no_mahalanobis_distance(anatomy):
+    parts = [features(anatomy, seed=s, labels=False) for s in range(3)]
+    areas, _ = by_score(*parts, with_logits=False)
+    assert list(areas) == [NEIGHBOR]
+
+
+# The whole analysis.
+
+
+def test_halves_share_no_image(anatomy):
+    pooled = features(anatomy, number=7)
+    even, odd = halves(pooled)
+    assert (len(even), len(odd)) == (4, 3)
+    rows = np.concatenate([even.features[anatomy[0]], odd.features[anatomy[0]]])
+    assert len(np.unique(rows, axis=0)) == 7
+    assert odd.targets.tolist() == pooled.targets[1::2].tolist()
+
+
+def test_images_far_from_the_data_are_detected(anatomy):
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.arange(60) % 3
+    images = 9 + torch.randn(60, 3, 8, 8, generator=generator)
+    analysis = vp.OutOfDistribution(ood_data="shapes?size=8", neighbors=3)
+    way = vp.Preprocessing((8, 8), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    result = analysis(anatomy, [(images, targets)], preprocessing=way)
+    areas = dict(zip(result.score.tolist(), result.auroc.tolist(), strict=True))
+    assert areas[MAHALANOBIS] == 1
+    assert set(areas) == {MSP, ENERGY, MAX_LOGIT, NEIGHBOR, MAHALANOBIS}
+    assert result.other_data == "shapes?size=8"
+    (answer,) = result.answers()
+    assert (answer.value, answer.subject) == (areas[MSP], "shapes?size=8")
+    assert 0 <= answer.low < answer.high <= 1
+    assert result.fitted_on == "30 images of the data, the other half of which is tested"
+
+
+def test_other_data_must_be_named(anatomy):
+    images = [(torch.zeros(4, 3, 8, 8), torch.arange(4) % 3)]
+    with pytest.raises(
+        vp.InputError, match="does not apply: no images of another distribution"
+    ):
+        vp.OutOfDistribution()(anatomy, images)
+
+
+def test_more_neighbors_than_images_are_refused(anatomy):
+    parts = [features(anatomy, seed=s) for s in range(3)]
+    with pytest.raises(vp.InputError, match=r"neighbors must be at most 40 .*, got 50"):
+        by_score(*parts, neighbors=50)

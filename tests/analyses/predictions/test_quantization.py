@@ -1,0 +1,192 @@
+"""Laws of quantization sensitivity."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+from torch.nn import functional
+
+from visprism import InputError, Quantization, dissect
+from visprism.anatomy import quantized, weights_of
+from visprism.loss.density import traces_by_part
+
+SMALL = {
+    "resnet18": {"channels": (16, 24, 32, 48)},
+    "vit_tiny_patch16_224": {"img_size": 32, "patch_size": 8, "depth": 2},
+}
+
+
+@pytest.fixture(params=SMALL)
+def network(request):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = timm.create_model(request.param, num_classes=5, **SMALL[request.param]).eval()
+        images = torch.randn(12, 3, 32, 32)
+    targets = torch.arange(12) % 5
+    return dissect(model, images), list(zip(images.split(5), targets.split(5), strict=True))
+
+
+def sensitivity(anatomy, batches, *bits):
+    return Quantization(bits=bits, trace_probes=0)(anatomy, batches)
+
+
+# Closed forms.
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_weights_on_the_grid_stay_and_others_go_to_the_nearest_value(bits):
+    levels = 2 ** (bits - 1) - 1
+    grid = torch.arange(-levels, levels + 1, dtype=torch.float64)
+    weight = torch.stack([grid, 3 * grid])
+    assert torch.equal(quantized(weight, bits), weight)
+    assert torch.equal(quantized(quantized(weight, bits), bits), weight)
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(7, 3, 3, 3, generator=generator).double()
+    step = weight.flatten(1).abs().amax(1) / levels
+    change = (quantized(weight, bits) - weight).flatten(1).abs()
+    assert (change <= step[:, None] / 2 + 1e-12).all()
+    values = (quantized(weight, bits).flatten(1) / step[:, None]).round()
+    assert values.abs().max() == levels
+
+
+def test_it_is_the_quantization_of_torch():
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(6, 10, generator=generator)
+    for bits in (4, 8):
+        levels = 2 ** (bits - 1) - 1
+        expected = torch.fake_quantize_per_channel_affine(
+            weight,
+            weight.abs().amax(1) / levels,
+            torch.zeros(6, dtype=torch.int32),
+            0,
+            -levels,
+            levels,
+        )
+        torch.testing.assert_close(quantized(weight, bits), expected)
+
+
+def test_the_error_of_uniform_weights_is_that_of_a_uniform_step():
+    generator = torch.Generator().manual_seed(2)
+    weight = 2 * torch.rand(4, 50000, generator=generator).double() - 1
+    step = 1 / 7  # of 4 bits
+    error = (quantized(weight, 4) - weight).square().mean()
+    assert error.item() == pytest.approx(step**2 / 12, rel=0.02)
+
+
+# What leaves it unchanged.
+
+
+def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
+    anatomy, batches = network
+    model = anatomy.model
+    before = {n: (p.data_ptr(), p.detach().clone()) for n, p in model.named_parameters()}
+    result = sensitivity(anatomy, batches, 4)
+    assert np.abs(result.nll_rise).max() > 1e-3
+    for name, parameter in model.named_parameters():
+        assert parameter.data_ptr() == before[name][0]
+        assert torch.equal(parameter, before[name][1])
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            parameter.data = quantized(parameter.data, 4)
+    again = sensitivity(dissect(model, batches[0][0]), batches, 4)
+    assert np.abs(again.nll_rise).max() < 1e-5
+    assert np.abs(again.weight_error).max() < 1e-12
+
+
+def test_more_bits_change_less(network):
+    result = sensitivity(*network, 8, 3)
+    fine, coarse = (np.abs(result.values[rows]) for rows in result.series().values())
+    assert fine.mean() < coarse.mean() / 4
+
+
+# Against another implementation.
+
+
+def test_a_block_is_that_of_modules_rounded_by_hand(network):
+    anatomy, batches = network
+    model = anatomy.model
+    vit = hasattr(model, "blocks")
+    name, modules = (
+        ("blocks.1.mlp", [model.blocks[1].mlp.fc1, model.blocks[1].mlp.fc2])
+        if vit
+        else ("layer3.1", [model.layer3[1].conv1, model.layer3[1].conv2])
+    )
+    result = sensitivity(anatomy, batches, 3)
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    for module in modules:
+        weight = module.weight.detach()
+        axes = tuple(range(1, weight.ndim))
+        step = weight.abs().amax(axes, keepdim=True) / 3
+        module.weight.data = torch.round(weight / step) * step
+    with torch.no_grad():
+        nll = functional.cross_entropy(model(images), targets).item()
+    rise = nll - result.baseline_nll
+    assert result.nll_rise[result.block == name].item() == pytest.approx(rise, abs=1e-5)
+
+
+def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_rounding(network):
+    anatomy, batches = network
+    model = anatomy.model.double()
+    batches = [(images.double(), targets) for images, targets in batches]
+    head, (weight,) = list((b.name, weights_of(anatomy, b)) for b in anatomy)[-1]
+    traces = traces_by_part(model, batches, {head: [weight]}, probes=200)
+    result = Quantization(bits=(3,), trace_probes=20)(anatomy, batches)
+    parameter = dict(model.named_parameters())[weight].detach()
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+
+    def loss(value):
+        logits = torch.func.functional_call(model, {weight: value}, images)
+        return functional.cross_entropy(logits, targets)
+
+    size = parameter.numel()
+    exact = float(
+        torch.autograd.functional.hessian(loss, parameter).reshape(size, size).trace()
+    )
+    assert traces[head].mean() == pytest.approx(
+        exact, abs=4 * traces[head].std(ddof=1) / len(traces[head]) ** 0.5
+    )
+    row = int(np.flatnonzero(result.block == head)[0])
+    trace, rise = result.trace[row], result.predicted_rise[row]
+    assert trace.low < exact < trace.high
+    rounding = float((quantized(parameter, 3) - parameter).square().sum())
+    for predicted, of in ((rise, trace), (rise.low, trace.low), (rise.high, trace.high)):
+        assert predicted == pytest.approx(of * rounding / (2 * size), rel=1e-5)
+
+
+# Sentences and errors.
+
+
+def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
+    anatomy, batches = network
+
+    class Detached(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = anatomy.model
+
+        def forward(self, x):
+            return self.model(x).detach()
+
+    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    batches = [(images, targets)] * 2
+    result = Quantization(bits=(4,), trace_probes=3)(Detached().eval(), batches)
+    assert np.isnan(result.trace).all()
+    assert "no Hessian traces of the weights: " in result.findings()[-1].text
+    silent = Quantization(bits=(4,), trace_probes=0)(anatomy.model, batches)
+    assert len(silent.findings()) == 1
+
+
+def test_too_few_bits_and_models_without_weights_are_refused(network):
+    _, batches = network
+    with pytest.raises(InputError, match="bits must be integers from 2 to 16, got 1"):
+        Quantization(bits=(8, 1))
+
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x.mean((2, 3))
+
+    with pytest.raises(InputError, match="Mean must have a block with weights, and has none"):
+        sensitivity(
+            dissect(Mean().eval(), batches[0][0]), [(batches[0][0], batches[0][1] % 3)], 4
+        )

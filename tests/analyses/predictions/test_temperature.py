@@ -1,0 +1,112 @@
+"""Laws of temperature scaling."""
+
+import numpy as np
+import pytest
+import torch
+
+from visprism import InputError, Predictions, outcomes, temperature
+from visprism.analyses.predictions.temperature import temperature_if_finite
+from visprism.core.statistics import mean_interval
+
+
+def frequencies(logit: float, ones: int, images: int) -> Predictions:
+    """Logits 0 and `logit` of two classes for each image, of which `ones` are of the second."""
+    logits = torch.tensor([0.0, logit], dtype=torch.float64).repeat(images, 1)
+    return Predictions(logits, (torch.arange(images) < ones).long())
+
+
+@pytest.mark.parametrize("factor", [0.2, 1.0, 7.0])
+def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
+    # Three of four images are of the second class, so that log 3 is the calibrated logit.
+    scaling, _ = temperature(frequencies(factor * np.log(3), 75, 100))
+    assert scaling.temperature == pytest.approx(factor, rel=1e-7)
+
+
+@pytest.mark.parametrize("factor", [0.25, 3.0])
+def test_the_temperature_undoes_a_factor_on_the_logits(random_predictions, factor):
+    true = random_predictions(3000, 5)
+    base, calibrated = temperature(true, seed=1)
+    scaling, scaled = temperature(Predictions(true.logits * factor, true.targets), seed=1)
+    assert base.temperature.low <= 1 <= base.temperature.high
+    assert scaling.temperature == pytest.approx(factor * base.temperature, rel=1e-5)
+    torch.testing.assert_close(scaled.logits, calibrated.logits, rtol=1e-4, atol=1e-5)
+    assert scaling.nll_after < scaling.nll_before
+    assert scaling.debiased_after.low == 0 < scaling.debiased_before.low
+    words = "large (overconfident)" if factor > 1 else "small (underconfident)"
+    assert f"the logits are too {words}" in scaling.findings()[0].text
+
+
+def test_an_error_that_is_not_of_scale_remains(random_predictions):
+    # Every fifth target is wrong: the confident images are too confident, the others are not.
+    true = random_predictions(3000, 5, scale=6.0)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(3000, generator=generator) < 0.2
+    targets = torch.where(noise, (true.targets + 1) % 5, true.targets)
+    scaling, _ = temperature(Predictions(true.logits, targets))
+    assert scaling.debiased_after.low > 0
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_no_other_temperature_has_a_lower_nll(random_predictions, members):
+    predictions = random_predictions(600, 4, scale=3.0, members=members, seed=2)
+    doubled = Predictions(2 * predictions.logits, predictions.targets)
+    scaling, _ = temperature(doubled)
+    tried = [0.9, 0.99, 1.0, 1.01, 1.1]
+    nll = [
+        outcomes(
+            Predictions(doubled.logits / (scaling.temperature * t), doubled.targets)
+        ).nll.mean()
+        for t in tried
+    ]
+    assert int(np.argmin(nll)) == 2
+
+
+def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(random_predictions):
+    predictions = random_predictions(60, 4)
+    _, scaled = temperature(predictions, folds=60)
+    for image in (0, 17):
+        targets = predictions.targets.clone()
+        targets[image] = (targets[image] + 1) % 4
+        _, other = temperature(Predictions(predictions.logits, targets), folds=60)
+        torch.testing.assert_close(other.logits[image], scaled.logits[image], rtol=0, atol=0)
+        assert not torch.equal(other.logits, scaled.logits)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_the_interval_of_the_temperature_holds_the_truth_in_95_percent(random_predictions):
+    inside = 0
+    for seed in range(120):
+        true = random_predictions(
+            200, 4, seed=seed
+        )  # targets are drawn from the softmax of these logits
+        scaling, _ = temperature(Predictions(2 * true.logits, true.targets), seed=seed)
+        inside += scaling.temperature.low <= 2 <= scaling.temperature.high
+    assert 105 <= inside <= 119  # 114 expected, deviation 2.4
+
+
+def test_the_change_of_the_nll_is_paired(random_predictions):
+    predictions = random_predictions(400, 4)
+    doubled = Predictions(2 * predictions.logits, predictions.targets)
+    result, scaled = temperature(doubled)
+    change = outcomes(scaled).nll - outcomes(doubled).nll
+    assert result.nll_change == pytest.approx(change.mean(), rel=1e-4)
+    assert (result.nll_change.low, result.nll_change.high) == mean_interval(change)
+
+
+# Errors.
+
+
+def test_where_no_finite_temperature_is_best_it_says_why(random_predictions):
+    with pytest.raises(InputError, match=r"folds must be between 2 and 10 \(images\), got 1"):
+        temperature(random_predictions(10), folds=1)
+    right = torch.eye(4).repeat(5, 1)
+    targets = torch.arange(4).repeat(5)
+    with pytest.raises(InputError, match=r"at least one of the 20 images .* falls to 0"):
+        temperature(Predictions(2 * right, targets))
+    with pytest.raises(InputError, match=r"better than by chance, .* infinite temperature"):
+        temperature(Predictions(-2 * right, targets))
+    missing = temperature_if_finite(Predictions(2 * right, targets))
+    assert np.isnan(missing.temperature)
+    assert missing.answers() == ()
+    assert missing.findings()[0].text.startswith("no temperature: at least one of the 20")

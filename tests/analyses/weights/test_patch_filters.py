@@ -1,0 +1,177 @@
+"""Laws of a model's first kernels (src/visprism/analyses/weights/patch_filters.py)."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import InputError, Provenance, Result, Run, assert_results_equal, patch_filters
+
+
+def pictures(result):
+    """Each component as an array (channels, height, width)."""
+    shape = tuple(axis.max() + 1 for axis in (result.channel, result.row, result.column))
+    return result.value.reshape(-1, *shape)
+
+
+def shares(result):
+    return result.share[np.unique(result.component, return_index=True)[1]]
+
+
+def rotation(noise, n):
+    """An orthogonal matrix that leaves the mean over rows as it is."""
+    frame, _ = torch.linalg.qr(torch.cat([torch.ones(n, 1).double(), noise(n, n - 1)], 1))
+    turn = torch.block_diag(torch.ones(1, 1).double(), torch.linalg.qr(noise(n - 1, n - 1))[0])
+    return frame @ turn @ frame.T
+
+
+# What it measures: closed forms.
+
+
+def test_kernels_of_two_patterns_have_these_two_components(with_kernels):
+    one, other = torch.zeros(2, 3, 2, 4).double()
+    one[0, :, 1], other[2, 1] = 2.0, torch.tensor([1.0, -3.0, 1.0, 0.0])
+    signs = torch.tensor([[1, 1], [1, -1], [-1, 1], [-1, -1]]).double()
+    factors = signs * torch.tensor([3.0, 1.0])  # no mean, and no correlation
+    kernels = torch.einsum("kp,pchw->kchw", factors, torch.stack([one, other])) + 7.0
+    result = patch_filters(with_kernels(kernels))
+    first, second = pictures(result)  # exactly two
+    np.testing.assert_allclose(first, one / 2, atol=1e-12)
+    np.testing.assert_allclose(second, other / -3, atol=1e-12)
+    # Variance along a pattern: squared norm (8 and 11) times squared factor (9 and 1).
+    np.testing.assert_allclose(shares(result), [72 / 83, 11 / 83])
+
+
+def test_equal_and_independent_weights_share_the_variance_alike(with_kernels):
+    result = patch_filters(
+        with_kernels(torch.cat([torch.eye(8), -torch.eye(8)]).view(16, 2, 2, 2))
+    )
+    np.testing.assert_allclose(shares(result), 1 / 8, rtol=1e-6)
+
+
+def test_each_row_says_which_weight_it_is(with_kernels):
+    kernels = torch.zeros(2, 3, 4, 5)
+    kernels[0, 2, 1, 3] = 1.0
+    result = patch_filters(with_kernels(kernels))
+    (at,) = np.flatnonzero(result.value)
+    assert [int(x[at]) for x in (result.channel, result.row, result.column)] == [2, 1, 3]
+    assert result.value[at] == 1
+    assert len(result) == 60
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_a_rotation_of_the_output_channels_leaves_the_components(with_kernels, noise):
+    kernels = noise(12, 3, 2, 2)
+    turned = torch.einsum("ij,jchw->ichw", rotation(noise, 12), kernels)
+    assert not torch.allclose(kernels, turned, rtol=0.1)
+    assert_results_equal(*(patch_filters(with_kernels(k)) for k in (kernels, turned)))
+
+
+def test_scale_sign_shift_and_order_of_the_kernels_leave_the_components(with_kernels, noise):
+    kernels = noise(12, 3, 2, 2)
+    changed = -5 * kernels.flip(0) + noise(1, 3, 2, 2)
+    assert_results_equal(*(patch_filters(with_kernels(k)) for k in (kernels, changed)))
+
+
+def test_the_weight_of_largest_magnitude_is_one(with_kernels, noise):
+    kernels = pictures(patch_filters(with_kernels(noise(12, 3, 2, 2)))).reshape(11, -1)
+    np.testing.assert_array_equal(kernels.max(1), 1)
+    assert (abs(kernels) <= 1).all()
+    assert (kernels == 1).sum() == 11
+
+
+# Against another implementation.
+
+
+def test_agrees_with_the_eigenvectors_of_the_covariance(with_kernels, noise):
+    kernels = noise(40, 3, 2, 2)
+    result = patch_filters(with_kernels(kernels), components=5)
+    values, vectors = np.linalg.eigh(np.cov(kernels.reshape(40, -1).T.numpy()))
+    np.testing.assert_allclose(shares(result), values[::-1][:5] / values.sum())
+    for kernel, vector in zip(pictures(result), vectors.T[::-1], strict=False):
+        cosine = kernel.ravel() @ vector / np.linalg.norm(kernel)
+        assert abs(cosine) == pytest.approx(1)
+
+
+# Contracts and errors.
+
+
+def test_it_asks_for_no_more_components_than_there_are(with_kernels, noise):
+    anatomy = with_kernels(noise(4, 3, 2, 2))
+    assert patch_filters(anatomy).component.max() == 3  # one less than kernels
+    assert patch_filters(anatomy, components=2).component.max() == 2
+    np.testing.assert_array_equal(  # shares are of the whole variance
+        shares(patch_filters(anatomy, components=2)), shares(patch_filters(anatomy))[:2]
+    )
+
+
+def test_kernels_are_found_in_a_gained_convolution(taken_apart):
+    class Gained(nn.Conv2d):
+        """As in networks without norms, weights are scaled before they are used."""
+
+        def __init__(self):
+            super().__init__(1, 6, 3)
+            self.gain = nn.Parameter(torch.ones(6, 1, 1, 1))
+
+        def forward(self, x):
+            return nn.functional.conv2d(x, self.weight * self.gain, self.bias)
+
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
+    model = nn.Sequential(Gained(), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
+    result = patch_filters(taken_apart(model, 1, 9, 9))
+    assert (result.parameter, result.kernels) == ("0.weight", 6)
+
+
+def test_it_knows_where_it_comes_from(with_kernels, noise, tmp_path):
+    about = Run(provenance=Provenance(model="ours", seed=3))
+    result = patch_filters(with_kernels(noise(4, 3, 2, 2)), run=about)
+    assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
+    assert result.provenance.image_shape == (3, 9, 9)
+    result.save(tmp_path / "result.npz")
+    assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
+
+
+class Flat(nn.Module):
+    """Patches by a linear map."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches, self.mlp, self.head = nn.Linear(12, 8), nn.Linear(8, 8), nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = nn.functional.unfold(x, 2, stride=2).transpose(1, 2)
+        x = self.patches(x)
+        return self.head((x + self.mlp(x)).mean(1))
+
+
+def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
+    with pytest.raises(
+        InputError, match=r"must be a convolution .* got linear with .*patches.weight \(8x12"
+    ):
+        patch_filters(taken_apart(Flat(), 3, 8, 8))
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
+    apart = nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
+    with pytest.raises(
+        InputError, match=r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
+    ):
+        patch_filters(taken_apart(apart, 3, 9, 9))
+
+
+def test_a_stem_without_weights_is_refused(taken_apart):
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5)
+    model = nn.Sequential(nn.AvgPool2d(2), nn.Tanh(), *head)
+    with pytest.raises(InputError, match=r"and the first block, .*, has no convolution"):
+        patch_filters(taken_apart(model, 3, 8, 8))
+
+
+def test_kernels_that_are_alike_or_not_finite_are_refused(with_kernels):
+    alike = torch.full((4, 3, 2, 2), 0.1)
+    with pytest.raises(InputError, match=r"kernels must differ .* the 4 of 0.weight are equal"):
+        patch_filters(with_kernels(alike))
+    alike[0, 0, 0, 0] = torch.nan
+    with pytest.raises(
+        InputError, match=r"0.weight must be finite, got NaN or infinite weights"
+    ):
+        patch_filters(with_kernels(alike))

@@ -1,0 +1,242 @@
+"""Laws of tables of positions (src/visprism/analyses/weights/position_embeddings.py)."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from visprism import (
+    InputError,
+    Provenance,
+    Result,
+    Run,
+    assert_results_equal,
+    dissect,
+    load_model,
+    positional_similarity,
+)
+
+
+class Tokens(nn.Module):
+    """Patches as tokens, a class token or more, a table of positions, an MLP, and a head."""
+
+    def __init__(self, table, prefix=0):
+        super().__init__()
+        width = table.shape[-1]
+        self.patches = nn.Conv2d(3, width, 2, stride=2)
+        self.prefix = nn.Parameter(torch.zeros(1, prefix, width))
+        self.table = nn.Parameter(table)
+        self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width))
+        self.head = nn.Linear(width, 5)
+
+    def placed(self, x):
+        """Tokens with their positions and the class token."""
+        x = x.flatten(2).transpose(1, 2)
+        return torch.cat([self.prefix.expand(len(x), -1, -1), x], 1) + self.table
+
+    def forward(self, x):
+        x = self.placed(self.patches(x)).flatten(1, -2)
+        return self.head((x + self.mlp(x)).mean(1))
+
+
+class WithoutEntriesForPrefix(Tokens):
+    def placed(self, x):
+        x = x.flatten(2).transpose(1, 2) + self.table
+        return torch.cat([self.prefix.expand(len(x), -1, -1), x], 1)
+
+
+class ChannelsFirst(Tokens):
+    """The table is (1, channels, height, width)."""
+
+    def __init__(self, table):
+        super().__init__(table.movedim(1, -1))
+        self.table.data = table
+
+    def placed(self, x):
+        return (x + self.table).permute(0, 2, 3, 1)
+
+
+class ChannelsLast(Tokens):
+    """The table is (1, height, width, channels)."""
+
+    def placed(self, x):
+        return x.permute(0, 2, 3, 1) + self.table
+
+
+class Unplaced(Tokens):
+    """No table; a bias, which is the same everywhere."""
+
+    def placed(self, x):
+        return x.flatten(2).transpose(1, 2) + self.table
+
+
+@pytest.fixture
+def similarity(taken_apart):
+    """`similarity(model, (4, 6))`: of a 4x6 grid, as (row, column, row, column)."""
+
+    def similarity(model, grid):
+        result = positional_similarity(taken_apart(model, 3, 2 * grid[0], 2 * grid[1]))
+        return result.cosine.reshape(*grid, *grid)
+
+    return similarity
+
+
+def waves(height, width, bands):
+    """Sines and cosines of the row and the column: (1, height * width, 4 * bands)."""
+    speeds = 10.0 ** -torch.arange(bands).double()
+    angles = [torch.arange(n)[:, None] * speeds for n in (height, width)]
+    of_row, of_column = (torch.cat([a.sin(), a.cos()], 1) for a in angles)
+    rows = of_row[:, None].expand(-1, width, -1)
+    columns = of_column[None].expand(height, -1, -1)
+    return torch.cat([rows, columns], 2).reshape(1, height * width, -1), speeds.numpy()
+
+
+def of_waves(grid, speeds):
+    """The similarity of sines and cosines: half the mean cosine of each difference's angle."""
+    row, column, other_row, other_column = np.indices((*grid, *grid))[..., None]
+    both = np.cos((row - other_row) * speeds) + np.cos((column - other_column) * speeds)
+    return both.mean(-1) / 2
+
+
+# What it measures: closed forms.
+
+
+def test_sines_and_cosines_are_alike_by_their_distance(similarity):
+    table, speeds = waves(4, 6, 3)
+    expected = of_waves((4, 6), speeds)
+    np.testing.assert_allclose(similarity(Tokens(table), (4, 6)), expected)
+
+
+def test_our_own_vit_starts_with_those_of_its_docstring():
+    speeds = 100.0 ** -(np.arange(16) / 16)
+    model = load_model("vit_pico_patch4_32").model
+    result = positional_similarity(dissect(model, torch.zeros(2, 3, 32, 32)))
+    cosine = result.cosine.reshape(8, 8, 8, 8)
+    np.testing.assert_allclose(cosine, of_waves((8, 8), speeds), atol=1e-6)  # float32
+
+
+def test_entries_at_right_angles_are_the_identity(similarity):
+    cosine = similarity(Tokens(torch.eye(12)[None]), (3, 4))
+    np.testing.assert_array_equal(cosine.reshape(12, 12), np.eye(12))
+
+
+def test_each_row_says_which_positions_it_compares(taken_apart):
+    table = torch.eye(12)[None].clone()
+    table[0, 7, 2] = -1.0  # row 1, column 3 leans away from row 0, column 2
+    result = positional_similarity(taken_apart(Tokens(table), 3, 6, 8))
+    (a, b) = np.flatnonzero(result.cosine < 0)
+    pair = [x[a] for x in (result.row, result.column, result.other_row, result.other_column)]
+    assert pair == [0, 2, 1, 3]
+    assert result.row[b] == 1
+    assert result.cosine[a] == pytest.approx(-(0.5**0.5))
+
+
+# What leaves it unchanged: invariances.
+
+
+def test_scale_and_a_rotation_of_the_channels_change_nothing(similarity, noise):
+    table = noise(1, 12, 8)
+    turned = table @ torch.linalg.qr(noise(8, 8))[0] * torch.arange(1, 13).view(1, 12, 1)
+    a, b = (similarity(Tokens(t), (3, 4)) for t in (table, turned))
+    np.testing.assert_allclose(a, b, atol=1e-12)
+    np.testing.assert_allclose(a, a.transpose(2, 3, 0, 1))
+
+
+@pytest.mark.parametrize("prefix", [1, 3])
+def test_entries_of_class_tokens_are_left_out(similarity, noise, prefix):
+    table, first = noise(1, 12, 8), noise(1, prefix, 8)
+    expected = similarity(Tokens(table), (3, 4))
+    longer = Tokens(torch.cat([first, table], 1), prefix)
+    np.testing.assert_allclose(similarity(longer, (3, 4)), expected)
+    bare = WithoutEntriesForPrefix(table, prefix)
+    np.testing.assert_allclose(similarity(bare, (3, 4)), expected)
+
+
+@pytest.mark.parametrize("shape", [(12, 8), (1, 12, 8)])
+def test_the_table_may_lack_the_batch_axis(similarity, noise, shape):
+    table = noise(1, 12, 8)
+    expected = similarity(Tokens(table), (3, 4))
+    np.testing.assert_allclose(similarity(Tokens(table.reshape(shape)), (3, 4)), expected)
+
+
+def test_the_table_may_lie_on_the_grid(similarity, noise):
+    table = noise(1, 12, 8)
+    expected = similarity(Tokens(table), (3, 4))
+    last = table.view(1, 3, 4, 8)
+    for model in (ChannelsLast(last), ChannelsFirst(last.permute(0, 3, 1, 2))):
+        np.testing.assert_allclose(similarity(model, (3, 4)), expected)
+
+
+# Contracts and errors.
+
+
+def test_large_grids_have_7_by_7_references(taken_apart):
+    table, speeds = waves(17, 20, 2)
+    result = positional_similarity(taken_apart(Tokens(table), 3, 34, 40))
+    assert len(result) == 7 * 7 * 17 * 20
+    assert np.unique(result.row).tolist() == [0, 3, 5, 8, 11, 13, 16]
+    expected = of_waves((17, 20), speeds)
+    at = result.row, result.column, result.other_row, result.other_column
+    np.testing.assert_allclose(result.cosine, expected[at], atol=1e-12)
+
+
+def test_an_entry_of_zeros_has_no_direction(similarity, noise):
+    table = noise(1, 12, 8)
+    table[0, 5] = 0
+    cosine = similarity(Tokens(table), (3, 4)).reshape(12, 12)
+    assert np.isnan(cosine[5]).all()
+    assert np.isnan(cosine[:, 5]).all()
+    assert np.isfinite(np.delete(np.delete(cosine, 5, 0), 5, 1)).all()
+
+
+def test_it_knows_where_it_comes_from(taken_apart, noise, tmp_path):
+    about = Run(provenance=Provenance(model="ours", seed=3))
+    result = positional_similarity(taken_apart(Tokens(noise(1, 12, 8)), 3, 6, 8), run=about)
+    assert result.parameter == "table"
+    assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
+    assert result.provenance.image_shape == (3, 6, 8)
+    result.save(tmp_path / "result.npz")
+    assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
+
+
+def test_a_model_without_a_table_is_refused(taken_apart, noise):
+    plain = Unplaced(noise(8))
+    for model in (load_model("resnet20").model, plain):
+        with pytest.raises(InputError, match="its first block, stem, adds none"):
+            positional_similarity(taken_apart(model, 3, 8, 8))
+
+
+def test_relative_positions_are_no_table(taken_apart):
+    name = "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=4&depths=[1,1]"
+    with pytest.raises(
+        InputError, match="model must add position embeddings that are a parameter"
+    ):
+        positional_similarity(taken_apart(load_model(name, pretrained=False).model, 3, 64, 64))
+
+
+def test_a_resampled_table_is_refused(taken_apart, noise):
+    class Resampled(Tokens):
+        def placed(self, x):
+            table = nn.functional.interpolate(
+                self.table.view(1, 3, 4, 8).permute(0, 3, 1, 2), x.shape[2:]
+            )
+            return (x + table).permute(0, 2, 3, 1)
+
+    with pytest.raises(
+        InputError,
+        match=r"must be one parameter, and the model computes them from table \(1x12x8\)",
+    ):
+        positional_similarity(taken_apart(Resampled(noise(1, 12, 8)), 3, 12, 16))
+
+
+def test_a_table_made_of_two_is_refused(taken_apart, noise):
+    class Sum(Tokens):
+        def __init__(self):
+            super().__init__(noise(1, 12, 8))
+            self.tilt = nn.Parameter(noise(1, 12, 1))
+
+        def placed(self, x):
+            return x.flatten(2).transpose(1, 2) + (self.table + self.tilt)
+
+    with pytest.raises(InputError, match=r"from table \(1x12x8\), tilt \(1x12x1\)"):
+        positional_similarity(taken_apart(Sum(), 3, 6, 8))

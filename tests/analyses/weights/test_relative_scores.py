@@ -1,0 +1,128 @@
+"""Laws of relative scores (src/visprism/analyses/weights/relative_scores.py)."""
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+
+import visprism as vp
+from visprism.analyses.weights.relative_scores import relative_score_tables
+from visprism.models.layers.shifted_windows import ShiftedWindowAttention
+from visprism.models.layers.window_attention import WindowAttention
+
+# What it measures: closed forms.
+
+
+def test_equal_scores_give_equal_weights():
+    result = vp.relative_scores(torch.full((2, 3, 5), 0.7))
+    np.testing.assert_allclose(result.weight, 1 / 15, rtol=1e-6)
+    assert len(result) == 30
+
+
+def test_the_middle_of_the_table_is_the_query_itself():
+    table = torch.zeros(1, 3, 5)
+    table[0, 1, 2] = table[0, 0, 4] = 9
+    result = vp.relative_scores(table)
+    high = result.select(result.score > 1)
+    assert [high.dy.tolist(), high.dx.tolist()] == [[-1, 0], [2, 0]]
+
+
+def test_heads_of_a_convolution_look_at_one_offset_each():
+    attention = vp.attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
+    result = vp.relative_scores(attention.scores)
+    seen = result.select(result.weight > 0)
+    assert seen.weight.tolist() == [1] * 9
+    offsets = list(zip(seen.dy.tolist(), seen.dx.tolist(), strict=True))
+    assert offsets == [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["swin", "alternet"])
+def test_both_window_attentions_look_where_their_table_says(kind):
+    """Raise one entry: each query then takes the value of the key at that offset."""
+    if kind == "swin":
+        layer = ShiftedWindowAttention(8, 1, window=(4, 4))
+        entry = layer.relative_position_bias_table[2 * 7 + 5]  # by query less key: -1, 2
+        torch.nn.init.zeros_(layer.relative_position_bias_table)
+    else:
+        layer = WindowAttention(8, num_heads=1, head_dim=8, window=4)
+        entry = layer.relative_bias[:, 3 + 1, 3 - 2]
+        torch.nn.init.zeros_(layer.relative_bias)
+    with torch.no_grad():
+        entry.fill_(100.0)  # of the key one row below, two columns to the left
+        layer.qkv.weight[:16] = 0
+        x = torch.randn(1, 8, 4, 4)
+        tokens = x.permute(0, 2, 3, 1)
+        value = layer.proj(layer.qkv(tokens)[..., 16:])
+        out = layer(tokens) if kind == "swin" else layer(x).permute(0, 2, 3, 1)
+    torch.testing.assert_close(out[0, 0, 2], value[0, 1, 0], rtol=1e-4, atol=1e-5)
+    result = vp.relative_scores(
+        layer.relative_scores if kind == "swin" else layer.relative_bias
+    )
+    best = result.weight.argmax()
+    assert (result.dy[best], result.dx[best]) == (1, -2)
+
+
+# What leaves it unchanged.
+
+
+def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
+    table = torch.randn(3, 5, 5, dtype=torch.float64)
+    shifted = table + torch.tensor([1.0, -2.0, 30.0])[:, None, None]
+    weights = (vp.relative_scores(scores).weight for scores in (table, shifted))
+    np.testing.assert_allclose(*weights, rtol=1e-9)
+
+
+# Contracts and errors.
+
+
+def test_a_table_without_a_middle_is_refused():
+    with pytest.raises(vp.InputError, match="odd number of rows and columns, got 3x4 offsets"):
+        vp.relative_scores(torch.zeros(2, 3, 4))
+
+
+def test_a_head_that_looks_nowhere_is_refused():
+    table = torch.zeros(2, 3, 3)
+    table[1] = -torch.inf
+    with pytest.raises(vp.InputError, match="and head 2 has none"):
+        vp.relative_scores(table)
+
+
+# Tables of a model.
+
+
+def test_tables_of_timms_swin_are_its_bias_by_offset_of_the_key():
+    torch.manual_seed(0)
+    model = timm.create_model(
+        "swin_tiny_patch4_window7_224", img_size=56, window_size=(7, 7), depths=(2, 2),
+        num_heads=(2, 4), embed_dim=24, num_classes=3,
+    )  # fmt: skip
+    tables = relative_score_tables(model)
+    assert list(tables) == [
+        f"layers.{layer}.blocks.{block}.attn" for layer in (0, 1) for block in (0, 1)
+    ]
+    for name, table in tables.items():
+        attention = model.get_submodule(name)
+        bias = attention._get_rel_pos_bias()[0]  # heads, queries, keys: what timm adds
+        rows, columns = attention.window_size
+        y, x = (k.ravel() for k in np.divmod(np.arange(rows * columns), columns))
+        dy, dx = (k[None, :] - k[:, None] for k in (y, x))  # of the key from the query
+        torch.testing.assert_close(table[:, dy + rows - 1, dx + columns - 1], bias)
+
+
+def test_tables_of_this_librarys_layers_are_found_in_forward_order():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = WindowAttention(8, num_heads=2, head_dim=4, window=4)
+            self.second = ShiftedWindowAttention(8, 4, window=(2, 4))
+
+    tables = relative_score_tables(Two())
+    assert {name: tuple(table.shape) for name, table in tables.items()} == {
+        "first": (2, 7, 7),
+        "second": (4, 3, 7),
+    }
+
+
+def test_a_model_without_relative_scores_has_no_tables():
+    assert relative_score_tables(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(4, 4))) == {}

@@ -1,0 +1,50 @@
+"""Laws of findings (src/visprism/estimates/findings.py): codes are documented and used."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import visprism
+from visprism import Finding, InputError, Predictions, calibration
+from visprism.estimates.findings import CODES
+
+PACKAGE = Path(visprism.__file__).parent
+PAGE = (PACKAGE.parents[1] / "docs" / "findings.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_has_its_title_and_severity_in_the_docs(code):
+    assert f"## {code}: {CODES[code].title}\n\n*{CODES[code].severity.capitalize()}.*" in PAGE
+
+
+def test_the_docs_have_no_other_codes():
+    assert set(re.findall(r"^## (VP\d+)", PAGE, flags=re.MULTILINE)) == set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_is_given_by_some_result(code):
+    sources = PACKAGE.rglob("*.py")
+    texts = [p.read_text(encoding="utf-8") for p in sources if p.stem != "findings"]
+    assert any(f'"{code}"' in text for text in texts)
+
+
+def test_a_code_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match="code must be one of VP101"):
+        Finding("something", "VP999")
+
+
+@pytest.mark.parametrize(("correct", "expected"), [(100, True), (110, True), (140, False)])
+def test_an_accuracy_of_chance_is_a_warning(correct, expected):
+    """1,000 images, 10 classes: 11.0% [9.2%, 13.1%] includes 10%, 14% [12.0%, 16.3%] not."""
+    import torch
+
+    targets = torch.arange(1000) % 10
+    predicted = torch.where(torch.arange(1000) < correct, targets, (targets + 1) % 10)
+    logits = torch.nn.functional.one_hot(predicted, 10).float() * 3
+    result = calibration(Predictions(logits, targets))
+    codes = [finding.code for finding in result.findings()]
+    assert ("VP101" in codes) is expected
+    assert result.of("accuracy") == pytest.approx(correct / 1000)
+    assert np.isfinite([result.of("accuracy").low, result.of("accuracy").high]).all()

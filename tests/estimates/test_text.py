@@ -1,0 +1,40 @@
+"""Laws of the text of numbers (src/visprism/estimates/text.py)."""
+
+import pytest
+
+from visprism import Answer
+from visprism.estimates.answers import POINTS
+from visprism.estimates.text import interval_text, missing_interval, points_text
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ((15.02, 14.98, 15.06), "15.02 [14.98, 15.06]"),
+        ((1.1102, 1.1098, 1.1106), "1.1102 [1.1098, 1.1106]"),
+        ((5.0, 4.0, 6.0), "5 [4, 6]"),
+        ((1.0, 1.0, 1.0), "1 [1, 1]"),
+        ((0.9996, 0.97, 1.0), "0.9996 [0.97, 1]"),
+    ],
+)
+def test_a_value_differs_from_the_ends_of_its_interval_as_text(values, text):
+    assert interval_text(*values) == text
+
+
+def test_answers_and_percentage_points_do_so_too():
+    accuracy = Answer("", "", 0.99986, 0.99982, 0.9999, unit="%")
+    assert str(accuracy) == "99.986% [99.982%, 99.99%]"
+    assert points_text(0.0002, -0.0001, 0.0005) == "0.02 percentage points [-0.01, 0.05]"
+    assert str(Answer("", "", 0.1, 0.0, 0.2, unit=POINTS)) == "10 percentage points [0, 20]"
+
+
+@pytest.mark.parametrize(
+    ("low", "images", "reason"),
+    [(0.1, 8, ""), (NAN, 0, ""), (NAN, 31, "fewer than 32 images"), (NAN, 32, "fewer than 5")],
+)
+def test_a_missing_interval_has_its_reason(low, images, reason):
+    text = missing_interval(low, images)
+    assert reason in text
+    assert bool(text) is bool(reason)

@@ -1,0 +1,57 @@
+"""Images that a model changes in place stay as they are in the data of the user."""
+
+import pytest
+import torch
+from torch import nn
+
+from visprism import InputError, Objective, Variance, dissect, observe, predict
+
+
+class Centered(nn.Sequential):
+    """A network that centers its images in place."""
+
+    def forward(self, images):
+        return super().forward(images.sub_(0.5))
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    layers = (
+        nn.Conv2d(3, 4, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 5),
+    )
+    return Centered(*layers).eval()
+
+
+@pytest.fixture
+def batch():
+    return torch.rand(6, 3, 8, 8), torch.arange(6) % 5
+
+
+def test_predictions_are_those_of_the_images_that_were_passed(model, batch):
+    images = batch[0].clone()
+    logits = [torch.as_tensor(predict(model, [batch]).logits) for _ in range(2)]
+    assert torch.equal(batch[0], images)
+    with torch.no_grad():
+        expected = model(images)
+    for repeat in logits:
+        torch.testing.assert_close(repeat.to(expected.dtype), expected)
+
+
+def test_feature_maps_are_those_of_the_images_that_were_passed(model, batch):
+    images = batch[0].clone()
+    anatomy = dissect(model, images.clone())
+    variances = [observe(anatomy, [batch], [Variance()])[0].variance for _ in range(2)]
+    assert torch.equal(batch[0], images)
+    assert (variances[0] == variances[1]).all()
+
+
+def test_the_loss_of_such_a_model_is_refused(model, batch):
+    images = batch[0].clone()
+    with pytest.raises(InputError, match="Centered must not change its images in place"):
+        Objective(model, [batch])
+    assert torch.equal(batch[0], images)

@@ -1,0 +1,72 @@
+"""Laws of a model's cost (src/visprism/passes/throughput.py)."""
+
+import math
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from visprism import MODELS, costs, dissect
+from visprism.core.run import stream
+from visprism.passes.throughput import model_cost
+
+ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]
+
+
+def test_a_linear_layer_costs_its_weights():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5)).eval()
+    cost = model_cost(model, torch.zeros(3, 3, 2, 2))
+    assert (cost.parameters, cost.macs) == (12 * 5 + 5, 12 * 5)
+
+
+def test_a_convolution_costs_its_weights_at_each_pixel():
+    cost = model_cost(nn.Conv2d(3, 4, 3, padding=1).eval(), torch.zeros(2, 3, 5, 6))
+    assert cost.macs == 3 * 4 * 9 * 5 * 6
+
+
+def test_frozen_and_shared_parameters_count_once_and_statistics_do_not():
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 3, 1))
+    model[3].weight = model[0].weight
+    model[1].bias.requires_grad = False
+    images = torch.zeros(2, 3, 4, 4)
+    expected = 9 + 3 + 3 + 3 + 3
+    assert model_cost(model.eval(), images, repeats=0).parameters == expected
+    assert costs(dissect(model, images)).distinct_parameters == expected
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.05])
+def test_the_speed_is_that_of_the_clock(seconds):
+    class Sleeper(nn.Module):
+        def forward(self, x):
+            time.sleep(seconds)
+            return x
+
+    cost = model_cost(Sleeper().eval(), torch.zeros(4, 3, 2, 2))
+    assert 0.2 * 4 / seconds < cost.images_per_second <= 4 / seconds
+
+
+@pytest.mark.parametrize("name", ATTENDS)
+def test_counts_what_the_blocks_cost_together(name):
+    model, x = MODELS[name]().eval(), torch.zeros(2, 3, 32, 32)
+    x = torch.randn(x.shape, generator=stream(0, "x"))
+    assert model_cost(model, x, repeats=0).macs == costs(dissect(model, x)).macs.sum()
+
+
+@pytest.mark.parametrize("name", ATTENDS)
+def test_the_meta_device_counts_the_same_without_arithmetic(name):
+    real = model_cost(MODELS[name]().eval(), torch.zeros(1, 3, 32, 32), repeats=0)
+    with torch.device("meta"):
+        cost = model_cost(MODELS[name]().eval(), torch.zeros(1, 3, 32, 32), repeats=0)
+    assert (cost.parameters, cost.macs) == (real.parameters, real.macs)
+    assert math.isnan(cost.images_per_second)
+
+
+def test_refuses_a_model_in_training_mode():
+    with pytest.raises(ValueError, match=r"evaluation mode. Call model.eval\(\) first"):
+        model_cost(nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 5, 5))
+
+
+def test_refuses_no_images():
+    with pytest.raises(ValueError, match="images must hold at least one, got none"):
+        model_cost(nn.Conv2d(3, 4, 3).eval(), torch.zeros(0, 3, 5, 5))

@@ -1,0 +1,153 @@
+"""Laws of tokens (src/visprism/passes/tokens.py): what lies off the grid, and why."""
+
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from visprism import (
+    FeatureStatistic,
+    Layout,
+    ScalarPerBlock,
+    Variance,
+    block_columns,
+    dissect,
+    observe,
+)
+from visprism.anatomy import watch_tokens
+from visprism.passes.tokens import Tokens, token_roles
+
+SMALL = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2}
+
+
+def vit(**options):
+    return VisionTransformer(**SMALL, **{"num_classes": 3} | options).eval()
+
+
+def roles_of(model, images):
+    return token_roles(dissect(model, images))["blocks.1.mlp"]
+
+
+@pytest.fixture
+def images():
+    return torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+# Layouts.
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (Layout("b n c", (2, 2), 1), [0]),
+        (Layout("b n c", (2, 2), 0, 1), [4]),
+        (Layout("b n c", (1, 3), 1, 1), [0, 4]),
+        (Layout("b n c", (2, 2), 1, order=(4, 0, 2, 1)), [3]),
+        (Layout("n b c", (2, 2), 1), [0]),
+    ],
+)
+def test_a_token_is_on_the_grid_or_off_it(layout, expected):
+    tokens = torch.arange(5.0)[None, :, None].expand(2, -1, 3)
+    x = tokens.transpose(0, 1) if layout.axes == "n b c" else tokens
+    off = layout.off_grid(x)
+    assert off.shape == (2, len(expected), 3)
+    assert off[0, :, 0].tolist() == expected
+    together = [*off[0, :, 0].tolist(), *layout.to_map(x)[0, 0].flatten().tolist()]
+    assert sorted(together) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("axes", ["b c h w", "b h w c"])
+def test_a_map_has_no_tokens_off_the_grid(axes):
+    layout = Layout(axes, (2, 2))
+    shape = (2, 5, 2, 2) if axes == "b c h w" else (2, 2, 2, 5)
+    assert layout.off_grid(torch.zeros(shape)).shape == (2, 0, 5)
+
+
+# Roles.
+
+
+def test_the_class_token_is_read_and_registers_are_not(images):
+    assert roles_of(vit(reg_tokens=3), images) == ("class", "register", "register", "register")
+
+
+def test_a_class_token_that_the_head_does_not_read_is_a_register(images):
+    model = vit(reg_tokens=1, global_pool="avg")
+    assert roles_of(model, images) == ("register", "register")
+
+
+def test_a_model_without_logits_that_pools_its_class_token_has_one(images):
+    assert roles_of(vit(reg_tokens=1, num_classes=0), images) == ("class", "register")
+
+
+def test_without_a_vector_of_outputs_the_roles_are_not_known(images):
+    model = vit(reg_tokens=1, num_classes=0, global_pool="")
+    assert roles_of(model, images) == ("prefix", "prefix")
+
+
+def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
+    class NoGradient(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.vit = vit()
+
+        def forward(self, x):
+            with torch.no_grad():
+                return self.vit(x)
+
+    assert token_roles(dissect(NoGradient().eval(), images))["vit.blocks.1.mlp"] == ("prefix",)
+
+
+# Statistics.
+
+
+class Copy(FeatureStatistic):
+    """Keeps the tokens of the last batch."""
+
+    sees = ("tokens", "attention")
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def extract(self, x):
+        return x.every.clone() if isinstance(x, Tokens) else x.values.clone()
+
+    def results(self, seen):
+        self.seen |= seen.by_image
+        return (ScalarPerBlock(**block_columns([])),)
+
+
+def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
+    model = vit(reg_tokens=2)
+    anatomy = dissect(model, images)
+    seen = {}
+    _, variances = observe(anatomy, [images], [Copy(seen), Variance()])
+    with torch.no_grad():
+        expected = model.patch_embed(images)
+        expected = model.norm_pre(model.patch_drop(model._pos_embed(expected)))
+        for block in model.blocks:
+            expected = block(expected)
+    by_name = {key.name: value for key, value in seen.items() if hasattr(key, "kind")}
+    torch.testing.assert_close(torch.from_numpy(by_name["blocks.1.mlp"]), expected)
+    (alone,) = observe(anatomy, [images], [Variance()])
+    assert variances == alone
+    attention = [value for key, value in seen.items() if hasattr(key, "geometry")]
+    assert [a.shape for a in attention] == [(3, 1, 2, 7, 7)] * 2
+
+
+def test_a_model_without_attention_gives_the_tokens_alone(images):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 2)).eval()
+    seen = {}
+    observe(dissect(model, images), [images], [Copy(seen)])
+    assert seen
+    assert all(hasattr(key, "kind") for key in seen)
+
+
+def test_watched_tokens_are_the_map_and_the_rest(images):
+    model = vit()
+    anatomy = dissect(model, images)
+    keep = lambda _, grid, off: (grid.clone(), off.clone())  # noqa: E731
+    with torch.no_grad(), watch_tokens(anatomy, keep) as seen:
+        model(images)
+    grid, off = seen["stem"]
+    assert grid.shape == (3, 8, 2, 2)
+    torch.testing.assert_close(off, (model.cls_token + model.pos_embed[:, :1]).expand(3, 1, 8))

@@ -1,0 +1,278 @@
+"""Laws of summaries by kind (src/visprism/table/kinds.py)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from maps import results_of
+
+from visprism import Fourier, InputError, Variance
+from visprism.estimates.estimated import Estimated
+from visprism.table.kinds import (
+    ABSOLUTE,
+    SCALE_FREE,
+    TO_LOWEST,
+    TO_MEAN,
+    VARIANCE,
+    KindSummary,
+    replicate_by_kind,
+)
+
+BLUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def spectra(kinds, *maps, **options):
+    return results_of(Fourier(), *maps, kinds=kinds, **options)
+
+
+def variances(kinds, *maps, **options):
+    return results_of(Variance(), *maps, kinds=kinds, **options)
+
+
+def rows(summary, kind, quantity):
+    """The numbers of one kind and quantity."""
+    i = summary.of_kind(kind)[quantity.id]
+    return {name: column[i] for name, column in summary.columns().items()}
+
+
+def blurred(x):
+    return sum(x.roll(shift, dims=(2, 3)) for shift in BLUR) / 4
+
+
+@pytest.fixture
+def noise():
+    generator = torch.Generator().manual_seed(0)
+    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+# Low-pass and high-pass, by both references.
+
+
+def test_a_blur_is_low_pass_by_both_references(noise):
+    x = (
+        noise(32, 8, 9, 9) + 5
+    )  # odd: at the Nyquist frequency of an even side it leaves nothing
+    summary = spectra(["stem", "attention"], x, blurred(x))[-1]
+    # On the diagonal a 2x2 blur multiplies by cos² of half the frequency.
+    highest, lowest = (2 * np.log(np.cos(np.pi * f / 2)) for f in (8 / 9, 2 / 9))
+    assert rows(summary, "attention", TO_MEAN)["mean"] == pytest.approx(highest, abs=1e-4)
+    expected = pytest.approx(highest - lowest, abs=1e-4)
+    assert rows(summary, "attention", TO_LOWEST)["mean"] == expected
+    (finding,) = summary.findings()
+    assert finding.text.startswith(
+        "attention blocks are low-pass: high-frequency log amplitude"
+    )
+    assert finding.text.endswith("intervals over 32 images")
+    assert not finding.code
+    assert {a.verdict for a in summary.answers() if a.claim == "C6"} == {"supports"}
+
+
+def test_what_a_blur_removes_comes_back_high_pass(noise):
+    x = noise(32, 8, 9, 9) + 5
+    summary = spectra(["stem", "attention"], blurred(x), x)[-1]
+    (finding,) = summary.findings()
+    assert finding.text.startswith("attention blocks are high-pass")
+    assert {answer.verdict for answer in summary.answers()} == {"contradicts"}
+
+
+def test_references_that_are_compatible_do_not_disagree(noise):
+    x = noise(32, 8, 8, 8)
+    summary = spectra(["stem", "conv"], x, x)[-1]
+    mean, low, high = (np.array(x) for x in (summary.mean, summary.mean.low, summary.mean.high))
+    for quantity, values in ((TO_MEAN, (-0.5, -0.6, -0.4)), (TO_LOWEST, (-0.4, -0.81, 0.01))):
+        row = summary.of_kind("conv")[quantity.id]
+        mean[row], low[row], high[row] = values
+    changed = replace(summary, mean=Estimated(mean, low, high))
+    (finding,) = (f for f in changed.findings() if f.text.startswith("conv"))
+    assert "low-pass" not in finding.text
+    assert finding.code == ""
+
+
+def test_a_raised_mean_is_no_low_pass_filter(noise):
+    x = noise(32, 8, 8, 8)
+    summary = spectra(["stem", "conv"], x + 1, x + 3)[-1]
+    change = rows(summary, "conv", TO_MEAN)
+    assert change["mean_high"] < 0  # by the paper's reference it would be
+    assert rows(summary, "conv", TO_LOWEST)["mean"] == pytest.approx(0, abs=1e-9)
+    assert rows(summary, "conv", ABSOLUTE)["mean"] == pytest.approx(0, abs=1e-9)
+    (finding,) = summary.findings()
+    assert "low-pass" not in finding.text
+    assert "itself changes by" in finding.text
+    assert finding.code == "VP107"
+    assert {answer.verdict for answer in summary.answers()} == {"undecided"}
+
+
+def test_a_grid_with_one_frequency_beside_0_has_one_reference(noise):
+    summary = spectra(["stem", "conv"], noise(8, 3, 3, 3), noise(8, 3, 3, 3))[-1]
+    assert set(summary.quantity) == {TO_MEAN.id, ABSOLUTE.id}
+    assert "-pass" not in summary.findings()[0].text
+
+
+# The change by kind: numbers and intervals over images.
+
+
+def test_the_interval_is_that_of_the_mean_over_blocks_by_image(noise):
+    maps = [noise(9, 4, 8, 8) for _ in range(4)]
+    result = spectra(["stem", "attention", "mlp", "attention"], *maps)
+    level = [
+        np.log(np.abs(np.fft.fft2(x.numpy())) + 1e-6).mean(1).diagonal(axis1=1, axis2=2)
+        for x in maps
+    ]
+    relative = [images[:, 4] - images[:, 0] for images in level]
+    to_lowest = [images[:, 4] - images[:, 1] for images in level]
+    for quantity, values in ((TO_MEAN, relative), (TO_LOWEST, to_lowest)):
+        by_image = ((values[1] - values[0]) + (values[3] - values[2])) / 2
+        row = rows(result[-1], "attention", quantity)
+        margin = 2.306004 * by_image.std(ddof=1) / 3  # t with 8 degrees of freedom
+        assert row["mean"] == pytest.approx(by_image.mean(), rel=1e-5)
+        assert row["mean_low"] == pytest.approx(by_image.mean() - margin, rel=1e-4)
+        assert row["blocks"] == 2
+
+
+def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise):
+    x = noise(16, 3, 4, 4)
+    maps = [x, 2**0.5 * x, x, 2**0.5 * x, x + 0.01 * noise(16, 3, 4, 4)]
+    summary = variances(["stem"] + ["mlp"] * 4, *maps)[-1]
+    row = rows(summary, "mlp", VARIANCE)
+    assert (row["falls"], row["rises"], row["undecided"]) == (2, 2, 0)
+    assert row["mean"] == pytest.approx(0, abs=1e-2)
+    assert summary.findings()[0].text.startswith(
+        "mlp blocks do not change the feature-map variance significantly"
+    )
+
+
+def test_changes_in_one_image_have_no_interval_and_are_not_called_insignificant(noise):
+    x = noise(1, 3, 8, 8)
+    for table in (
+        variances(["stem", "mlp"], x, x + noise(1, 3, 8, 8)),
+        spectra(["stem", "mlp"], x, x + noise(1, 3, 8, 8)),
+    ):
+        (finding,) = table[-1].findings()
+        assert "no interval, which takes the errors over at least 2 images" in finding.text
+        assert "signific" not in finding.text
+
+
+def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
+    x = noise(32, 3, 6, 6) + 2
+    summary = variances(["stem", "attention"], x, 3 * blurred(x))[-1]
+    assert rows(summary, "attention", VARIANCE)["mean_low"] > 0
+    assert rows(summary, "attention", SCALE_FREE)["mean_high"] < 0
+    (finding,) = summary.findings()
+    assert finding.text.startswith("attention blocks raise the feature-map variance: +")
+    assert "variance over mean square falls: -" in finding.text
+    assert {answer.verdict for answer in summary.answers()} == {"undecided"}
+
+
+def test_an_interval_of_a_ratio_stays_among_possible_values(noise):
+    x = noise(3, 2, 4, 4)
+    maps = [x, x * torch.tensor([0.1, 1.0, 0.3]).double()[:, None, None, None]]
+    for answer in variances(["stem", "conv"], *maps)[-1].answers():
+        assert -1 < answer.low <= answer.value <= answer.high
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [12, 50])
+def test_the_interval_of_the_mean_change_covers_the_truth(images):
+    """Two blocks multiply each image by random factors, of known mean in logs."""
+    repeats, covered = 600, 0
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(repeats):
+        x = torch.randn(images, 2, 2, 2, generator=generator, dtype=torch.float64)
+        factors = 0.1 + 0.4 * torch.randn(2, images, 1, 1, 1, generator=generator).double()
+        y = x * factors[0].exp()
+        z = y * (0.5 * factors[0] + 0.5 * factors[1]).exp()  # neighbors are not independent
+        summary = variances(["stem", "mlp", "mlp"], x, y, z)[-1]
+        row = rows(summary, "mlp", VARIANCE)
+        covered += row["mean_low"] <= 2 * 0.1 <= row["mean_high"]
+    assert 0.92 <= covered / repeats <= 0.975
+
+
+def test_one_image_has_no_interval_and_no_verdict(noise):
+    summary = variances(["stem", "mlp"], noise(1, 3, 4, 4), noise(1, 3, 4, 4))[-1]
+    assert np.isnan(summary.mean.low).all()
+    assert summary.directions().tolist() == [0, 0]
+    assert "no interval" in summary.findings()[0].text
+
+
+# Which blocks count.
+
+
+def test_blocks_that_subsample_or_change_the_grid_do_not_count(noise):
+    maps = [noise(4, 3, 8, 8), noise(4, 3, 8, 8), noise(4, 3, 4, 4), noise(4, 3, 4, 4)]
+    _, counted = variances(["stem", "conv", "conv", "conv"], *maps)
+    assert set(counted.blocks) == {2}  # the third has another grid
+    _, none = variances(["stem", "conv", "conv", "conv"], *maps, subsampling=True)
+    assert len(none) == 0
+    assert none.findings()[0].text == (
+        "no block lies on the same grid as the previous block, so no change"
+    )
+
+
+def test_a_change_across_blocks_off_the_grid_is_said_and_does_not_count(noise):
+    maps = [noise(8, 3, 4, 4) for _ in range(3)]
+    kinds, gap = ["stem", "conv", "conv"], {"block2": "mixer, pool"}
+    result, summary = variances(kinds, *maps, between=gap)
+    assert result.previous.tolist() == ["", "block0", "block1"]
+    assert set(summary.blocks) == {1}
+    alone = variances(kinds[:2], *maps[:2])[-1]
+    np.testing.assert_allclose(summary.mean.low, alone.mean.low)
+    (finding,) = result.findings()
+    assert finding.text.startswith(
+        "the change across block2 refers to block1; it includes mixer"
+    )
+    assert spectra(kinds, *maps, between=gap)[1].findings() == (finding,)
+
+
+# Replication over seeds.
+
+
+def summary_of(mean, low, high, quantity=TO_MEAN):
+    return KindSummary(
+        kind=np.array(["attention"]),
+        quantity=np.array([quantity.id]),
+        **{name: np.array([n]) for name, n in (("blocks", 4), ("falls", 3), ("rises", 1))},
+        undecided=np.array([0]),
+        mean=Estimated([mean], [low], [high]),
+    )
+
+
+def test_seeds_are_replicates_with_an_interval_by_students_t():
+    summaries = [summary_of(m, m - 0.05, m + 0.05) for m in (-0.1, -0.3, -0.2, 0.0)]
+    result = replicate_by_kind(summaries)
+    values = np.array([-0.1, -0.3, -0.2, 0.0])
+    margin = 3.182446 * values.std(ddof=1) / 2  # the 97.5% point with 3 degrees of freedom
+    assert result.mean.item() == pytest.approx(-0.15)
+    assert result.mean.low.item() == pytest.approx(-0.15 - margin)
+    assert (result.seeds.item(), result.negative.item(), result.positive.item()) == (4, 3, 0)
+    assert "over 4 trained seeds (3 negative, 0 positive), not significant" in str(
+        result.findings()[0]
+    )
+
+
+def test_replication_takes_three_seeds_and_what_all_have():
+    three = [summary_of(-1, -2, 0)] * 3
+    with pytest.raises(InputError, match="must be of at least 3 trained seeds, got 2"):
+        replicate_by_kind(three[:2])
+    assert len(replicate_by_kind([*three, summary_of(1, 0, 2, TO_LOWEST)])) == 0
+
+
+# Sentences.
+
+
+def test_ties_are_ties():
+    tie = replace(
+        summary_of(0.1, -0.5, 0.7),
+        blocks=np.array([8]),
+        falls=np.array([4]),
+        rises=np.array([4]),
+    )
+    (finding,) = tie.findings()
+    assert "(falls in 4 of 8 blocks, rises in 4)" in finding.text
+    assert "undecided" not in finding.text
+
+
+def test_the_split_is_said():
+    summary = summary_of(-1, -2, -0.5).with_provenance(images=8, split="test")
+    assert summary.findings()[0].text.endswith("intervals over 8 test images")

@@ -1,0 +1,76 @@
+"""Laws of tables in notebooks (src/visprism/table/notebook.py)."""
+
+import re
+
+import numpy as np
+import pytest
+
+from visprism import Result, column, estimate, result_type, scalar
+from visprism.estimates.estimated import Estimated
+
+
+@result_type("test-wide")
+class Wide(Result):
+    """A wide table of two rows."""
+
+    block: np.ndarray = column("Block", "", "name of the block")
+    kind: np.ndarray = column("Kind", "", "the same in every row")
+    depth: np.ndarray = column("Depth", "", "a number that differs")
+    norm: Estimated = estimate("Norm", "pixels", "the main value")
+    share: Estimated = estimate("Share", "", "the same in every row")
+    parts: np.ndarray = column("Parts", "", "a number that does not differ")
+    missing: np.ndarray = column("Missing", "", "not measured")
+    images: int = scalar("Images", "", "for every row", default=7)
+
+    value_name = "norm"
+
+
+@result_type("test-narrow")
+class Narrow(Result):
+    """A table of four columns."""
+
+    value: Estimated = estimate("Value", "", "a number")
+    count: np.ndarray = column("Count", "", "a number that does not differ")
+    images: int = scalar("Images", "", "for every row", default=7)
+
+
+@pytest.fixture
+def wide():
+    numbers = np.array([0.25, np.nan])
+    return Wide(
+        block=np.array(["a", "b"]),
+        kind=np.array(["mlp", "mlp"]),
+        depth=np.array([0.0, 1.0]),
+        norm=Estimated(numbers),
+        share=Estimated(np.ones(2), np.zeros(2), np.full(2, 2.0)),
+        parts=np.array([3, 3]),
+        missing=np.full(2, np.nan),
+    )
+
+
+def headings(result):
+    return re.findall(r"<th>(.*?)</th>", result._repr_html_())
+
+
+def test_a_wide_table_has_keys_the_main_value_and_its_interval(wide):
+    expected = ["Block", "Kind", "Depth", "Norm (pixels)", "norm_low", "norm_high"]
+    assert headings(wide) == expected
+    assert "6 more columns in <code>to_pandas()</code>" in wide._repr_html_()
+    assert set(wide.to_pandas().columns) == set(wide.columns())
+
+
+def test_where_there_is_no_number_there_is_a_dash(wide):
+    html = wide._repr_html_()
+    assert "<td>nan</td>" not in html
+    assert html.count("<td>\N{EN DASH}</td>") == 5
+
+
+def test_a_single_row_has_no_constant_columns(wide):
+    one = wide.select(np.array([0]))
+    assert headings(one) == [*headings(wide), "Share", "share_low", "share_high", "Parts"]
+
+
+def test_a_narrow_table_has_all_its_columns():
+    narrow = Narrow(value=Estimated(np.ones(3)), count=np.ones(3))
+    assert headings(narrow) == ["Value", "value_low", "value_high", "Count", "Images"]
+    assert "more columns" not in narrow._repr_html_()
