@@ -92,7 +92,8 @@ def _(names: Names) -> None:
 
 @words_of("fourier_and_variance")
 def _(names: Names) -> None:
-    study, kinds = names["study"], names["kinds"]
+    study = names["study"]
+    kinds = {m: of_kind(study, m, "fourier", vp.results.KindSummary) for m in study}
     convolutions = answers(kinds["ResNet-20"], "conv")
     assert len(convolutions) == 2
     assert all(a.high < 0 and a.verdict == "contradicts" for a in convolutions)
@@ -123,7 +124,7 @@ def _(names: Names) -> None:
     text = {name: [str(f) for f in rings.findings()] for name, rings in names["rings"].items()}
 
     def rise(model: str, treatment: str) -> float:
-        (line,) = [t for t in text[model] if "at distance 1" in t and treatment in t]
+        (line,) = [t for t in text[model] if "normalized distance 1" in t and treatment in t]
         return float(re.search(r"rises by ([\d.]+)", line)[1])
 
     frozen, estimated = rise("ResNet-20", "frozen"), rise("ResNet-20", "re-estimated")

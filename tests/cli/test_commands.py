@@ -29,7 +29,7 @@ def test_examine_with_its_defaults(tmp_path):
 
 
 NEEDED = {
-    "trajectory": ["--checkpoints", "{0},{1}"],
+    "trajectory": ["--checkpoints", "{0},{1},{2}"],
     "mode-connectivity": ["--checkpoints", "{0},{1}"],
     "out-of-distribution": ["--ood-data", "shapes?cues=conflict"],
     "distribution-shift": None,  # needs stored sets of images
@@ -56,7 +56,7 @@ FEWEST = {
 def test_the_command_of_each_analysis_with_its_defaults(name, tmp_path):
     data = "shapes?cues=conflict" if name == "shape-bias" else "shapes"
     files = []
-    for seed in (0, 1) if name in NEEDED else ():
+    for seed in range(3) if name in NEEDED else ():
         files.append(tmp_path / f"{seed}.safetensors")
         network = visprism.load_model("resnet20", seed=seed)
         visprism.save_checkpoint(network.model, files[-1], preprocessing=network.preprocessing)

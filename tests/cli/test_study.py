@@ -146,7 +146,7 @@ def test_the_plan_goes_to_stderr_and_the_table_to_stdout(studied, study_command,
     assert printed.out.startswith(
         "How sparse are feature maps? (Mean sparsity of all blocks)\n"
     )
-    assert printed.out.endswith(f"Wrote {studied / 'report.html'}\n")
+    assert f"Page: {studied / 'report.html'} " in printed.out
 
 
 def test_json_is_what_results_json_holds(studied, study_command, capsys):

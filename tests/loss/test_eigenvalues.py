@@ -19,7 +19,6 @@ from visprism import (
     trace,
 )
 from visprism.core.run import stream
-from visprism.core.statistics import t_interval
 from visprism.loss.products import Products
 
 
@@ -163,9 +162,8 @@ def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
     exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0
     for seed in range(100):
         density = spectral_density(objective, runs=4, steps=2, run=Run(seed=seed))
-        mean, error = density.moment(1)
-        low, high = t_interval(mean, error, density.runs)
-        inside += low <= exact <= high
+        mean = density.moment(1)
+        inside += mean.low <= exact <= mean.high
     assert 0.90 <= inside / 100 <= 0.99
 
 

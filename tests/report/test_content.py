@@ -129,10 +129,10 @@ def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch)
     assert [m.quantity for m in rows.measures] == ["amplitude", "phase"]
     parts = {m: [c.subject for c in cells] for m, cells in rows.measures[0].cells.items()}
     assert parts == {"a": ["conv"], "b": ["attention", "mlp"]}
-    (sentence,) = content.summary
-    assert sentence.headline == "Filters"
-    assert sentence.text.startswith("a conv: low-pass, ")
-    assert sentence.anchor == "test-norms"
+    (line,) = content.glance
+    assert line.label == "filters"
+    assert line.cells["a"] == "conv low-pass"
+    assert line.anchor == "test-norms"
 
 
 def test_the_subtitle_states_data_images_size_seed_and_date(study):

@@ -237,7 +237,9 @@ def scripted():
 
 def quantized():
     model = seeded(Network)
+    weight = torch.quantize_per_tensor(model.head.weight.detach(), 0.01, 0, torch.qint8)
     model.head = torch.ao.nn.quantized.dynamic.Linear(WIDTH, CLASSES)
+    model.head.set_weight_bias(weight, model.head.bias())  # which are not initialized
     return model
 
 

@@ -51,8 +51,8 @@ class Costs(Result):
         return (
             Finding(
                 f"{len(self)} blocks{parallel} ({blocks}), "
-                f"{_short(float(self.distinct_parameters))} parameters, "
-                f"{_short(float(self.macs.sum()))} MACs per image"
+                f"{short(float(self.distinct_parameters))} parameters, "
+                f"{short(float(self.macs.sum()))} MACs per image"
             ),
         )
 
@@ -62,7 +62,7 @@ def map_size(shape: Sequence[int]) -> tuple[int, int, int]:
     return (shape[0], shape[1], shape[2]) if len(shape) == 3 else (shape[-1], 1, 1)
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """With a decimal prefix: 4.09 G."""
     for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:

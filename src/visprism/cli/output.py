@@ -61,21 +61,45 @@ def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def print_outcome(study: "Study", folder: Path, *, as_json: bool) -> None:
+def print_outcome(
+    study: "Study", folder: Path, *, as_json: bool, verbose: bool, quiet: bool
+) -> None:
     """What a study found, as text with the place of its report, or as JSON."""
     from visprism.study.exports import json_of
 
+    page = folder / "report.html"
     if as_json:
         print(json_of(study), end="")
+    elif quiet:
+        print(page)
     else:
-        print_study(study)
-        print(f"Wrote {folder / 'report.html'}")
+        print_study(study, verbose=verbose)
+        further = "" if verbose else f"   All findings: {folder / 'study.md'} or --verbose"
+        print(f"Page: {page}{further}")
 
 
-def print_study(study: "Study") -> None:
-    """The table, the findings of each model and of each pair, and what failed."""
-    for line in study.lines():
-        print(line)
+def print_study(study: "Study", *, verbose: bool = False) -> None:
+    """The study at a glance; everything if verbose or of one analysis; what is missing."""
+    one = len(study.analyses) < 2
+    if not one:
+        print(f"{study}\n\n± is half of a 95% interval.")
+    if verbose or one:
+        for line in study.lines():
+            print(line)
+        _print_findings(study)
+    missing = {f.analysis: f.reason for f in study.failures if f.kind != "failed"}
+    if missing:
+        texts = [f"{a} ({r})" for a, r in missing.items()] if len(missing) < 3 else missing
+        print(f"Not measured: {', '.join(texts)}")
+    failures = [f for f in study.failures if f.kind == "failed"]
+    if failures:
+        print("\nFailed")
+        for failure in failures:
+            print(f"  {failure.analysis} of {failure.model}: {failure.reason}")
+
+
+def _print_findings(study: "Study") -> None:
+    """The findings of each model and of each pair."""
     findings = {name: study.model(name).findings() for name in study.models}
     for entry in study.entries:
         if len(entry.models) > 1:
@@ -86,11 +110,6 @@ def print_study(study: "Study") -> None:
             print(f"\n{name}")
         for finding in sentences:
             print(f"  {finding}")
-    failures = [f for f in study.failures if f.kind == "failed"]
-    if failures:
-        print("\nFailed")
-        for failure in failures:
-            print(f"  {failure.analysis} of {failure.model}: {failure.reason}")
 
 
 def exit_code(study: "Study") -> int:

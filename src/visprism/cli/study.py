@@ -89,6 +89,8 @@ class _Study(Printing):
         "N",
         above=0,
     )
+    verbose: bool = argument(False, "print every number and finding (default: at a glance)")
+    quiet: bool = argument(False, "print the path of the page only")
     fresh: bool = argument(False, "start over (default: resume what DIR holds)")
     formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
         ("png",), "formats of figure files", "F,..."
@@ -114,7 +116,9 @@ class _Study(Printing):
         from visprism.cli.output import exit_code, print_outcome
 
         if is_first:
-            print_outcome(study, self.out, as_json=self.json)
+            print_outcome(
+                study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
+            )
         return exit_code(study)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:

@@ -1,6 +1,7 @@
 """Questions that the answers of results belong to, in the order in which readers ask them."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 OTHER = "other questions"
 
@@ -14,31 +15,50 @@ class Question:
 
     text: str
     topic: str  # group of the table
-    headline: str = ""  # of its sentence in the summary; "" where it has none
-    lower: str = ""  # adjective of the model with the lower values, "flatter"
+    label: str = ""  # of its line at a glance; "" where it has none
+    better: Literal["", "higher", "lower"] = ""  # values; "": the line is words
+    sentence: str = ""  # about the better and the worse of two models
+    all_measures: bool = False  # a model is better only if no measure says otherwise
+    first_part: bool = False  # of a model is enough at a glance
 
     def __str__(self) -> str:
         return self.text
 
 
-ACCURACY = Question("How accurate is the model?", "accuracy", "Accuracy")
+ACCURACY = Question(
+    "How accurate is the model?",
+    "accuracy",
+    "accuracy",
+    "higher",
+    "The accuracy of {better} is {difference} points above that of {worse}.",
+)
 LIKELIHOOD = Question("How likely are the targets?", "accuracy")
 TRAINED_ACCURACY = Question("How accurate is the model after training?", "accuracy")
 GAIN = Question("Do MSA blocks raise the accuracy of the CNN?", "accuracy")
 
-CALIBRATION = Question("Is the model calibrated?", "calibration", "Calibration")
+CALIBRATION = Question(
+    "Is the model calibrated?",
+    "calibration",
+    "calibration error",
+    "lower",
+    "The confidence of {worse} is off by {difference} points more than that of {better}.",
+)
 CONFIDENCE = Question("Is the model over- or underconfident?", "calibration")
 TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
 
 HIGH_NOISE = Question(
     "How much does high-frequency noise reduce accuracy?",
     "robustness",
-    "Drop under high-frequency noise",
+    "accuracy lost to high-frequency noise",
+    "lower",
+    "High-frequency noise costs {worse} {difference} points more accuracy than {better}.",
 )
 LOW_NOISE = Question(
     "How much does low-frequency noise reduce accuracy?",
     "robustness",
-    "Drop under low-frequency noise",
+    "accuracy lost to low-frequency noise",
+    "lower",
+    "Low-frequency noise costs {worse} {difference} points more accuracy than {better}.",
 )
 NOISE_FREQUENCY = Question(
     "Is the model more sensitive to high- or to low-frequency noise?", "robustness"
@@ -47,9 +67,21 @@ NOISE = Question("How much does noise in one frequency band reduce accuracy?", "
 FREQUENCY_SENSITIVITY = Question(
     "How sensitive is the model to noise of single frequencies?", "robustness"
 )
-CORRUPTIONS = Question("How robust is the model to corruptions?", "robustness")
+CORRUPTIONS = Question(
+    "How robust is the model to corruptions?",
+    "robustness",
+    "accuracy under corruptions",
+    "higher",
+    "Corruptions leave {better} {difference} points more accuracy than {worse}.",
+)
 SHIFTED_IMAGES = Question("How much does accuracy drop on shifted images?", "robustness")
-ADVERSARIAL = Question("How robust is the model to adversarial perturbations?", "robustness")
+ADVERSARIAL = Question(
+    "How robust is the model to adversarial perturbations?",
+    "robustness",
+    "accuracy under attack",
+    "higher",
+    "Attacks leave {better} {difference} points more accuracy than {worse}.",
+)
 STABILITY = Question("Are predictions stable along perturbation sequences?", "robustness")
 OTHER_DATA = Question("Does the confidence detect images of other data?", "robustness")
 SHAPE_BIAS = Question("Does the model classify by shape or by texture?", "robustness")
@@ -57,29 +89,36 @@ QUANTIZATION = Question(
     "How much does accuracy drop when one block is quantized?", "robustness"
 )
 
-FILTERS = Question("Are blocks low-pass or high-pass filters?", "filters", "Filters")
+FILTERS = Question("Are blocks low-pass or high-pass filters?", "filters", "filters")
 
-VARIANCE = Question("Do blocks lower or raise the variance?", "variance of feature maps")
+VARIANCE = Question(
+    "Do blocks lower or raise the variance?", "variance of feature maps", "variance"
+)
 
 IMPORTANCE = Question(
-    "Which block matters most to the accuracy?", "importance of blocks", "Most important block"
+    "Which block matters most to the accuracy?",
+    "importance of blocks",
+    "most important block (points lost)",
+    first_part=True,
 )
 KINDS = Question("Which kinds of blocks does the accuracy depend on?", "importance of blocks")
 
 FLATNESS = Question(
-    "How flat is the loss?", "curvature of the loss", "Flatness", lower="flatter"
+    "How flat is the loss?",
+    "curvature of the loss",
+    "curvature of the loss (leading eigenvalues)",
+    "lower",
+    "The loss of {better} is flatter: eigenvalues of {low} against {high}.",
+    all_measures=True,
 )
 CURVATURE = Question(
-    "Does the loss have negative curvature?", "curvature of the loss", "Negative curvature"
+    "Does the loss have negative curvature?", "curvature of the loss", "negative curvature"
 )
 
-SIMILARITY = Question(
-    "How similar are the features of two models?", "similarity of models", "Similarity"
-)
+SIMILARITY = Question("How similar are the features of two models?", "similarity of models")
 DISAGREEMENT = Question(
     "Which images does only one model classify correctly?",
     "similarity of models",
-    "Disagreement",
 )
 ERRORS = Question("Do the models err on the same images?", "similarity of models")
 BLOCK_STRUCTURE = Question("Does CKA show block structure?", "similarity of blocks")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 from visprism.analyses import ANALYSES, Analysis, Section
@@ -63,14 +64,49 @@ class QuestionRows:
 
 
 @dataclass(frozen=True)
-class SummarySentence:
-    """What the study answers to one question."""
+class ModelCard:
+    """What a model is."""
 
-    headline: str
-    text: str
-    measure: str = ""  # that the numbers are of
+    name: str
+    kinds: Sequence[str] = ()  # of its blocks, in forward order
+    sizes: Sequence[str] = ()  # parameters, arithmetic
+    random_weights: bool = False
+
+
+@dataclass(frozen=True)
+class GlanceRow:
+    """One question on the first screen: the answer of each model, and the better one."""
+
+    label: str
+    cells: Mapping[str, str]  # by model
+    better: str = ""  # a model, "tie", "mixed" or "can't tell"
+    reason: str = ""  # of "can't tell"
+    numbers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    fractions: bool = False  # the axis is 0 to 1
     anchor: str = ""  # of the section with the result
     images: str = ""  # how many were measured
+
+    @property
+    def axis(self) -> tuple[float, float]:
+        """The ends of the axis of the numbers."""
+        ends = [end for number in self.numbers.values() for end in number if isfinite(end)]
+        low, high = min(0.0, *ends), max(ends)
+        return (0.0, 1.0) if self.fractions else (low, high if high > low else low + 1)
+
+    def place(self, number: float) -> float:
+        """Place on the axis, in percent."""
+        low, high = self.axis
+        return 100 * (number - low) / (high - low)
+
+    @property
+    def marks(self) -> dict[str, tuple[float, float, float]]:
+        """Places of the value and of the ends of its interval, which may be the value."""
+        marks = {}
+        for name, (value, low, high) in self.numbers.items():
+            if isfinite(value):
+                ends = (low, high) if isfinite(low) and isfinite(high) else (value, value)
+                marks[name] = self.place(value), self.place(ends[0]), self.place(ends[1])
+        return marks
 
 
 @dataclass(frozen=True)
@@ -171,7 +207,9 @@ class Content:
     omissions: Sequence[Omission] = ()
     manifest: Mapping[str, str] = field(default_factory=dict)  # fact -> value
     subtitle: str = ""  # data, number of images, seed, date
-    summary: Sequence[SummarySentence] = ()
+    cards: Sequence[ModelCard] = ()
+    sentences: Sequence[str] = ()
+    glance: Sequence[GlanceRow] = ()
 
     @property
     def not_measured(self) -> list[Omission]:

@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from visprism.drawing.registry import surface_of
-from visprism.drawing.style import MODEL, TIP
+from visprism.drawing.style import MODEL, TIP, color_of
 from visprism.estimates.findings import CODES
 from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.report.content import Content, SectionContent, label_of
@@ -126,6 +126,7 @@ def page_html(content: Content, figures: PageFigures) -> str:
     return _template().render(
         content=content,
         linked=links,
+        color_of=color_of,
         figures=figures,
         script=Markup(_template_text("script.js")),
         style=Markup(style_sheet()),

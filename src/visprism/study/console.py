@@ -77,7 +77,7 @@ def print_event(event: Event) -> None:
     if isinstance(event, Planned):
         for line in (*event.preparation, "Plan:", *(f"  {s}" for s in event.plan.lines())):
             print(line, file=sys.stderr, flush=True)
-    elif isinstance(event, Stopped):
+    elif isinstance(event, Stopped) and event.failure.kind != "skipped":
         f = event.failure
         print(f"{f.kind}: {f.analysis} of {f.model}: {f.reason}", file=sys.stderr, flush=True)
 

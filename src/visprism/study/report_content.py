@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
+from visprism.anatomy.costs import Costs, short
 from visprism.core.provenance import Provenance
 from visprism.estimates.paper_claims import PAPER_CLAIMS
 from visprism.estimates.questions import question_of
@@ -14,16 +15,17 @@ from visprism.report import (
     Chapter,
     Comparison,
     Content,
+    GlanceRow,
     Measure,
+    ModelCard,
     Omission,
     QuestionRows,
-    SummarySentence,
     chapters_of,
 )
 from visprism.report.content import label_of
+from visprism.study.glance import glance_of, sentences_of
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
-from visprism.study.summary import summary_of
 from visprism.study.table import Row, answers_of, images_of
 from visprism.table.result import Result
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from visprism.models.pretrained import PretrainedCard
 
 _MOST_NAMES = 3  # of models in a title
+_ONE_NETWORK = (
+    "Don't conclude: one network each; another training run may differ as much as these do."
+)
 
 
 def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) -> Content:
@@ -55,7 +60,9 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         title=title or _title(study),
         models=study.models,
         questions=table.questions(),
-        summary=table.summary(),
+        cards=[_card(study, name) for name in study.models],
+        sentences=table.sentences(),
+        glance=table.glance(),
         subtitle=_subtitle(study),
         chapters=chapters,
         omissions=_omissions(study),
@@ -68,6 +75,25 @@ def _title(study: Study) -> str:
     if len(study.models) > _MOST_NAMES:
         return f"{len(study.models)} models"
     return ", ".join(study.models)
+
+
+def _card(study: Study, model: str) -> ModelCard:
+    """Size and kinds of blocks of a model, where its anatomy was measured."""
+    costs = [r for e in study.model(model).entries for r in e.results if isinstance(r, Costs)]
+    sizes = [
+        size
+        for cost in costs
+        for size in (
+            f"{short(float(cost.distinct_parameters))} parameters",
+            f"{short(float(cost.macs.sum()))} MACs per image",
+        )
+    ]
+    return ModelCard(
+        model,
+        [str(kind) for cost in costs for kind in cost.kind],
+        sizes,
+        random_weights=model in study.header.get("untrained", ()),
+    )
 
 
 def _described(
@@ -209,12 +235,9 @@ def _networks(study: Study) -> str:
     untrained = len(study.header.get("untrained", ()))
     verb = "has" if untrained == 1 else "have"
     random = f" {untrained} of {len(study.models)} {verb} random weights." * bool(untrained)
-    if len(study.models) == 1:
-        return f"One network: numbers are its own, not those of an architecture.{random}"
-    return (
-        "One network of each kind: differences are those of these networks, not of "
-        f"architectures.{random}"
-    )
+    if len(study.models) > 1:  # the sentences say so
+        return random.strip()
+    return f"One network: numbers are its own, not those of an architecture.{random}"
 
 
 def _omissions(study: Study) -> list[Omission]:
@@ -269,6 +292,7 @@ class _Table:
         self.study = study
         self.chapters = chapters  # by analysis
         self.rows = study.table()
+        self.lines = glance_of(self.rows, study.models)
         self._origins = {
             (answer.question, answer.quantity): (entry.analysis, type(result))
             for entry in reversed(
@@ -293,17 +317,26 @@ class _Table:
             for text, measures in grouped.items()
         ]
 
-    def summary(self) -> list[SummarySentence]:
-        """The sentences of the summary with the sections that they are about."""
+    def sentences(self) -> list[str]:
+        """The largest differences, and what they do not show."""
+        sentences = sentences_of(self.lines, self.study.models)
+        return [*sentences, _ONE_NETWORK] if len(self.study.models) > 1 else []
+
+    def glance(self) -> list[GlanceRow]:
+        """The first rows of the page, with the sections that they are about."""
         return [
-            SummarySentence(
-                s.question.headline,
-                s.text,
-                s.measure,
-                self._anchor(s.rows[0]),
-                images_of(s.rows),
+            GlanceRow(
+                line.label,
+                line.cells,
+                line.better,
+                line.reason,
+                {m: (a.value, a.low, a.high) for m, a in line.answers.items()},
+                fractions=line.question.better == "higher"
+                and any(a.unit == "%" for a in line.answers.values()),
+                anchor=self._anchor(line.rows[0]),
+                images=images_of(line.rows[:1]),
             )
-            for s in summary_of(self.rows, self.study.models)
+            for line in self.lines
         ]
 
     def _measure(self, rows: Sequence[Row]) -> Measure:

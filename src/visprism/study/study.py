@@ -12,6 +12,7 @@ from jaxtyping import Int64
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
+from visprism.study.glance import Line, glance_of, glance_text
 from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
 from visprism.table.result import Result
 
@@ -176,6 +177,14 @@ class Study:
         )
         return [row.without_verdicts(self.header.get("untrained", ())) for row in rows]
 
+    def glance(self) -> list[Line]:
+        """The questions that matter most: an answer of each model, and the better one."""
+        return glance_of(self.table(), self.models)
+
+    def __str__(self) -> str:
+        """The study at a glance, as text."""
+        return "\n".join(glance_text(self.glance(), self.models)) or repr(self)
+
     def _repr_html_(self) -> str:
         """The table of the study and its failures."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.models)
@@ -200,7 +209,7 @@ class Study:
         )
 
     def lines(self) -> list[str]:
-        """The table as text, for a console."""
+        """The whole table as text."""
         return [line for row in self.table() for line in row.lines(self.models)]
 
     def save(self, folder: Path | str) -> None:

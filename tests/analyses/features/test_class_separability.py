@@ -111,6 +111,11 @@ def test_the_head_against_its_class_means_is_farthest_apart():
     assert result.self_duality == pytest.approx(4)
 
 
+def test_a_head_of_zeros_has_no_self_duality():
+    result, _ = measured(simplex(3), np.arange(3), np.zeros((3, 3)))
+    assert np.isnan(result.self_duality)
+
+
 @pytest.mark.parametrize("rank", [2, 5])
 def test_equal_singular_values_have_their_number_as_rankme(rank):
     x = 4 * np.linalg.qr(np.random.default_rng(0).normal(size=(30, 8)))[0][:, :rank]

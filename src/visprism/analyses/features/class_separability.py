@@ -98,7 +98,8 @@ class NeuralCollapse(ScalarPerBlock):
     self_duality: Number = estimate(
         "NC3: self-duality",
         "",
-        "|W / |W| - M / |M||^2 of the head and the means of its input; NaN without a head",
+        "|W / |W| - M / |M||^2 of the head and the means of its input; NaN without a head, "
+        "and of one of zeros",
     )
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
     classes: int = scalar("Classes", "", "number of classes of the images, k")
@@ -422,12 +423,12 @@ def _self_duality(
     if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
         return Number(np.nan)
     weights = classifier.weight.detach().double().cpu().numpy()[classes]
-    weights /= np.linalg.norm(weights)
 
     def nc3(x: Rows, index: Index) -> list[float]:
         means, _ = _class_means(x, index)
         centered = means - means.mean(0)
-        return [((weights - centered / np.linalg.norm(centered)) ** 2).sum()]
+        unit = weights / np.linalg.norm(weights)
+        return [((unit - centered / np.linalg.norm(centered)) ** 2).sum()]
 
     return _estimates(nc3, [pooled.inputs], index, [several])[0][0]
 

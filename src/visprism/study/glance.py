@@ -1,0 +1,221 @@
+"""A study at a glance: a line for each question that matters most, and the better model."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import floor, isfinite, log10
+
+from visprism.estimates.answers import DISAGREE, ONE_MEASURE, POINTS, Answer
+from visprism.estimates.questions import Question, question_of
+from visprism.study.table import DASH, Difference, Row
+
+TIE, MIXED, UNKNOWN = "tie", "mixed", "can't tell"
+_SENTENCES = 4  # differences that are worth a sentence
+_SIDE_BY_SIDE = 4  # models up to which a text has a column for each
+_COLUMNS = 5  # questions of a text about more models
+
+
+@dataclass(frozen=True)
+class Line:
+    """One question with the short answer of each model."""
+
+    question: Question
+    label: str  # of the quantity, with its unit
+    cells: Mapping[str, str]  # by model: "91.0 ± 1.8", or what the number means
+    better: str = ""  # a model, or TIE, MIXED, UNKNOWN; "" where no order is asked for
+    reason: str = ""  # of UNKNOWN
+    answers: Mapping[str, Answer] = field(default_factory=dict)  # numbers of one quantity
+    rows: Sequence[Row] = ()  # that it is taken from
+
+
+def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
+    """A line for each question with a label, in the order of the rows.
+
+    Numbers are those of the first quantity of the question. Its model is better if it has the
+    better value in a significant difference to each other model; where there is no paired
+    difference, if the intervals do not overlap.
+    """
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(row.question, []).append(row)
+    questions = {question_of(text): of_q for text, of_q in by_question.items()}
+    return [
+        _numbers(question, of_q, models) if question.better else _words(question, of_q, models)
+        for question, of_q in questions.items()
+        if question.label and any(row.cells for row in of_q)
+    ]
+
+
+def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Line:
+    first = rows[0]
+    cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
+    better, reason = "", ""
+    if len(cells) > 1:
+        compared = rows if question.all_measures else rows[:1]
+        winners = {w for row in compared if (w := _better(question, row)) not in (TIE, UNKNOWN)}
+        better = _better(question, first) if not winners else MIXED
+        if len(winners) == 1:
+            (better,) = winners
+        reason = _reason(first) if better == UNKNOWN else ""
+    return Line(question, _label(question, first), cells, better, reason, first.cells, rows)
+
+
+def _better(question: Question, row: Row) -> str:
+    """The model that is better by one quantity, TIE, or UNKNOWN."""
+    beaten: dict[str, int] = dict.fromkeys(row.cells, 0)
+    comparable = True
+    for pair in combinations(row.cells, 2):
+        order = _order(row, pair)
+        if order is None:
+            comparable = False
+        elif order:
+            ahead = (order > 0) == (question.better == "lower")
+            beaten[pair[0] if ahead else pair[1]] += 1
+    winner = [name for name, number in beaten.items() if number == len(beaten) - 1]
+    return winner[0] if winner else TIE if comparable else UNKNOWN
+
+
+def _order(row: Row, pair: tuple[str, str]) -> int | None:
+    """1 if the second model has the higher value, -1 if the first one has, 0 for a tie.
+
+    None where nothing tells.
+    """
+    difference = row.differences.get(pair)
+    if difference is not None and isfinite(difference.low):
+        if not difference.significant:
+            return 0
+        return 1 if difference.value > (1 if difference.form == "ratio" else 0) else -1
+    first, second = (row.cells[name] for name in pair)
+    if not all(map(isfinite, (first.low, second.low))):
+        return None
+    if first.low > second.high or second.low > first.high:
+        return 1 if second.value > first.value else -1
+    return None if difference is not None else 0
+
+
+def _reason(row: Row) -> str:
+    """Why a row does not tell which model is better."""
+    reasons = [d.missing for d in row.differences.values()]
+    reasons += [answer.missing for answer in row.cells.values()]
+    return next(filter(None, reasons), "the number has no interval")
+
+
+def _words(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Line:
+    """What the numbers of each part of a model mean, or which part was selected."""
+    cells = {}
+    for name in models:
+        parts: dict[str, str] = {}
+        for answer in (row.cells[name] for row in rows if name in row.cells):
+            text = answer.reading or short_text(answer)
+            parts.setdefault(answer.subject.removesuffix(" blocks"), _plain(text))
+        if question.first_part:
+            parts = dict(list(parts.items())[:1])
+        texts = [" ".join(filter(None, part)) for part in parts.items()]
+        if texts:
+            cells[name] = ", ".join(texts)
+    return Line(question, question.label, cells, rows=rows)
+
+
+def _plain(reading: str) -> str:
+    """A reading in one word where the measures do not agree."""
+    if DISAGREE in reading or ONE_MEASURE in reading:
+        return MIXED
+    return UNKNOWN if reading.startswith("undecided") else reading
+
+
+def _label(question: Question, row: Row) -> str:
+    unit = "points" if row.unit == POINTS else row.unit
+    return f"{question.label} ({unit})" if unit else question.label
+
+
+def short_text(answer: Answer) -> str:
+    """A value with half the width of its interval, to two digits of that: ``91.0 ± 1.8``.
+
+    Example:
+        >>> short_text(Answer("", "", 0.912, 0.894, 0.931, "%"))
+        '91.2 ± 1.9'
+    """
+    scale = 100 if answer.unit in ("%", POINTS) else 1
+    value, low, high = (scale * number for number in (answer.value, answer.low, answer.high))
+    half = (high - low) / 2
+    if not isfinite(half) or half <= 0:
+        return f"{value:.3g}"
+    digits = max(0, 1 - floor(log10(half)))
+    return f"{value:.{digits}f} ± {half:.{digits}f}"
+
+
+# Text.
+
+
+def glance_text(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
+    """The lines as a table: a row for each question, or for each model if there are many."""
+    if not lines:
+        return []
+    if len(models) > _SIDE_BY_SIDE:
+        return _by_model(lines, models)
+    compared = len(models) > 1
+    table = [("", *models, *(["better"] if compared else []))]
+    for line in lines:
+        cells = [line.cells.get(name, DASH) for name in models]
+        reason = f" ({line.reason})" if line.reason else ""
+        table.append((line.label, *cells, *([line.better + reason] if compared else [])))
+    return _aligned(table)
+
+
+def _by_model(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
+    """A line for each model, by the first question, with a mark at the best of each column."""
+    columns = [line for line in lines if line.answers][:_COLUMNS]
+    if not columns:
+        return []
+    first = columns[0]
+    sign = 1 if first.question.better == "lower" else -1
+    order = sorted(
+        models, key=lambda m: sign * first.answers[m].value if m in first.answers else 1e300
+    )
+    table = [("", *(line.label for line in columns))]
+    for name in order:
+        cells = [
+            line.cells.get(name, DASH) + (" *" if line.better == name else "")
+            for line in columns
+        ]
+        table.append((name, *cells))
+    return [*_aligned(table), "* better than every other model"]
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+# Sentences.
+
+
+def sentences_of(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
+    """The largest significant differences of two models, each in a short sentence."""
+    if len(models) != 2:
+        return []
+    ranked = []
+    for line in lines:
+        difference = line.rows[0].difference if line.answers else None
+        if line.better in models and difference is not None and line.question.sentence:
+            half = (difference.high - difference.low) / 2
+            null = 1 if difference.form == "ratio" else 0
+            strength = abs(difference.value - null) / half if half > 0 else 0.0
+            ranked.append((strength, _sentence(line, difference, models)))
+    ranked.sort(key=lambda item: -item[0])
+    return [sentence for _, sentence in ranked[:_SENTENCES]]
+
+
+def _sentence(line: Line, difference: Difference, models: Sequence[str]) -> str:
+    worse = next(name for name in models if name != line.better)
+    scale = 100 if line.answers[worse].unit in ("%", POINTS) else 1
+    return line.question.sentence.format(
+        better=line.better,
+        worse=worse,
+        difference=f"{scale * abs(difference.value):.2g}",
+        low=short_text(line.answers[line.better]),
+        high=short_text(line.answers[worse]),
+    )

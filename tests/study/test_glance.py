@@ -1,0 +1,146 @@
+"""A study at a glance: its lines say what the rows of the table say."""
+
+import pytest
+from results_by_hand import MAKERS
+
+from visprism import Answer
+from visprism.estimates import questions
+from visprism.estimates.answers import DISAGREE
+from visprism.estimates.questions import QUESTIONS, Question, place_of, question_of
+from visprism.study.glance import MIXED, TIE, UNKNOWN, glance_of, glance_text, sentences_of
+from visprism.study.table import DASH, Difference, Row
+
+MODELS = "cnn", "vit"
+
+
+def row(question, values, *, half=1.0, difference=None, missing="", **answer):
+    cells = {
+        name: Answer(question.text, "q", float(value), value - half, value + half, **answer)
+        for name, value in values.items()
+    }
+    differences = {}
+    if difference is not None:
+        low, high = map(float, difference)
+        between = (low + high) / 2
+        differences = {MODELS: Difference(between, low, high, missing=missing)}
+    return Row(question.text, "q", answer.get("unit", ""), cells, differences)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("question", "difference", "expected"),
+    [
+        (questions.ACCURACY, (1, 3), "vit"),
+        (questions.ACCURACY, (-3, -1), "cnn"),
+        (questions.CALIBRATION, (1, 3), "cnn"),  # lower is better
+        (questions.CALIBRATION, (-1, 3), TIE),
+        (questions.CALIBRATION, (NAN, NAN), UNKNOWN),
+    ],
+)
+def test_the_better_model_is_that_of_a_significant_difference(question, difference, expected):
+    (line,) = glance_of([row(question, {"cnn": 1, "vit": 2}, difference=difference)], MODELS)
+    assert line.better == expected
+
+
+def test_why_nothing_can_be_said_stands_beside_it():
+    rows = [
+        row(
+            questions.ACCURACY,
+            {"cnn": 1, "vit": 2},
+            difference=(NAN, NAN),
+            missing="fewer than 32 images",
+        )
+    ]
+    assert glance_text(glance_of(rows, MODELS), MODELS)[1].endswith(
+        "can't tell (fewer than 32 images)"
+    )
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(3.0, "cnn"), (1.0, TIE)])
+def test_without_a_paired_difference_intervals_that_do_not_overlap_decide(gap, expected):
+    (line,) = glance_of([row(questions.CALIBRATION, {"cnn": 1, "vit": 1 + gap})], MODELS)
+    assert line.better == expected
+
+
+def test_measures_of_flatness_that_disagree_are_mixed():
+    flatter = row(questions.FLATNESS, {"cnn": 1, "vit": 5}, difference=(3, 5))
+    sharper = row(questions.FLATNESS, {"cnn": 5, "vit": 1}, difference=(-5, -3))
+    (line,) = glance_of([flatter, sharper], MODELS)
+    assert line.better == MIXED
+    (line,) = glance_of([flatter, flatter], MODELS)
+    assert line.better == "cnn"
+
+
+def test_of_three_models_the_better_one_beats_both():
+    values = {"a": 1.0, "b": 5.0, "c": 9.0}
+    (line,) = glance_of([row(questions.ACCURACY, values)], list(values))
+    assert line.better == "c"
+    (line,) = glance_of([row(questions.ACCURACY, values | {"c": 5.5})], list(values))
+    assert line.better == TIE
+
+
+def test_words_name_the_part_and_what_its_numbers_mean():
+    rows = [
+        row(questions.FILTERS, {"cnn": -1}, subject="conv blocks", reading="low-pass"),
+        row(
+            questions.FILTERS,
+            {"vit": -1},
+            subject="attention blocks",
+            reading=f"undecided ({DISAGREE})",
+        ),
+    ]
+    (line,) = glance_of(rows, MODELS)
+    assert line.cells == {"cnn": "conv low-pass", "vit": "attention mixed"}
+    assert line.better == ""
+
+
+def test_a_table_has_a_column_for_each_of_few_models_and_a_line_for_each_of_many():
+    few = glance_text(
+        glance_of([row(questions.ACCURACY, {"cnn": 0.5}, half=0.01, unit="%")], MODELS), MODELS
+    )
+    assert few[1].split() == ["accuracy", "(%)", "50.0", "±", "1.0", DASH]
+    models = [f"m{i}" for i in range(6)]
+    rows = [row(questions.ACCURACY, {name: 3.0 * i for i, name in enumerate(models)})]
+    header, *lines, _ = glance_text(glance_of(rows, models), models)
+    assert header.split() == ["accuracy"]
+    assert [line.split()[0] for line in lines] == models[::-1]
+    assert [line.endswith("*") for line in lines] == [True] + [False] * 5
+
+
+def test_the_largest_differences_come_first_in_sentences():
+    rows = [
+        row(questions.ACCURACY, {"cnn": 0.5, "vit": 0.6}, unit="%", difference=(0.02, 0.18)),
+        row(questions.CORRUPTIONS, {"cnn": 0.2, "vit": 0.6}, unit="%", difference=(0.39, 0.41)),
+        row(questions.CALIBRATION, {"cnn": 0.1, "vit": 0.1}, unit="%", difference=(-1, 1)),
+    ]
+    assert sentences_of(glance_of(rows, MODELS), MODELS) == [
+        "Corruptions leave vit 40 points more accuracy than cnn.",
+        "The accuracy of vit is 10 points above that of cnn.",
+    ]
+
+
+def test_questions_without_a_label_have_no_line():
+    assert not glance_of([row(questions.NOISE, {"cnn": 1.0})], MODELS)
+    assert not glance_of([row(Question("New?", "new"), {"cnn": 1.0})], MODELS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=str)
+def test_sentences_are_of_at_most_20_words(question):
+    assert len(question.sentence.split()) <= 20
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_the_answers_of_every_result_belong_to_a_declared_question(make):
+    assert {answer.question for answer in make().answers()} <= set(QUESTIONS)
+
+
+def test_questions_that_are_not_declared_come_last():
+    assert question_of("New?").topic == questions.OTHER
+    assert place_of("New?") == len(QUESTIONS)
+    topics = list(dict.fromkeys(q.topic for q in QUESTIONS.values()))
+    assert [q.topic for q in QUESTIONS.values()] == sorted(
+        (q.topic for q in QUESTIONS.values()), key=topics.index
+    )
+    assert topics[-1] == questions.OTHER
