@@ -24,7 +24,7 @@ def short(monkeypatch):
 
 def test_the_shipped_networks_are_examined(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.endswith(f"Wrote {tmp_path / 'report.html'}\n")
+    assert f"Page: {tmp_path / 'report.html'} " in capsys.readouterr().out
     study = Study.load(tmp_path)
     assert study.models == tuple(SHIPPED)
     assert {"fourier", "variance"} <= set(study.analyses)
