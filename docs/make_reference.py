@@ -1,4 +1,4 @@
-"""Write docs/reference.md, the table of commands in README.md, and the tables of options.
+"""Write docs/reference.md, the table of commands in docs/command_line.md, and the tables of options.
 
     python docs/make_reference.py
 
@@ -16,7 +16,7 @@ from visprism.core.options import Option, options_of
 from visprism.table.result import result_types
 
 FILE = Path(__file__).parent / "reference.md"
-README = Path(__file__).parent.parent / "README.md"
+COMMANDS = Path(__file__).parent / "command_line.md"
 ANALYSIS_PAGES = Path(__file__).parent / "analyses"
 STUB = Path(visprism.__file__).with_suffix(".pyi")
 
@@ -83,14 +83,14 @@ def _first_line(documented: object) -> str:
     return doc.strip().partition("\n")[0].replace("|", "\\|")
 
 
-def readme() -> str:
-    """The text of README.md with the present table of commands."""
+def command_page() -> str:
+    """The text of the page with the present table of commands."""
     rows = [
         f"| `visprism {name}{_ARGUMENTS.get(name, _STUDY)}` | {command.help} |"
         for name, command in commands().items()
     ]
     table = "\n".join(["| command | shows |", "|---|---|", *rows, ""])
-    text = README.read_text("utf-8")
+    text = COMMANDS.read_text("utf-8")
     return re.sub(r"\| command \| shows \|\n(?:\|.*\n)+", lambda _: table, text)
 
 
@@ -119,4 +119,4 @@ if __name__ == "__main__":
     for path, text in analysis_pages().items():
         path.write_text(text, encoding="utf-8")
     FILE.write_text(reference(), encoding="utf-8")
-    README.write_text(readme(), encoding="utf-8")
+    COMMANDS.write_text(command_page(), encoding="utf-8")

@@ -55,8 +55,9 @@ def test_what_a_page_shows_runs(page):
     assert len(made(names["images"])) == len(names["images"])
 
 
-def test_the_table_of_the_readme_lists_every_command_with_its_help():
-    rows = re.findall(r"^\| `visprism ([\w-]+)[^|]*` \| (.*) \|$", README, re.MULTILINE)
+def test_the_page_of_commands_lists_every_one_with_its_help():
+    page = (PROJECT / "docs" / "command_line.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `visprism ([\w-]+)[^|]*` \| (.*) \|$", page, re.MULTILINE)
     available = {name: command.help for name, command in commands().items()}
     assert dict(rows) == {n: h for n, h in available.items() if n != "sparsity"}
     assert len(rows) == len(dict(rows))
