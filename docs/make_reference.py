@@ -1,4 +1,4 @@
-"""Write docs/reference.md, the table of commands in docs/command_line.md, and the tables of options.
+"""Write docs/reference.md, the commands in docs/command_line.md, and the tables of options.
 
     python docs/make_reference.py
 

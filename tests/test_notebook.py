@@ -58,7 +58,7 @@ def test_a_reloaded_study_holds_the_same_results(ran):
 
 def test_a_new_process_reads_it(ran):
     folder, names = ran
-    assert "<Study of shallow, deep: " in names["answer"].stdout
+    assert "accuracy (%)" in names["answer"].stdout
     assert "<CalibrationMetrics of deep: " in names["answer"].stdout
     assert (folder / "report.html").stat().st_size > 10_000
 

@@ -134,7 +134,7 @@ def test_the_form_as_it_is_plans_and_starts_and_its_study_completes(app, page):
     assert state(page) == "complete", page.inner_text("#reason")
     assert "stored before" in page.text_content("#finished ul")
     assert ": failed," not in page.text_content("#finished ul")
-    page.frame_locator("#report").locator("table.answers").first.wait_for()
+    page.frame_locator("#report").locator("table.glance").first.wait_for()
     page.goto(app.address)
     assert page.inner_text("#studies li .state") == "complete"
 
@@ -188,7 +188,7 @@ def test_results_appear_and_a_second_tab_shows_the_same(app, page, browser):
     for tab in (page, second):
         wait_for_state(tab, "complete")
         frame = tab.frame_locator("#report")
-        frame.locator("table.answers").first.wait_for()
+        frame.locator(".card").first.wait_for()
         frame.locator("figure svg").first.wait_for()
         assert frame.locator("button.tool").count() > 0  # its script runs under the policy
     second.close()
