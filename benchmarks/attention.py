@@ -34,8 +34,8 @@ from timm.models.swin_transformer import SwinTransformerBlock
 from torch import Tensor, nn
 
 from visprism.core.provenance import revision
-from visprism.models.layers.local_attention import LocalAttention
-from visprism.models.layers.shifted_windows import ShiftedWindowAttention, SwinBlock
+from visprism.models.zoo.conv_vit import LocalAttention
+from visprism.models.zoo.swin import ShiftedWindowAttention, SwinBlock
 
 RESULTS = Path(__file__).parent / "results" / "attention.json"
 

@@ -28,8 +28,7 @@ from visprism.claims.verdicts import estimate
 from visprism.core.run import Run
 from visprism.harmonize import conv_blocks, harmonize_model, search_by_recipe, select_blocks
 from visprism.harmonize.convert import MSAConfig
-from visprism.harmonize.search import SearchLog
-from visprism.harmonize.search_by_recipe import RecipeTrainer
+from visprism.harmonize.search import RecipeTrainer, SearchLog
 from visprism.training import RECIPES, Job, Recipe, as_yaml
 
 RESULTS = Path(__file__).parent / "results" / "replacement_search.json"

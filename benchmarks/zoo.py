@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from visprism.core.provenance import revision
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
-from visprism.passes.throughput import model_cost
+from visprism.passes.forward_passes import model_cost
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "models.md"

@@ -19,7 +19,7 @@ from visprism.cli.catalog import CATALOG, ZooEntry
 from visprism.core.files import write_text
 from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
-from visprism.passes.throughput import model_cost
+from visprism.passes.forward_passes import model_cost
 
 FILE = Path(__file__).parent.parent / "src" / "visprism" / "models" / CATALOG
 

@@ -150,7 +150,7 @@ from visprism.analyses.weights.relative_scores import relative_scores as relativ
 
 # Measurements of the loss.
 from visprism.loss.objective import Objective as Objective
-from visprism.loss.parameter_selection import Selection as Selection
+from visprism.loss.objective import Selection as Selection
 from visprism.loss.objective import cross_entropy as cross_entropy
 from visprism.analyses.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
 from visprism.analyses.loss.sharpness import sharpness as sharpness

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from visprism import MODELS, InputError, attend, attentions, dissect, load_model
 from visprism.anatomy.run.attention_weights import attend_in_parts
-from visprism.models.layers import local_attention
+from visprism.models.zoo import conv_vit as local_attention
 
 TIMM = {  # small ones of each build
     "vit_tiny_patch16_224": {"img_size": (48, 64), "depth": 2},

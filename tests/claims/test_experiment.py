@@ -19,7 +19,7 @@ from visprism.claims.hypotheses import PRIMARY, SECONDARY
 from visprism.claims.report import declarations, effects_of, markdown_table, page
 from visprism.cli import main
 from visprism.cli.claims import SCALES as LISTED
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 
 PROJECT = Path(__file__).parents[2]
 SMALL = SCALES["small"]

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binomtest
 
 from visprism import Provenance
-from visprism.estimates.chance import at_chance
+from visprism.estimates.findings import at_chance
 
 
 @pytest.mark.parametrize("correct", [0, 25, 30, 33, 34, 35, 40, 100])

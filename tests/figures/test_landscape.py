@@ -6,7 +6,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from visprism import panel, plot
-from visprism.analyses.loss.landscape_figures import project_isometric
+from visprism.analyses.loss.landscape import project_isometric
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.loss.planes import Projection
 

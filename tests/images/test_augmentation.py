@@ -20,8 +20,7 @@ from visprism import (
 )
 from visprism.core.run import stream
 from visprism.images import STRONG
-from visprism.images.augmented import shifted
-from visprism.images.mixing import Mix, batch_share, cut, draw_mix, mixed, soft
+from visprism.images.augmented import Mix, batch_share, cut, draw_mix, mixed, shifted, soft
 
 SMALL = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 RAW = replace(SMALL, mean=(0.0,) * 3, std=(1.0,) * 3)

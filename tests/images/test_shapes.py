@@ -6,8 +6,7 @@ import torch
 
 from visprism import Preprocessing, load_data
 from visprism.images import in_memory
-from visprism.images.silhouettes import SILHOUETTES
-from visprism.images.textures import TEXTURES
+from visprism.images.shapes import SILHOUETTES, TEXTURES
 
 
 def pixels(images, positions):

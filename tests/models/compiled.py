@@ -15,7 +15,6 @@ from visprism import MODELS
 from visprism.models.layers.residual_blocks import PreActBasic, PreActBottleneck
 from visprism.models.zoo.alter_resnet import alter_resnet
 from visprism.models.zoo.conv_vit import conv_vit
-from visprism.models.zoo.deit import deit
 from visprism.models.zoo.mixer import mixer
 from visprism.models.zoo.pit import pit
 from visprism.models.zoo.preact_resnet import preact_resnet
@@ -23,7 +22,7 @@ from visprism.models.zoo.resnet import resnet
 from visprism.models.zoo.sasa_resnet import sasa_resnet
 from visprism.models.zoo.swin import swin
 from visprism.models.zoo.vgg import vgg
-from visprism.models.zoo.vit import vit
+from visprism.models.zoo.vit import deit, vit
 
 PATCHES = {"img_size": 16, "patch_size": 2, "num_classes": 5}
 FOUR = (1, 1, 1, 1)  # stages of one block

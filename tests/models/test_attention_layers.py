@@ -8,9 +8,9 @@ from torch.autograd.functional import hvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from visprism.core.run import stream
-from visprism.models.layers import local_attention
-from visprism.models.layers.local_attention import LocalAttention
-from visprism.models.layers.shifted_windows import ShiftedWindowAttention
+from visprism.models.zoo import conv_vit as local_attention
+from visprism.models.zoo.conv_vit import LocalAttention
+from visprism.models.zoo.swin import ShiftedWindowAttention
 
 
 def tokens(height, width, channels=12, batch=2):

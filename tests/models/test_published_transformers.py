@@ -12,11 +12,10 @@ from timm.models.vision_transformer import VisionTransformer
 
 from visprism import MODELS
 from visprism.models.zoo.conv_vit import conv_vit
-from visprism.models.zoo.deit import deit
 from visprism.models.zoo.mixer import mixer
 from visprism.models.zoo.pit import pit
 from visprism.models.zoo.swin import swin
-from visprism.models.zoo.vit import vit
+from visprism.models.zoo.vit import deit, vit
 
 
 def size_of(name, **arguments):

@@ -7,11 +7,10 @@ from small_models import SMALL, noise, seeded
 import visprism as vp
 from visprism import MODELS, InputError, load_model
 from visprism.models.zoo.conv_vit import conv_vit
-from visprism.models.zoo.deit import deit
 from visprism.models.zoo.mixer import mixer
 from visprism.models.zoo.pit import pit
 from visprism.models.zoo.swin import swin
-from visprism.models.zoo.vit import vit
+from visprism.models.zoo.vit import deit, vit
 
 FAMILIES = {
     "vit": lambda **k: vit(32, 2, **{"depth": 2, **SMALL, **k}),

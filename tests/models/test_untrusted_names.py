@@ -1,4 +1,4 @@
-"""Laws of names that files state (src/visprism/models/stored_names.py): they never run code.
+"""Laws of names that files state (src/visprism/models/sources.py): they never run code.
 
 Each attack would leave a file behind, so a test looks for that file, not only for an error.
 """
@@ -11,8 +11,8 @@ import torch
 import transformers
 
 from visprism import InputError, Provenance, load_model, save_checkpoint
+from visprism.models.sources import stored_model_name
 from visprism.models.spec import ModelSpec
-from visprism.models.stored_names import stored_model_name
 
 CODE = "from pathlib import Path\nPath({ran!r}).touch()\n"
 

@@ -1,12 +1,12 @@
-"""Laws of cache chunks (src/visprism/passes/chunks.py): no cut counts."""
+"""Laws of cache chunks (src/visprism/passes/blocks.py): no cut counts."""
 
 import pytest
 import torch
 from einops import rearrange
 
 from visprism import Fourier, FourierPlane, Variance
-from visprism.passes import chunks
-from visprism.passes.chunks import channel_mean
+from visprism.passes import blocks as chunks
+from visprism.passes.blocks import channel_mean
 
 
 def contiguous(x):

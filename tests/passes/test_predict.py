@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from visprism import Compute, InputError, Predictions, Run, calibration, predict
-from visprism.passes.dropout import dropout_modules
+from visprism.passes.predict import dropout_modules
 from visprism.passes.predictions import check_shapes, check_tensors
 
 SCRIPT = Path(__file__).with_name("predict_in_processes.py")

@@ -1,4 +1,4 @@
-"""Laws of a model's cost (src/visprism/passes/throughput.py)."""
+"""Laws of a model's cost (src/visprism/passes/forward_passes.py)."""
 
 import math
 import time
@@ -9,7 +9,7 @@ from torch import nn
 
 from visprism import MODELS, costs, dissect
 from visprism.core.run import stream
-from visprism.passes.throughput import model_cost
+from visprism.passes.forward_passes import model_cost
 
 ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]
 

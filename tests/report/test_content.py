@@ -10,7 +10,7 @@ from visprism import Answer, Entry, InputError, Provenance
 from visprism.analyses.predictions.temperature import TemperatureScaling
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report import drawings
 from visprism.study.report_content import content_of
 from visprism.study.study import FROM_PYTHON

@@ -13,7 +13,7 @@ import visprism.report
 import visprism.study.files
 from visprism import InputError, Study, panel
 from visprism.drawing.save import render_formats
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report import rendered
 from visprism.report.terms import TERMS, TermLinks
 from visprism.study.files import write_files, write_report

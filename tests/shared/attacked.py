@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.predictions.attacks import attack_images
 from visprism.passes.perturbed import PixelSpace
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.5)

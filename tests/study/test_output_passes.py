@@ -1,4 +1,4 @@
-"""Passes for logits in a study (src/visprism/analyses/output_passes.py)."""
+"""Passes for logits in a study (src/visprism/analyses/subject.py)."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def images_of_passes(monkeypatch):
         numbers.append(sum(len(targets) for _, targets in batches))
         return predict(model, batches, **options)
 
-    monkeypatch.setattr("visprism.analyses.output_passes.predict", counted)
+    monkeypatch.setattr("visprism.analyses.subject.predict", counted)
     return numbers
 
 

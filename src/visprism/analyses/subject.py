@@ -9,7 +9,6 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from visprism.analyses.output_passes import OutputPasses
 from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
 from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
@@ -18,8 +17,47 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
 from visprism.images.images import Images, tensor_images
 from visprism.passes.forward_passes import default_batch_size
+from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result
+
+
+@dataclass(eq=False)
+class OutputPasses:
+    """A model's clean predictions of the first images, in full batches."""
+
+    clean: Predictions | None = None
+
+    def predictions(self, subject: "Subject", run: Run) -> Predictions:
+        """The model's predictions of the unchanged evaluation images.
+
+        Images of an earlier call are not computed again. Batches are always full, except for
+        the last of all images, so that logits do not depend on the order of the calls.
+        """
+        number = subject.num_images
+        size = subject.size_of_outputs(run)
+        rows = 0 if self.clean is None else len(self.clean)
+        if rows < number:
+            batches = subject.limited(None).output_batches(run)
+            missing = batches[rows // size : -(-number // size)]
+            self.clean = _joined(self.clean, predict(subject.model, missing, run=run))
+        assert self.clean is not None
+        of_pass = self.clean.provenance
+        origin = run.measured(
+            images=number, batch_size=of_pass.batch_size, image_shape=of_pass.image_shape
+        )
+        return replace(self.clean.subset(torch.arange(number)), provenance=origin)
+
+
+def _joined(first: Predictions | None, second: Predictions) -> Predictions:
+    if first is None:
+        return second
+    return Predictions(
+        torch.cat([first.logits, second.logits]),
+        torch.cat([first.targets, second.targets]),
+        first.provenance,
+    )
+
 
 BATCH_SIZE = 16  # images of a forward pass over feature maps, by default
 

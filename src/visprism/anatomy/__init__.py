@@ -15,17 +15,17 @@ from visprism.anatomy.run.ablations import (
     head_ablations,
     inner_blocks,
     quantization,
+    quantized,
     replaced_ablation,
+    weights_of,
 )
-from visprism.anatomy.run.attention_weights import ablate_head, attend
+from visprism.anatomy.run.attention_weights import ablate_head, attend, watch_heads
 from visprism.anatomy.run.cached_forward import (
     cache_cuts,
     can_start_at,
     first_images,
     forward_from_cut,
 )
-from visprism.anatomy.run.head_maps import watch_heads
-from visprism.anatomy.run.quantized_weights import quantized, weights_of
 from visprism.anatomy.run.replaced_parts import (
     ReplacedPart,
     Replacement,
@@ -44,7 +44,7 @@ from visprism.anatomy.trace.forward import (
     forward,
     pixels,
 )
-from visprism.anatomy.trace.layout import Layout
+from visprism.anatomy.trace.token_positions import Layout
 
 __all__ = [
     "Ablation",

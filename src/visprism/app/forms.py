@@ -14,8 +14,8 @@ from visprism.core.files import slug
 from visprism.core.options import EFFORTS, Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions import CORRUPTIONS
+from visprism.models.sources import stored_model_name
 from visprism.models.spec import ModelSpec
-from visprism.models.stored_names import stored_model_name
 
 _LONGEST = 200  # characters of a name
 _MOST_IMAGES = 100_000

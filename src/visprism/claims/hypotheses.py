@@ -13,7 +13,7 @@ from visprism.analyses.predictions.frequency_noise import EQUAL_ENERGY, PAPER
 from visprism.claims.claim_networks import NETWORKS, Scale
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.table.kinds import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Change
 
 Direction = Literal["lower", "higher"]

@@ -16,7 +16,7 @@ from visprism.claims.verdicts import NOT_RUN, Decision, decide, decide_all, esti
 from visprism.core.provenance import Provenance
 from visprism.drawing.panel import panel
 from visprism.drawing.save import render_figure
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report.page import inline_svg
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import FrameType
 
-from visprism.cli.errors import outcome
+from visprism.cli.output import outcome
 from visprism.cli.parser import parse
 
 

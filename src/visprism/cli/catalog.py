@@ -130,7 +130,7 @@ class Models(Printing):
         import torch
 
         from visprism.models import load_model
-        from visprism.passes.throughput import model_cost
+        from visprism.passes.forward_passes import model_cost
 
         loaded = load_model(name, pretrained=False)
         size = loaded.preprocessing.size

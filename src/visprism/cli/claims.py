@@ -76,7 +76,7 @@ class Claims(Printing):
 
     def _list(self) -> None:
         from visprism.claims.hypotheses import PRIMARY
-        from visprism.estimates.paper_claims import PAPER_CLAIMS
+        from visprism.estimates.questions import PAPER_CLAIMS
 
         rows = [
             (

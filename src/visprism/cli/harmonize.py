@@ -130,7 +130,7 @@ class Harmonize(Printing, Weights, Training):
     def _searched(self, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
         from visprism.core.progress import console_progress
         from visprism.harmonize import search_by_recipe
-        from visprism.harmonize.search_by_recipe import LOG
+        from visprism.harmonize.search import LOG
         from visprism.training import Job
 
         if self.data is None:

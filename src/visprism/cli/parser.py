@@ -16,8 +16,8 @@ from typing import Any
 
 from visprism.cli import catalog, claims, harmonize, study, system, train
 from visprism.cli.arguments import MEASURED, Command, add_arguments
-from visprism.cli.errors import Parser, flags_of
-from visprism.cli.study_file import Models, first_file, in_file, study_arguments
+from visprism.cli.output import Parser, flags_of
+from visprism.cli.study import Models, first_file, in_file, study_arguments
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 

@@ -4,8 +4,7 @@ from visprism.harmonize.alternet import save_alternet
 from visprism.harmonize.blocks import ConvBlock, Placement, conv_blocks, select_blocks
 from visprism.harmonize.convert import MSAConfig, harmonize_model
 from visprism.harmonize.replacement_search import ReplacementSearch
-from visprism.harmonize.search import search_replacements
-from visprism.harmonize.search_by_recipe import search_by_recipe
+from visprism.harmonize.search import search_by_recipe, search_replacements
 
 __all__ = [
     "ConvBlock",

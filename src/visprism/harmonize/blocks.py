@@ -8,8 +8,7 @@ from torch import nn
 
 from visprism.anatomy import Anatomy, Block, Images, dissect
 from visprism.anatomy.trace.graph import Node, Span
-from visprism.anatomy.trace.operations import Role
-from visprism.anatomy.trace.torch_functions import SUMS
+from visprism.anatomy.trace.operations import SUMS, Role
 from visprism.core.errors import InputError
 
 _MAP = "b c h w"  # the layout that convolutions have

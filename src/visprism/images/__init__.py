@@ -8,9 +8,8 @@ from visprism.images import (  # noqa: F401 (they register)
 )
 from visprism.images.augmentation import STRONG, STRONG_LARGE, WEAK, Augmentation
 from visprism.images.batches import Batches, batches, fixed_augmentation
-from visprism.images.dataset import image_set
 from visprism.images.image_set import DATA, ImageSet, held_out, statistics, stratified
-from visprism.images.open_data import load_data
+from visprism.images.open_data import image_set, load_data
 from visprism.images.pixels import in_memory
 from visprism.images.training_batches import Feed, loader_feed, memory_feed
 

@@ -6,7 +6,8 @@ are known, so that shape bias can be measured. An image depends on its seed, spl
 only; it is drawn on the plane, so that any size shows the same picture.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,236 @@ from PIL import Image
 from visprism.core.errors import InputError
 from visprism.core.run import stream
 from visprism.images.image_set import DATA, ImageSet, chosen_split
-from visprism.images.silhouettes import SILHOUETTES
-from visprism.images.textures import TEXTURES, coverage
+
+Plane = np.ndarray  # (b, h, w)
+PerImage = np.ndarray  # (b,), or (b, 1, 1) beside a plane
+Texture = Callable[[Plane, Plane, PerImage, PerImage], Plane]
+
+
+# Textures, as functions of (u, v) in periods of the pattern, the side of a pixel in the same
+# unit, by which edges are softened, and a key that makes the random ones random. They return
+# values in 0 ... 1. A pattern is the same at every resolution.
+
+
+def coverage(distance: Plane, pixel: PerImage) -> Plane:
+    """Fraction of a pixel that lies outside a straight edge `distance` before its center."""
+    return np.clip(distance / pixel + 0.5, 0, 1)
+
+
+def _fraction(x: Plane) -> Plane:
+    return x - np.floor(x)
+
+
+def _wave(x: Plane) -> Plane:
+    """Distance to the nearest odd multiple of a half: a triangular wave of period 1."""
+    return np.abs(_fraction(x) - 0.5)
+
+
+def _lattice(column: Plane, row: Plane, key: PerImage) -> Plane:
+    """A random number in 0 ... 1 for each point of the integer lattice, always the same.
+
+    Source: the mixing constants are those of Wellons (2018), Prospecting for hash functions.
+    """
+    x = column.astype(np.int32).view(np.uint32) * np.uint32(0x9E3779B1)
+    y = row.astype(np.int32).view(np.uint32) * np.uint32(0x85EBCA77)
+    bits = (x ^ key) + y
+    bits ^= bits >> np.uint32(16)
+    bits *= np.uint32(0x7FEB352D)
+    bits ^= bits >> np.uint32(15)
+    bits *= np.uint32(0x846CA68B)
+    bits ^= bits >> np.uint32(16)
+    return (bits >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24)
+
+
+def _interpolated(u: Plane, v: Plane, key: PerImage, blend: Callable[[Plane], Plane]) -> Plane:
+    """The random lattice between its points; `blend` maps 0 ... 1 to the weight of the next."""
+    column, row = np.floor(u), np.floor(v)
+    right, down = blend(u - column), blend(v - row)
+    near = _lattice(column, row, key) * (1 - right) + _lattice(column + 1, row, key) * right
+    row += 1
+    far = _lattice(column, row, key) * (1 - right) + _lattice(column + 1, row, key) * right
+    return near * (1 - down) + far * down
+
+
+def stripes(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Straight bands."""
+    return coverage(_wave(u) - 0.25, pixel)
+
+
+def zigzag(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Zigzag bands with right angles."""
+    return coverage(_wave(u + _wave(v) * 1.4) - 0.25, 1.7 * pixel)
+
+
+def ripples(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Circles around one point."""
+    return coverage(_wave(np.hypot(u, v)) - 0.25, pixel)
+
+
+def checks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """A chess board."""
+    a, b = coverage(_wave(u) - 0.25, pixel), coverage(_wave(v) - 0.25, pixel)
+    return a * b + (1 - a) * (1 - b)
+
+
+def bricks(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Courses of bricks, each shifted by half of one."""
+    shifted = u + 0.5 * (np.floor(2 * v) % 2)
+    to_joint = np.minimum(0.5 - _wave(shifted), 0.25 - 0.5 * _wave(2 * v))
+    return coverage(to_joint - 0.07, pixel)
+
+
+def dots(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Discs on a honeycomb."""
+    height = 0.866  # of a row, for a distance of 1 between neighbors
+    across = _fraction(u + 0.5 * (np.floor(v / height) % 2)) - 0.5
+    along = (_fraction(v / height) - 0.5) * height
+    return coverage(np.hypot(across, along) - 0.3, pixel)
+
+
+def scales(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Overlapping discs, as of a fish, each shaded towards its rim."""
+    row = np.floor(2 * v)
+    below = np.hypot(_fraction(u + 0.5 * (row % 2)) - 0.5, v - 0.5 * row)
+    above = np.hypot(_fraction(u + 0.5 * ((row + 1) % 2)) - 0.5, v - 0.5 * row - 0.5)
+    hidden = coverage(below - 0.5, pixel)
+    return np.clip(2 * (below * (1 - hidden) + above * hidden), 0, 1) ** 2
+
+
+def cells(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Random polygons with a gap between them, as of dry mud.
+
+    Source: Worley (1996), A cellular texture basis function.
+    """
+    column, row = np.floor(u), np.floor(v)
+    first = np.full_like(u, np.inf)
+    second = np.full_like(u, np.inf)
+    for i in (-1, 0, 1):
+        for j in (-1, 0, 1):
+            x, y = column + i, row + j
+            distance = np.hypot(
+                x + 0.15 + 0.7 * _lattice(x, y, key) - u,
+                y + 0.15 + 0.7 * _lattice(x, y, key ^ np.uint32(1)) - v,
+            )
+            second = np.minimum(second, np.maximum(first, distance))
+            first = np.minimum(first, distance)
+    return coverage(second - first - 0.16, 2 * pixel)
+
+
+def clouds(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """Smooth noise of two octaves."""
+
+    def smooth(x: Plane) -> Plane:
+        return x * x * (3 - 2 * x)
+
+    coarse = _interpolated(u, v, key, smooth)
+    fine = _interpolated(2 * u, 2 * v, key ^ np.uint32(1), smooth)
+    return np.clip(2 * (0.7 * coarse + 0.3 * fine) - 0.5, 0, 1)
+
+
+def grain(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
+    """A mosaic of small random squares."""
+    fineness = 3
+    return _interpolated(
+        fineness * u, fineness * v, key, lambda x: coverage(x - 0.5, fineness * pixel)
+    )
+
+
+_TEXTURES = (
+    bricks, cells, checks, clouds, dots,
+    grain, ripples, scales, stripes, zigzag,
+)  # fmt: skip
+TEXTURES: dict[str, Texture] = {function.__name__: function for function in _TEXTURES}
+
+# Silhouettes, as functions of points (x, y) with y upwards: how far a point lies outside the
+# outline, negative inside. Each covers an area of 1, so that the filled fraction of the image
+# does not reveal the class, and none is a rotation of another.
+Points = np.ndarray
+Silhouette = Callable[[Points, Points], Points]
+
+
+def _disk(x: Points, y: Points, radius: float) -> Points:
+    return np.hypot(x, y) - radius
+
+
+def _box(x: Points, y: Points, half_width: float, half_height: float) -> Points:
+    return np.maximum(np.abs(x) - half_width, np.abs(y) - half_height)
+
+
+def _beyond(x: Points, y: Points, degrees: int, offset: float) -> Points:
+    """Distance beyond a straight line `offset` away from the origin in this direction."""
+    angle = math.radians(degrees)
+    return math.cos(angle) * x + math.sin(angle) * y - offset
+
+
+def disk(x: Points, y: Points) -> Points:
+    """A filled circle."""
+    return _disk(x, y, 0.564)
+
+
+def ring(x: Points, y: Points) -> Points:
+    """A circle with a hole of half its width."""
+    return np.abs(np.hypot(x, y) - 0.489) - 0.163
+
+
+def crescent(x: Points, y: Points) -> Points:
+    """A disk less a smaller one beside its center."""
+    return np.maximum(_disk(x - 0.257, y, 0.77), 0.556 - np.hypot(x - 0.61, y))
+
+
+def square(x: Points, y: Points) -> Points:
+    """Four equal sides."""
+    return _box(x, y, 0.5, 0.5)
+
+
+def triangle(x: Points, y: Points) -> Points:
+    """Three equal sides."""
+    sides = (_beyond(x, y, degrees, 0.4387) for degrees in (30, 150, 270))
+    return np.maximum.reduce(list(sides))
+
+
+def star(x: Points, y: Points) -> Points:
+    """Five points."""
+    # Folded onto one half of one point; its edge runs from the tip to the notch.
+    angle = np.abs((np.arctan2(x, y) + math.pi / 5) % (math.tau / 5) - math.pi / 5)
+    radius = np.hypot(x, y)
+    along, across = radius * np.cos(angle), radius * np.sin(angle)
+    tip, notch = 0.865, 0.394
+    dx, dy = notch * math.cos(math.pi / 5) - tip, notch * math.sin(math.pi / 5)
+    return ((along - tip) * dy - across * dx) / math.hypot(dx, dy)
+
+
+def cross(x: Points, y: Points) -> Points:
+    """Two bars at a right angle, like a plus sign."""
+    return np.minimum(_box(x, y, 0.705, 0.208), _box(x, y, 0.208, 0.705))
+
+
+def heart(x: Points, y: Points) -> Points:
+    """A square on its corner with a half disk on each upper side."""
+    side, y = 0.75, y + 0.12
+    u, v = (x + y) / math.sqrt(2), (y - x) / math.sqrt(2)
+    body = _box(u, v, side / 2, side / 2)
+    lobes = np.minimum(_disk(u - side / 2, v, side / 2), _disk(u, v - side / 2, side / 2))
+    return np.minimum(body, lobes)
+
+
+def arrow(x: Points, y: Points) -> Points:
+    """A triangular head on a shaft."""
+    head = np.maximum(0.06 - y, _beyond(np.abs(x), y, 45, 0.5925))
+    return np.minimum(head, _box(x, y + 0.41, 0.2, 0.5))
+
+
+def hourglass(x: Points, y: Points) -> Points:
+    """Two triangles that touch at a tip."""
+    return np.maximum(np.abs(y) - 0.643, _beyond(np.abs(x), np.abs(y), -45, 0.0487))
+
+
+_SILHOUETTES = (
+    arrow, crescent, cross, disk, heart,
+    hourglass, ring, square, star, triangle,
+)  # fmt: skip
+SILHOUETTES: dict[str, Silhouette] = {function.__name__: function for function in _SILHOUETTES}
+
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
@@ -58,9 +287,6 @@ CONTRAST = (0.06, 0.13)  # of a texture: half the step between its two colors
 DULL, BRIGHT = (0.01, 0.07), (0.13, 0.24)  # chroma of background and filling; 0 is gray
 TURN = (0.0, 2 * np.pi)
 CENTERD = (-0.5, 0.5)
-
-PerImage = Float[np.ndarray, " b"]
-Plane = Float[np.ndarray, "_ h w"]
 
 
 @dataclass(frozen=True)

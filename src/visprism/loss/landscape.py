@@ -25,8 +25,14 @@ from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
-from visprism.loss.objective import Loss, Objective, check_weight_decay, cross_entropy
-from visprism.loss.parameter_selection import Selection, selected
+from visprism.loss.objective import (
+    Loss,
+    Objective,
+    Selection,
+    check_weight_decay,
+    cross_entropy,
+    selected,
+)
 from visprism.loss.planes import Plane, random_planes, squared_norms
 from visprism.loss.points import (
     TREATMENTS,

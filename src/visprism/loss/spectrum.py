@@ -19,8 +19,13 @@ from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError, stream
 from visprism.loss.hessian_summary import HessianSpectrum
 from visprism.loss.krylov import Eigenpairs, Product, Request, Which, eigenpairs
-from visprism.loss.objective import Loss, Objective, check_weight_decay, cross_entropy
-from visprism.loss.parameter_selection import Selection
+from visprism.loss.objective import (
+    Loss,
+    Objective,
+    Selection,
+    check_weight_decay,
+    cross_entropy,
+)
 from visprism.loss.products import Products
 
 Batch = tuple[Images, Tensor]

@@ -4,11 +4,9 @@ from visprism.models.checkpoints import load_checkpoint, save_checkpoint
 from visprism.models.loading import LoadedModel, load_model
 from visprism.models.metadata import Metadata, read_metadata
 from visprism.models.zoo import (  # noqa: F401 (they register their models)
-    alexnet,
     alter_resnet,
     cifar_resnet,
     conv_vit,
-    deit,
     mixer,
     mobilenet,
     pit,

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
-from visprism.models.layers.shifted_windows import window_index, windows_apart
 from visprism.models.state_dicts import first_names
+from visprism.models.zoo.swin import window_index, windows_apart
 
 State = Mapping[str, Tensor]
 _NORM = "(weight|bias|running_mean|running_var|num_batches_tracked)"

@@ -18,10 +18,9 @@ from visprism.models.checkpoints import load_state
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.metadata import read_metadata
 from visprism.models.pretrained import default_card, with_pretrained_weights
-from visprism.models.sources import RANDOM, SOURCES
+from visprism.models.sources import RANDOM, SOURCES, stored_model_name
 from visprism.models.spec import ModelSpec
 from visprism.models.state_dicts import read_state_dict
-from visprism.models.stored_names import stored_model_name
 
 _PUBLISHED = ("timm", "torchvision", "hf")  # sources whose published weights are the default
 

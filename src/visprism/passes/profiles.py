@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.passes.chunks import cache_chunks, channel_mean
+from visprism.passes.blocks import cache_chunks, channel_mean
 
 # Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6

@@ -12,13 +12,115 @@ Source: Darcet et al. (2024), Vision transformers need registers.
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Block
+from visprism.anatomy import Anatomy, Attention, Block, Images, forward
+from visprism.anatomy.run.interception import intercept
+from visprism.anatomy.trace.token_grids import OFF_GRID
+from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.passes.tokens_of_the_head import off_grid_tokens_read
+from visprism.core.run import stream
+
+
+def tokens_read(
+    anatomy: Anatomy, attention: Attention, images: Images
+) -> Bool[np.ndarray, "tokens"]:
+    """Whether the head reads each token of an attention, by the gradient of the largest logit.
+
+    Costs one forward pass, and one backward pass from the head to the attention's block.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        attention: the last of the model, without windows; in the order of its keys.
+        images: a batch of one image, on the model's device.
+    """
+    layout = anatomy.graph.nodes[attention.block.end].layout
+    index = attention.geometry.keys.index
+    if layout is None or len(index) > 1:
+        raise _unknown(attention, "its tokens could not be followed")
+    gradient = _gradient(anatomy, attention.block, images)
+    if gradient is None:
+        raise _unknown(attention, "the head does not depend on it, or is under no_grad")
+    on_grid, off_grid = _read(gradient, layout)
+    outside = index[0] == OFF_GRID
+    if outside.sum() != len(off_grid) or index[0].max(initial=-1) >= len(on_grid):
+        raise _unknown(attention, "its tokens are not those of its block")
+    read = np.zeros(len(outside), dtype=bool)
+    read[outside] = off_grid
+    read[~outside] = on_grid[index[0][~outside]]
+    if not read.any():
+        raise _unknown(attention, "the gradient of the largest logit is 0 for all of them")
+    return read
+
+
+def _gradient(anatomy: Anatomy, block: Block, images: Images) -> Tensor | None:
+    """Gradient of the largest logit of the first image with respect to a block's output.
+
+    None if the logits do not depend on it, or cannot be differentiated from there on.
+    """
+    tokens: list[Tensor] = []
+
+    def cut(x: Tensor) -> Tensor:
+        tokens[:] = [x.detach().clone().requires_grad_()]
+        return tokens[0]
+
+    with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: cut}):
+        logits = forward(anatomy.model, images).flatten(1)
+        if not logits.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(logits[0].max(), tokens)
+    return gradient
+
+
+def _read(
+    gradient: Float[Tensor, "..."], layout: Layout
+) -> tuple[Bool[np.ndarray, "places"], Bool[np.ndarray, "others"]]:
+    """Whether the gradient is not 0 at each place of the grid, and at each token off it."""
+    on_grid = (layout.to_map(gradient)[0] != 0).any(0).flatten().cpu().numpy()
+    return on_grid, (layout.off_grid(gradient)[0] != 0).any(1).cpu().numpy()
+
+
+def _unknown(attention: Attention, reason: str) -> InputError:
+    return InputError(
+        f"the tokens of {attention.name!r} that the head reads are not known: {reason}. Use "
+        "attention_maps with query='mean'."
+    )
+
+
+def described_readout(
+    read: Bool[np.ndarray, "tokens"], outside: Bool[np.ndarray, "tokens"]
+) -> str:
+    """The tokens that are read, in words."""
+    off, on = int((read & outside).sum()), int((read & ~outside).sum())
+    if not on:
+        return "class token" if off == 1 else f"{off} tokens off the grid"
+    patches = f"mean over {on} of {int((~outside).sum())} places"
+    return f"{patches} and {off} tokens off the grid" if off else patches
+
+
+def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"]:
+    """Whether the head reads each token off the grid that leaves a block.
+
+    By the gradient of the largest logit for an image of noise: a token that no path leads from
+    to the logits has a gradient of exactly 0. Costs a forward and a backward pass.
+
+    Args:
+        anatomy: of a model in evaluation mode.
+        block: the last one with such tokens.
+    """
+    layout, parameter = block.layout, next(anatomy.model.parameters())
+    shape = anatomy.graph.nodes[anatomy.graph.output].shape
+    if layout is None or shape is None or len(shape) != 2:
+        raise InputError("model must return one vector of logits per image")
+    noise = torch.randn(1, *anatomy.image_shape, generator=stream(0, "image of noise"))
+    gradient = _gradient(anatomy, block, noise.to(parameter))
+    if gradient is None:
+        raise InputError("model must be differentiable from its last block on")
+    return _read(gradient, layout)[1]
+
 
 Role = Literal["class", "register", "prefix"]
 Group = Literal["grid", "class", "register", "prefix"]  # the tokens that are compared

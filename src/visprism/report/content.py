@@ -11,8 +11,7 @@ from visprism.core.files import slug
 from visprism.core.options import options_of
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
-from visprism.estimates.paper_claims import PaperClaim
-from visprism.estimates.questions import Question
+from visprism.estimates.questions import PaperClaim, Question
 from visprism.table.result import Result
 
 Mark = Literal["", "supports", "contradicts", "undecided", "not applicable"]

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from visprism.drawing.registry import surface_of
 from visprism.drawing.style import MODEL, TIP, color_of
 from visprism.estimates.findings import CODES
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report.content import Content, SectionContent, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.tables import DASH, Table, table_cell, table_of, typeset

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from markupsafe import Markup, escape
 
 from visprism.core.files import slug
-from visprism.estimates.paper_claims import PAPER_CLAIMS
+from visprism.estimates.questions import PAPER_CLAIMS
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.anatomy.costs import Costs, short
 from visprism.core.provenance import Provenance
-from visprism.estimates.paper_claims import PAPER_CLAIMS
-from visprism.estimates.questions import question_of
+from visprism.estimates.questions import PAPER_CLAIMS, question_of
 from visprism.images.image_set import DATA
 from visprism.report import (
     Cell,

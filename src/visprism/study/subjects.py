@@ -21,8 +21,8 @@ from visprism.core.files import slug
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import ImageSet, load_data
-from visprism.images.dataset import image_set_of, in_order, normalization_of
 from visprism.images.images import Images, ordered, tensor_images
+from visprism.images.open_data import image_set_of, in_order, normalization_of
 
 _TRAIN = "train"
 

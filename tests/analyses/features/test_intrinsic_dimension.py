@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.features.intrinsic_dimension import twonn_dimension
-from visprism.passes.feature_files import save_features
+from visprism.analyses.features.intrinsic_dimension import save_features, twonn_dimension
 from visprism.passes.pooled import pooled_features
 
 

@@ -10,8 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from visprism import Adversarial, Attack, InputError, Result, adversarial
-from visprism.analyses.predictions.attacks import AttackLoss
-from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.predictions.attacks import AttackLoss, attack_images
 from visprism.analyses.predictions.bands import band
 
 

@@ -8,8 +8,14 @@ import torch
 from torch import nn
 
 from visprism import Adversarial, Attack, InputError, Preprocessing, adversarial
-from visprism.analyses.predictions.attacks import AttackLoss, PerturbationBall, other_classes
-from visprism.analyses.predictions.auto_pgd import attack_images, auto_pgd, checkpoints
+from visprism.analyses.predictions.attacks import (
+    AttackLoss,
+    PerturbationBall,
+    attack_images,
+    auto_pgd,
+    checkpoints,
+    other_classes,
+)
 from visprism.passes.perturbed import PixelSpace
 
 SPACE = PixelSpace((0.0,) * 3, (1.0,) * 3)

@@ -8,8 +8,8 @@ from torch import nn
 
 import visprism as vp
 from visprism.analyses.weights.relative_scores import relative_score_tables
-from visprism.models.layers.shifted_windows import ShiftedWindowAttention
 from visprism.models.layers.window_attention import WindowAttention
+from visprism.models.zoo.swin import ShiftedWindowAttention
 
 # What it measures: closed forms.
 

@@ -15,8 +15,7 @@ from visprism import corrupt
 from visprism.images.corruptions.blur import copied_from
 from visprism.images.corruptions.corrupt import Randomness
 from visprism.images.corruptions.filters import motion_taps
-from visprism.images.corruptions.spatter import distances, edges, equalised
-from visprism.images.corruptions.weather import ice, plasma
+from visprism.images.corruptions.weather import distances, edges, equalised, ice, plasma
 
 IMAGENET = 130  # a side whose severities are those of ImageNet-C
 

@@ -1,10 +1,10 @@
-"""Laws of neighborhood attention (src/visprism/models/layers/neighborhood_attention.py)."""
+"""Laws of neighborhood attention (src/visprism/models/zoo/sasa_resnet.py)."""
 
 import pytest
 import torch
 
 from visprism.core.run import stream
-from visprism.models.layers.neighborhood_attention import NeighborhoodAttention
+from visprism.models.zoo.sasa_resnet import NeighborhoodAttention
 
 
 def made(*arguments, **options):

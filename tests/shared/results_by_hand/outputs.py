@@ -4,7 +4,7 @@ import numpy as np
 
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
 from visprism.analyses.predictions.ablation import Ablations
-from visprism.analyses.predictions.ablation_by_kind import KindAblations
+from visprism.analyses.predictions.ablation_by_kind import JointAblations, KindAblations
 from visprism.analyses.predictions.adversarial import RobustAccuracy
 from visprism.analyses.predictions.calibration import Reliability, RiskCoverage
 from visprism.analyses.predictions.corruptions import CorruptedMetrics, CorruptionErrors
@@ -12,7 +12,6 @@ from visprism.analyses.predictions.distribution_shift import ShiftedAccuracy
 from visprism.analyses.predictions.error_consistency import DifferingPictures
 from visprism.analyses.predictions.fourier_sensitivity import FrequencyErrors
 from visprism.analyses.predictions.frequency_noise import BandAccuracy
-from visprism.analyses.predictions.joint_ablation import JointAblations
 from visprism.analyses.predictions.shape_bias import CueDecisions
 from visprism.analyses.predictions.stability import FlipRates
 from visprism.claims.effects import ClaimEffects

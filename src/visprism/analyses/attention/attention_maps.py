@@ -25,7 +25,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
 from visprism.drawing.style import tip
 from visprism.passes.batches import check_evaluation_mode, image_shape, images_of
-from visprism.passes.tokens_of_the_head import described_readout, tokens_read
+from visprism.passes.tokens import described_readout, tokens_read
 from visprism.table.result import Result, result_type, scalar
 from visprism.table.result import column as quantity
 

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.estimates.estimated import Estimated, mean, ratio
-from visprism.passes.blocks import block_columns
-from visprism.passes.chunks import cache_chunks, channel_mean
+from visprism.passes.blocks import block_columns, cache_chunks, channel_mean
 from visprism.passes.features import Seen
 from visprism.table.result import Result, column, estimate, result_type
 from visprism.table.shapes import ScalarPerBlock

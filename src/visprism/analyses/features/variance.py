@@ -24,8 +24,7 @@ from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, some_of
-from visprism.passes.blocks import block_columns, grid_of
-from visprism.passes.chunks import cache_chunks, channel_mean
+from visprism.passes.blocks import block_columns, cache_chunks, channel_mean, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
 from visprism.table.result import Result, column, estimate, result_type

@@ -4,22 +4,32 @@ Surfaces are those of `visprism.loss.landscape`, circles those of `visprism.loss
 interval of an increase is over direction pairs and images.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.loss.checkpoints import stored_weights
-from visprism.analyses.loss.landscape_figures import SURFACES
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
+from visprism.drawing.registry import figure, surface_of
+from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, tip
 from visprism.loss.eigenvalues import top_eigenpairs
-from visprism.loss.landscape import LossSurface, landscape
+from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
 from visprism.loss.objective import Objective
 from visprism.loss.planes import (
     Plane,
@@ -34,6 +44,290 @@ from visprism.loss.planes import (
 from visprism.loss.points import batch_norms
 from visprism.loss.rings import RADII, Rings, rings
 from visprism.table.result import Result
+
+AZIMUTH, ELEVATION = np.radians(-58.0), np.radians(38.0)  # of the viewer
+HEIGHT = 0.75  # of the end of the scale, in sides of the square
+
+
+def project_isometric(
+    x: Float[np.ndarray, "*s"], y: Float[np.ndarray, "*s"], z: Float[np.ndarray, "*s"]
+) -> Float[np.ndarray, "*s 3"]:
+    """Coordinates to the right, up and toward the viewer, of [-1, 1] x [-1, 1] x [0, 1].
+
+    The first two are in half sides of the square; z is from the floor to the end of the scale.
+    """
+    right = np.cos(AZIMUTH) * x - np.sin(AZIMUTH) * y
+    back = np.sin(AZIMUTH) * x + np.cos(AZIMUTH) * y
+    height = 2 * HEIGHT * (z - 0.5)
+    up = np.cos(ELEVATION) * height + np.sin(ELEVATION) * back
+    return np.stack([right, up, np.sin(ELEVATION) * height - np.cos(ELEVATION) * back], axis=-1)
+
+
+def outline_at(z: float) -> Float[np.ndarray, "5 2"]:
+    """The outline of the square at the height `z`; at 0 it is the floor."""
+    corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)], dtype=float)
+    return project_isometric(corners[:, 0], corners[:, 1], np.full(5, z))[:, :2]
+
+
+View = Literal["contour", "surface", "slices"]
+Quantity = Literal["nll", "l2", "accuracy"]
+
+LABELS = {name: LossSurface.infos()[name].heading for name in ("nll", "l2", "accuracy")}
+AXES = {
+    "random": ("First random direction", "Second random direction"),
+    "checkpoints": ("Direction of the checkpoint", "Orthogonal direction"),
+    "given": ("First direction", "Second direction"),
+}
+_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
+# Endings of the names of the figures of a surface, and their options.
+SURFACES: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "-surface": {"view": "surface"},
+    "-slices": {"view": "slices"},
+    "-accuracy": {"quantity": "accuracy"},
+    "-l2": {"quantity": "l2"},
+}
+_CUT = 2.5  # a slice ends above this many log(classes)
+
+
+def value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+    """A color bar at the side, of one scale for all axes; none beside slices."""
+    surfaces: list[ScalarMappable] = [
+        artist
+        for ax in axes
+        for artist in (*ax.images, *ax.collections)
+        if str(artist.get_label()) in LABELS.values()
+    ]
+    if not surfaces:
+        return
+    scale = surfaces[0].norm
+    if not isinstance(scale, LossScale):
+        ends = np.array([(s.norm.vmin, s.norm.vmax) for s in surfaces], dtype=float)
+        scale = Normalize(float(ends.min()), float(ends.max()))
+        for surface in surfaces:
+            surface.set_norm(scale)
+    label = surfaces[0].get_label()  # pyrefly: ignore
+    bar = figure.colorbar(surfaces[0], ax=list(axes), label=label, aspect=22, pad=0.02)
+    if isinstance(scale, LossScale):
+        same = len({surface.norm.vmax for surface in surfaces}) == 1
+        bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
+
+
+@figure(width=2.6, height=2.3, share=False, key=value_bar, key_width=0.8)
+def _(
+    result: LossSurface,
+    ax: Axes,
+    *,
+    view: View = "contour",
+    quantity: Quantity = "nll",
+    pair: int = 0,
+    path: Projection | None = None,
+) -> Axes:
+    """One plane, or slices through all; lines have slices only.
+
+    `path` is drawn on contours: snapshots or checkpoints in their order.
+    """
+    if view == "slices" or len(np.unique(result.b)) == 1:
+        return _slices(ax, result, quantity)
+    rows, pairs = result.select(result.pair == pair), len(np.unique(result.pair))
+    if view == "surface":
+        _surface(ax, rows, quantity)
+    else:
+        _contour(ax, rows, quantity, path)
+    if pairs > 1:
+        which, at = f"pair {pair + 1} of {pairs}", {"xy": (0.98, 0.02), "ha": "right"}
+        box = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
+        ax.annotate(which, xycoords="axes fraction", fontsize="x-small", bbox=box, **at)
+    return ax
+
+
+def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection | None) -> Axes:
+    """Colors, and contour lines; the bold one is chance level, log(classes)."""
+    a, b = np.unique(rows.a), np.unique(rows.b)
+    table = np.asarray(getattr(rows, quantity)).reshape(len(b), len(a))
+    half = [(axis[1] - axis[0]) / 2 for axis in (a, b)]
+    norm, colors = _scale(rows, quantity)
+    ax.imshow(
+        np.ma.masked_invalid(table),
+        extent=(a[0] - half[0], a[-1] + half[0], b[0] - half[1], b[-1] + half[1]),
+        origin="lower",
+        norm=norm,
+        cmap=colors,
+        interpolation="bilinear",
+        aspect="auto",
+        label=LABELS[quantity],
+    )
+    if isinstance(norm, LossScale):
+        with np.errstate(invalid="ignore"):
+            inside = np.where(np.isfinite(table), table, np.nanmax(table[np.isfinite(table)]))
+        fine = [f * norm.chance for f in _LEVELS]
+        ax.contour(a, b, inside, levels=fine, colors="white", linewidths=0.4, alpha=0.7)
+        ax.contour(a, b, inside, levels=[norm.chance], colors=INK, linewidths=1.1)
+    if path is not None:
+        ax.plot(path.a, path.b, color="white", linewidth=2.2, label="_path")
+        ax.plot(path.a, path.b, color=INK, linewidth=0.9, marker="o", markersize=2.2)
+    ax.plot(0, 0, marker="+", color="white", markersize=6, gid=tip("the model's weights"))
+    across, along = AXES[rows.plane]
+    ax.set(xlim=(a[0], a[-1]), ylim=(b[0], b[-1]), xlabel=across, ylabel=along)
+    ax.set_aspect("equal")
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    return ax
+
+
+def _surface(ax: Axes, rows: LossSurface, quantity: Quantity) -> Axes:
+    """The surface from a corner and above; height and color are positions on the scale."""
+    a, b = np.unique(rows.a), np.unique(rows.b)
+    value = np.asarray(getattr(rows, quantity)).reshape(len(b), len(a))
+    norm, colors = _scale(rows, quantity)
+    height = np.ma.filled(np.ma.masked_invalid(norm(value)), 1.0)
+    x, y = np.meshgrid(np.linspace(-1, 1, len(a)), np.linspace(-1, 1, len(b)))
+    place = project_isometric(x, y, height)
+    near = place[..., 2]
+    corners = [(slice(None, -1), slice(None, -1)), (slice(None, -1), slice(1, None))]
+    corners += [(slice(1, None), slice(1, None)), (slice(1, None), slice(None, -1))]
+    cells = np.stack([place[c][..., :2] for c in corners], axis=2).reshape(-1, 4, 2)
+    middle = np.mean([height[c] for c in corners], axis=0).ravel()
+    order = np.argsort(np.mean([near[c] for c in corners], axis=0).ravel())  # far ones first
+    _floor(ax, norm)
+    ax.add_collection(
+        PolyCollection(
+            list(cells[order]),
+            array=norm.inverse(middle[order]),
+            cmap=colors,
+            norm=norm,
+            edgecolor=(0, 0, 0, 0.35),
+            linewidth=0.25,
+            label=LABELS[quantity],
+        )
+    )
+    return ax
+
+
+def _floor(ax: Axes, norm: Normalize) -> None:
+    """The floor of a surface, and on the walls behind it a line at chance level."""
+    ax.plot(*outline_at(0.0).T, color=STRIP, linewidth=0.6, zorder=0, label="_floor")
+    if isinstance(norm, LossScale):
+        behind = outline_at(CHANCE_POSITION)[[0, 3, 2]]
+        ax.plot(*behind.T, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
+        ax.annotate(
+            f"log {norm.classes}",
+            tuple(behind[0]),
+            xytext=(-2, 0),
+            textcoords="offset points",
+            ha="right",
+            va="center",
+            fontsize="x-small",
+        )
+    for text, x, y in (("1st direction", 0.0, -1.25), ("2nd direction", 1.25, 0.0)):
+        at = project_isometric(np.array(x), np.array(y), np.array(0.0))
+        ax.annotate(
+            text, (at[0], at[1]), ha="center", va="top", fontsize="x-small", color=FAINT
+        )
+    ax.set(xlim=(-1.65, 1.5), ylim=(-1.55, 1.75), aspect="equal")
+    ax.axis("off")
+
+
+def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
+    """The values along each direction through the weights; bold, their mean."""
+    lines: list[tuple[np.ndarray, np.ndarray]] = []
+    for pair in np.unique(result.pair):
+        rows = result.select(result.pair == pair)
+        for along, across in ((rows.a, rows.b), (rows.b, rows.a)):
+            on = np.abs(across) == np.abs(across).min()
+            if len(np.unique(along[on])) > 1:
+                lines.append((along[on], np.asarray(getattr(rows, quantity))[on]))
+    several = len(lines) > 1
+    for along, values in lines:
+        color, width = (STRIP, 0.7) if several else (INK, 1.4)
+        ax.plot(
+            along, np.ma.masked_invalid(values), color=color, linewidth=width, label="_slice"
+        )
+    if several and all(len(x) == len(lines[0][0]) for x, _ in lines):
+        mean = np.mean([values for _, values in lines], axis=0)
+        ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
+    if quantity == "nll" and result.classes > 1:
+        chance = float(np.log(result.classes))
+        ax.axhline(chance, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), label="_chance")
+        ax.annotate(
+            f"log {result.classes}",
+            (1, chance),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize="x-small",
+        )
+        top = np.nanmax(np.where(np.isfinite(result.nll), result.nll, 0))
+        ax.set_ylim(0, min(_CUT * chance, max(1.05 * top, 1.1 * chance)))
+    if quantity == "accuracy":
+        ax.set_ylim(0, 1)
+    ax.set(
+        xlabel=AXES[result.plane][0].replace("First random", "Random"), ylabel=LABELS[quantity]
+    )
+    return ax
+
+
+def _scale(rows: LossSurface, quantity: Quantity) -> tuple[Normalize, Colormap]:
+    if quantity == "nll":
+        return LossScale(rows.classes), LOSSES
+    if quantity == "accuracy":
+        return Normalize(0, 1), SIMILARITY
+    return Normalize(float(rows.l2.min()), float(rows.l2.max())), SIMILARITY
+
+
+_STYLES = {"frozen": "-", "reestimated": "--"}
+
+
+@figure(width=2.6, height=2.2)
+def _(result: Rings, ax: Axes) -> Axes:
+    """The mean over angles: thin lines for direction pairs, bold for their mean."""
+    low, high = result.intervals_of("rise")
+    for treatment, rows in result.treatments().items():
+        style, radii, rise = _STYLES[treatment], result.radius[rows], result.rise[rows]
+        by_pair = getattr(rise, "by_unit", None)
+        for values in [] if by_pair is None else by_pair:
+            ax.plot(radii, values, color=STRIP, linewidth=0.7, linestyle=style, label="_pair")
+        values = np.asarray(rise)
+        error = np.stack([values - low[rows], high[rows] - values])
+        ax.errorbar(
+            radii,
+            values,
+            yerr=error if np.isfinite(error).all() else None,
+            color=INK,
+            linewidth=1.4,
+            linestyle=style,
+            elinewidth=0.7,
+            marker="o",
+            markersize=3,
+            markerfacecolor=INK if style == "-" else "white",
+            label=BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean",
+        )
+    if result.has_batch_norm:
+        ax.legend(fontsize="x-small", frameon=False, handlelength=3.2)
+    infos, norm = Rings.infos(), result.normalization
+    label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
+    ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
+    return ax
+
+
+@surface_of.register
+def _(result: LossSurface) -> dict[str, Any] | None:
+    """The NLL over the first plane, on the scale of the figures; None for lines."""
+    if len(np.unique(result.b)) == 1:
+        return None
+    scale = LossScale(result.classes)
+    height = np.ma.filled(scale(result.table("nll", int(result.pair[0]))), 1.0)
+    cells = (height[1:, 1:] + height[1:, :-1] + height[:-1, 1:] + height[:-1, :-1]) / 4
+    return {
+        "height": height.round(4).tolist(),
+        "color": [[to_hex(LOSSES(z)) for z in row] for row in cells.tolist()],
+        "level": {"height": CHANCE_POSITION, "label": f"log {result.classes}"},
+        "axes": ["1st direction", "2nd direction"],
+    }
+
 
 _MAX_THROUGH = 2  # checkpoints besides the model that span a plane
 _EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors

@@ -24,12 +24,13 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
     RANKED,
+    JointAblations,
     KindAblations,
     chance_of,
     experiment_text,
+    joint_ablations,
     kind_ablations,
 )
-from visprism.analyses.predictions.joint_ablation import JointAblations, joint_ablations
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Block, ReplacedPart
 from visprism.core.errors import InputError

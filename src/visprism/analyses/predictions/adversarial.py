@@ -4,7 +4,7 @@ Images that are misclassified without attack count as misclassified under it. Th
 counts images that are correct under all attacks of one size. Robust accuracy is an upper bound
 of what the strongest possible attack would leave.
 
-Source: see `visprism.analyses.predictions.auto_pgd`; for the worst case Croce and Hein (2020),
+Source: see `visprism.analyses.predictions.attacks`; for the worst case Croce and Hein (2020),
 Reliable evaluation of adversarial robustness with diverse parameter-free attacks.
 """
 
@@ -21,8 +21,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.predictions.attacks import Attack
-from visprism.analyses.predictions.auto_pgd import attack_images
+from visprism.analyses.predictions.attacks import Attack, attack_images
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -32,9 +31,8 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, tip
 from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.chance import chance_findings
 from visprism.estimates.estimated import Estimated
-from visprism.estimates.findings import Finding
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import images_text, text_of
 from visprism.passes.batches import Batch
 from visprism.passes.perturbed import Paired, PixelSpace, evaluate_perturbed

@@ -40,9 +40,8 @@ from visprism.drawing.style import FAINT, KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer, EstimateInfo, few_outcomes
 from visprism.estimates.calibration_error import calibration_error
-from visprism.estimates.chance import chance_findings
 from visprism.estimates.estimated import Estimated, Number
-from visprism.estimates.findings import Finding
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import images_text, missing_text, text_of
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict

@@ -26,7 +26,6 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Answer
-from visprism.estimates.chance import chance_findings
 from visprism.estimates.estimated import (
     Estimated,
     Number,
@@ -36,7 +35,7 @@ from visprism.estimates.estimated import (
     skewed,
     within_one,
 )
-from visprism.estimates.findings import Finding
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import (
     images_text,
     number_of,

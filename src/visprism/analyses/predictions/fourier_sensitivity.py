@@ -26,9 +26,8 @@ from visprism.drawing.color_bars import cells, error_rate_bar
 from visprism.drawing.registry import figure
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.chance import chance_findings
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, skewed
-from visprism.estimates.findings import Finding
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.passes.perturbed import Paired, Pixels
 from visprism.table.result import Result, column, estimate, result_type, scalar

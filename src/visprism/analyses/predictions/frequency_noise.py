@@ -38,7 +38,6 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.chance import at_chance, chance_findings
 from visprism.estimates.estimated import (
     Estimated,
     Number,
@@ -47,7 +46,7 @@ from visprism.estimates.estimated import (
     proportion,
     skewed,
 )
-from visprism.estimates.findings import Finding
+from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import images_text, missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace
 from visprism.table.result import Result, column, estimate, result_type, scalar

@@ -11,8 +11,8 @@ from torch import nn
 from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.costs import Costs, map_size
 from visprism.anatomy.trace.graph import Graph, Node
-from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import WORK
+from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
 
 

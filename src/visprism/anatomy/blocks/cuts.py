@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from visprism.anatomy.trace.graph import Graph, Node
-from visprism.anatomy.trace.operations import WORK
-from visprism.anatomy.trace.torch_functions import SUMS
+from visprism.anatomy.trace.operations import SUMS, WORK
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from torch import nn
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.kinds import Kind, kind_of
-from visprism.anatomy.blocks.naming import names_of
+from visprism.anatomy.blocks.layers import names_of
 from visprism.anatomy.blocks.segments import Segment, has_head, segments
 from visprism.anatomy.trace.forward import Images, pixels
 from visprism.anatomy.trace.graph import Graph
-from visprism.anatomy.trace.torch_functions import JOINS
+from visprism.anatomy.trace.operations import JOINS
 from visprism.anatomy.trace.trace import trace
 from visprism.core.devices import copied_buffers
 from visprism.core.errors import InputError

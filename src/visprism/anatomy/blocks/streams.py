@@ -24,8 +24,7 @@ from dataclasses import dataclass, replace
 
 from visprism.anatomy.blocks.cuts import CutSegment, cut_segments, readers, type_of
 from visprism.anatomy.trace.graph import Graph
-from visprism.anatomy.trace.operations import WORK
-from visprism.anatomy.trace.torch_functions import SUMS
+from visprism.anatomy.trace.operations import SUMS, WORK
 
 
 @dataclass(frozen=True)

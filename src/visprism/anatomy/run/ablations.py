@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from functools import partial
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.attention_weights import ablate_head
 from visprism.anatomy.run.cached_forward import Recording, forward_from_cut
-from visprism.anatomy.run.quantized_weights import quantize_weights
 from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
 from visprism.anatomy.run.surgery import (
     ablate,
@@ -26,6 +26,49 @@ from visprism.anatomy.run.surgery import (
 )
 from visprism.anatomy.trace.forward import Images, forward
 from visprism.core.errors import InputError
+
+
+def quantized(weight: Tensor, bits: int) -> Tensor:
+    """Weights rounded to a symmetric grid of 2^bits - 1 values for each output channel.
+
+    With m = max |w| of a channel (first axis) and s = m / (2^(bits - 1) - 1) they are
+    s round(w / s), rounded to nearest, ties to even.
+
+    Example:
+        >>> quantized(torch.tensor([[0.1, -0.7, 1.0], [0.0, 0.0, 0.0]]), 2)
+        tensor([[ 0., -1.,  1.],
+                [ 0.,  0.,  0.]])
+    """
+    rows = weight.flatten(1)
+    levels = 2 ** (bits - 1) - 1
+    scale = rows.abs().amax(1, keepdim=True) / levels
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    return ((rows / scale).round() * scale).reshape(weight.shape)
+
+
+def weights_of(anatomy: Anatomy, block: Block) -> list[str]:
+    """Names of the weights of a block with an axis of output channels and one of inputs."""
+    parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
+    return [n for n in block.parameters if n.endswith("weight") and parameters[n].ndim > 1]
+
+
+@contextmanager
+def quantize_weights(anatomy: Anatomy, block: Block, bits: int) -> Iterator[None]:
+    """Inside, the weights of a block are quantized; on exit it has its original tensors.
+
+    A parameter that two blocks share is quantized in both.
+    """
+    parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
+    weights = [parameters[name] for name in weights_of(anatomy, block)]
+    original = [weight.data for weight in weights]
+    try:
+        for weight in weights:
+            weight.data = quantized(weight.data, bits)
+        yield
+    finally:
+        for weight, data in zip(weights, original, strict=True):
+            weight.data = data
+
 
 Surgery = Callable[[], AbstractContextManager[None]]
 _WITHOUT_CONVOLUTIONS = frozenset({"attention", "mlp", "attention+mlp", "token-mixing"})

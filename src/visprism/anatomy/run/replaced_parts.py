@@ -22,7 +22,7 @@ from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.interception import fixed_image_size, intercept
 from visprism.anatomy.run.surgery import convolutions_of, identity_of
 from visprism.anatomy.trace.graph import Node
-from visprism.anatomy.trace.layout import Layout
+from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
 
 # Activations of a part in, their replacement out; the same tensor leaves them as they are.

@@ -17,7 +17,7 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import Read, fixed_image_size, intercept, module_hook
 from visprism.anatomy.trace.graph import Node
-from visprism.anatomy.trace.layout import Layout
+from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
 
 T = TypeVar("T")

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-from visprism.anatomy.trace.layout import Layout
 from visprism.anatomy.trace.operations import Role
 from visprism.anatomy.trace.token_grids import AttentionGeometry
+from visprism.anatomy.trace.token_positions import Layout
 
 
 @dataclass(frozen=True)

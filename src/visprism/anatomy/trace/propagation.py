@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from visprism.anatomy.trace import torch_functions as vocabulary
+from visprism.anatomy.trace import operations as vocabulary
 from visprism.anatomy.trace.operations import Call
 from visprism.anatomy.trace.token_positions import (
     TokenPositions,

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from visprism.anatomy.trace import torch_functions as vocabulary
+from visprism.anatomy.trace import operations as vocabulary
 from visprism.anatomy.trace.operations import Call
 from visprism.anatomy.trace.token_positions import (
     TokenPositions,

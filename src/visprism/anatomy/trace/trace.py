@@ -16,15 +16,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from visprism.anatomy.trace.flops import MacCounter, recurrence_macs
 from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward
 from visprism.anatomy.trace.graph import Address, Graph, Node, Span
-from visprism.anatomy.trace.operation_counter import Operation, OperationCounter
-from visprism.anatomy.trace.operations import Call, Role, tensors_in
+from visprism.anatomy.trace.operation_counter import (
+    MacCounter,
+    Operation,
+    OperationCounter,
+    recurrence_macs,
+)
+from visprism.anatomy.trace.operations import CREATIONS, RECURRENCES, Call, Role, tensors_in
 from visprism.anatomy.trace.propagation import mixes_positions, positions_after
 from visprism.anatomy.trace.token_grids import attention_geometry
 from visprism.anatomy.trace.token_positions import layout_of, raster
-from visprism.anatomy.trace.torch_functions import CREATIONS, RECURRENCES
 from visprism.core.errors import InputError
 
 

@@ -4,7 +4,6 @@ from visprism.images.corruptions import (  # noqa: F401 (each registers its corr
     blur,
     digital,
     noise,
-    spatter,
     weather,
 )
 from visprism.images.corruptions.corrupt import COMMON, CORRUPTIONS, EXTRA, change_of, corrupt

@@ -1,13 +1,96 @@
 """VGGs (Simonyan and Zisserman 2015), without norms, with them, and in pre-activation order."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from visprism.models.layers.plain import PlainNet, stage_info
+from visprism.core.errors import InputError
+from visprism.models.layers.heads import (
+    HEADS,
+    PooledNet,
+    check_head,
+    classifier_of,
+    mlp,
+    pool_of,
+)
 from visprism.models.layers.smoothing import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
+
+
+class PlainNet(PooledNet):
+    """Features, pooling and a classifier, under torchvision's names for them.
+
+    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions. Of the
+    smallest image, `least` x `least` pixels, one position is left.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[nn.Module],
+        *,
+        head: str,
+        grid: int,
+        channels: int,
+        num_classes: int,
+        least: int,
+        feature_info: list[dict[str, Any]],
+        dropout_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self.features, self.least = nn.Sequential(*features), least
+        self.feature_info = feature_info
+        check_head(head, ("mlp", *HEADS))
+        self.set_head(head, num_classes, channels, pool="avgpool", last="classifier")
+        if head != "mlp":
+            self.avgpool: nn.Module = pool_of(head, channels)
+            self.classifier: nn.Module = classifier_of(head, channels, num_classes)
+            return
+        layers = mlp(channels * grid**2, num_classes or 1, dropout_first=dropout_first)
+        self.avgpool, self.classifier = _Grid(grid), layers
+        self._last = f"classifier.{len(layers) - 1}"
+        self.head_hidden_size = self.get_submodule(self._last).in_features  # pyrefly: ignore
+        if not num_classes:
+            self.set_submodule(self._last, nn.Identity())
+
+    def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
+        """The last map."""
+        if min(x.shape[2:]) < self.least:
+            raise InputError(
+                f"images must be at least {self.least}x{self.least} pixels, got "
+                f"{x.shape[2]}x{x.shape[3]}"
+            )
+        return self.features(x)
+
+    def forward_head(
+        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
+    ) -> Float[Tensor, "b ..."]:
+        """Logits from the last map, or with `pre_logits` what the last linear layer reads."""
+        x = self.avgpool(x)
+        if self._head != "mlp":
+            return x if pre_logits else self.classifier(x)
+        assert isinstance(self.classifier, nn.Sequential)
+        return (self.classifier[:-1] if pre_logits else self.classifier)(x)
+
+
+class _Grid(nn.AdaptiveAvgPool2d):
+    """A map pooled to a grid, as one vector."""
+
+    def forward(self, input: Float[Tensor, "b c h w"]) -> Float[Tensor, "b n"]:
+        return super().forward(input).flatten(1)
+
+
+def stage_info(
+    features: Sequence[nn.Module], channels: Sequence[int], reductions: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Timm's description of the feature maps before each max-pool."""
+    ends = [i - 1 for i, layer in enumerate(features) if isinstance(layer, nn.MaxPool2d)]
+    return [
+        {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
+        for width, reduction, end in zip(channels, reductions, ends, strict=True)
+    ]
+
 
 _WIDTHS = (64, 128, 256, 512, 512)  # channels, by stage
 
@@ -83,3 +166,54 @@ for _name, _title, _norm in (
             for number, depths in _DEPTHS.items()
         },
     )
+
+
+# AlexNet (Krizhevsky 2014).
+
+_WIDTHS_OF_ALEXNET = (64, 192, 384, 256, 256)  # channels of the five convolutions
+
+
+def alexnet(
+    img_size: int,
+    *,
+    num_classes: int,
+    in_chans: int = 3,
+    conv_bias: bool = True,
+    head: str = "mlp",
+    mc_dropout: float = 0.0,
+    smoothing: bool = False,
+) -> nn.Module:
+    """Five convolutions with three max-pools, and an MLP of three layers.
+
+    For small images the first convolution is 3x3 with stride 2 instead of 11x11 with stride 4,
+    max-pools are over 2x2 pixels instead of 3x3, and the MLP reads a map of 2x2 instead of 6x6.
+    The code of Park and Kim (2022) has `conv_bias=False`.
+
+    Source: Krizhevsky (2014), One weird trick for parallelizing convolutional neural networks.
+    """
+    small = img_size < 64
+    kernels = [(3, 2, 1) if small else (11, 4, 2), (5, 1, 2), *[(3, 1, 1)] * 3]
+    layers: list[nn.Module] = []
+    channels = in_chans
+    for place, (width, sizes) in enumerate(zip(_WIDTHS_OF_ALEXNET, kernels, strict=True)):
+        layers += [nn.Conv2d(channels, width, *sizes, bias=conv_bias), nn.ReLU(inplace=True)]
+        if mc_dropout:
+            layers.append(nn.Dropout(mc_dropout))
+        channels = width
+        if place in (0, 1, 4):
+            if smoothing:
+                layers.append(SpatialSmoothing())
+            layers.append(nn.MaxPool2d(2 if small else 3, stride=2))
+    return PlainNet(
+        layers,
+        head=head,
+        grid=2 if small else 6,
+        channels=channels,
+        num_classes=num_classes,
+        least=15 if small else 63,
+        feature_info=stage_info(layers, (64, 192, 256), (2, 4, 8) if small else (4, 8, 16)),
+        dropout_first=True,
+    )
+
+
+MODELS.register_family(alexnet, {"alexnet": ("AlexNet", {})})

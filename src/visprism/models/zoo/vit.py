@@ -4,8 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from timm.layers import trunc_normal_
 from timm.layers.pos_embed_sincos import build_sincos2d_pos_embed
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
 
+from visprism.models.layers.heads import check_pooling, classifier_of, like_model
 from visprism.models.layers.vision_transformer import ViT, ViTOptions, build_vit, family_of
 from visprism.models.zoo_registry import MODELS
 
@@ -83,3 +89,91 @@ MODELS.register_family(
     },
     (32,),
 )
+
+
+# DeiTs (Touvron et al. 2021): ViTs with a distillation token, based on timm's.
+
+
+class DeiT(VisionTransformerDistilled):
+    """timm's DeiT, whose logits come from its two tokens."""
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network two new classifiers."""
+        check_pooling(self, global_pool, "token")
+        super().reset_classifier(num_classes)
+
+
+class PooledDeiT(ViT):
+    """A DeiT without its two tokens: both classifiers read one vector, pooled over patches.
+
+    Source: Graham et al. (2021), LeViT, sec. 4.2, "No classification token".
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.head_dist: nn.Module = self._second("gap", self.num_classes)
+
+    def _second(self, head: str, num_classes: int) -> nn.Module:
+        classifier = classifier_of(head, self.embed_dim, num_classes)
+        if isinstance(classifier, nn.Linear):
+            trunc_normal_(classifier.weight, std=0.02)
+            nn.init.zeros_(classifier.bias)
+        return like_model(classifier, self)
+
+    def give_mlp(self, name: str, num_classes: int) -> None:
+        """Make both classifiers VGG's MLP, now and at each reset."""
+        super().give_mlp(name, num_classes)
+        self.head_dist = self._second("gap_mlp", num_classes)
+
+    # pyrefly: ignore (timm's DeiT gives two as well)
+    def get_classifier(self) -> tuple[nn.Module, nn.Module]:
+        """The classifier for the targets, and the one for the teacher's predictions."""
+        return self.head, self.head_dist
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Give the network two new classifiers of the kind that it has."""
+        self.head_dist = self._second("gap", num_classes)
+        super().reset_classifier(num_classes, global_pool)
+
+    # pyrefly: ignore (as above)
+    def forward_head(
+        self,
+        x: Float[Tensor, "b n d"],
+        pre_logits: bool = False,
+    ) -> Float[Tensor, "b ..."] | tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
+        """The logits of both classifiers in training mode, otherwise their mean."""
+        x = super().forward_head(x, pre_logits=True)
+        if pre_logits:
+            return x
+        of_class, of_teacher = self.head(x), self.head_dist(x)
+        return (of_class, of_teacher) if self.training else (of_class + of_teacher) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeiTOptions(ViTOptions):
+    """The options of DeiTs; see `ViTOptions`."""
+
+    qkv_bias: bool = True
+
+
+@family_of(DeiTOptions)
+def deit(width: int, heads: int, options: DeiTOptions) -> VisionTransformer:
+    """A ViT with a distillation token, and one classifier for each of its two tokens.
+
+    In training mode it returns two logits: of the class token (for the targets) and of the
+    distillation token (for the teacher's predictions); in evaluation mode their mean. With a
+    head other than "token" both classifiers read one pooled vector.
+
+    Source: Touvron et al. (2021), Training data-efficient image transformers & distillation
+    through attention, sec. 4 and table 1; without tokens: Graham et al. (2021), LeViT: a vision
+    transformer in ConvNet's clothing for faster inference, sec. 4.2.
+    """
+    kind = DeiT if options.head == "token" else PooledDeiT
+    model = build_vit(kind, width, heads, options)
+    if isinstance(model, DeiT):
+        model.set_distilled_training(True)
+    return model
+
+
+MODELS.register_family(deit, variants("deit", 2), (32,))
+MODELS.register_family(deit, variants("deit", 16), (224,))
