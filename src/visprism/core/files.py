@@ -114,12 +114,6 @@ def output_folder(
     """A temporary folder whose files go to `path`, one by one, if the body succeeds.
 
     After a failure of the body, as on a full disk, everything under `path` is as it was.
-
-    Args:
-        path: is made if it does not exist.
-        replaced: folders that hold exactly the new files afterwards; what they held before is
-            removed. Elsewhere, files with other names stay.
-        last: name of the file that goes last, which refers to the others.
     """
     created: list[Path] = []
     scratch = path / f".visprism.{uuid4().hex}.tmp"
@@ -189,10 +183,6 @@ def lock_folder(folder: Path, name: str) -> int | None:
     """A descriptor that locks a folder until it is closed, or its process ends.
 
     None where there are no locks: on Windows, and on some file systems.
-
-    Args:
-        folder: an existing folder.
-        name: of the argument, for the error.
     """
     if fcntl is None:
         return None
@@ -212,13 +202,7 @@ def lock_folder(folder: Path, name: str) -> int | None:
 
 
 def read_fields(path: Path, what: str, example: str) -> dict[str, Any]:
-    """The fields in a YAML file of ``field: value`` lines.
-
-    Args:
-        path: of the file.
-        what: the file in an error, such as "the recipe".
-        example: a line that such a file may hold.
-    """
+    """The fields in a YAML file of ``field: value`` lines."""
     import yaml
 
     try:

@@ -49,9 +49,6 @@ def console_progress(status: Callable[[], str] = str) -> Iterator["Progress"]:
     """A function that wraps an iterable and shows how far it is under a label.
 
     Of several processes only the first shows anything.
-
-    Args:
-        status: such as a `StatusLine`.
     """
     if os.environ.get("RANK", "0") != "0":
         yield _untracked

@@ -83,11 +83,7 @@ _SECONDS = 10
 
 @cache
 def revision(root: Path = _ROOT) -> str:
-    """The commit of a checkout, and whether its files differ; "" without a checkout or git.
-
-    Args:
-        root: folder of the checkout; that of this package by default.
-    """
+    """The commit of a checkout, and whether its files differ; "" without a checkout or git."""
     if not (root / ".git").exists():  # a file in a work tree
         return ""
     commit = _git(root, "rev-parse", "--short=12", "HEAD")

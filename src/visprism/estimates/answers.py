@@ -123,14 +123,7 @@ class EstimateInfo:
         return "" if self.unit in ("%", POINTS) else self.unit
 
     def answer(self, id: str, value: Any, rows: Sequence[str] = (), **further: Any) -> Answer:
-        """The answer of one model.
-
-        Args:
-            id: of the quantity.
-            value: a `Number`, or a float without an interval.
-            rows: what tells the row from others, such as a kind of block.
-            **further: fields of the answer.
-        """
+        """The answer of one model."""
         low, high = getattr(value, "low", nan), getattr(value, "high", nan)
         by_unit = getattr(value, "by_unit", None)
         missing = getattr(value, "missing", "")

@@ -94,10 +94,6 @@ def batch_share(
     The partner of an image is the one at the mirrored index. Shares differ by at most one
     image. An image and its partner are in the same share, but for one pair at most, so that few
     images are prepared twice.
-
-    Returns:
-        Indices into the batch of all images that are prepared; indices into these of the
-        images of the share; the same of their partners.
     """
     rank, world = part
     half = torch.arange((count + 1) // 2)

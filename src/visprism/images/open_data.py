@@ -126,12 +126,6 @@ def image_set(
 
     Costs one pass over the images of a data set without `targets`, to read their classes.
 
-    Args:
-        data: a map-style data set, such as torchvision's without a transform.
-        name: for provenance and figures; by default the type of the data set.
-        limit: largest number of images, balanced over the classes and selected at random.
-        seed: of the selection.
-
     Example:
         >>> from torchvision.datasets import FakeData
         >>> pictures = image_set(FakeData(size=40, num_classes=4), limit=8)
@@ -184,9 +178,6 @@ def in_order(
     With `limit` it reads at most that number of images, selected at random by `seed`, and
     balanced over classes where the data set states its `targets`. A loader that selects images
     by itself, with a sampler of weights for instance, is returned as it is.
-
-    Returns:
-        The loader, and the indices of its images in the data set where they are known.
     """
     dataset, sampler = loader.dataset, loader.sampler
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement

@@ -48,9 +48,6 @@ def ablated_outcomes(
     """The outcomes of each image without and with each ablation.
 
     Where a model does not return the same logits on a partial pass, full passes are run.
-
-    Returns:
-        The outcomes, the cuts at which partial passes started, and the provenance.
     """
     check_evaluation_mode(anatomy.model)
     run = run.on(anatomy.model)

@@ -91,13 +91,7 @@ def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
 
 
 def on_device(images: Images, compute: Compute, *, copy: bool = False) -> Images:
-    """The same images on the device: one tensor, or a mapping of tensors.
-
-    Args:
-        images: images of a batch.
-        compute: device.
-        copy: copy those that are on the device, for a model that may change them in place.
-    """
+    """The same images on the device: one tensor, or a mapping of tensors."""
     device = compute.torch_device
     if isinstance(images, Mapping):
         return {name: tensor.to(device, copy=copy) for name, tensor in images.items()}
@@ -127,9 +121,6 @@ def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
 
 def image_indices(sizes: Sequence[Sequence[int]]) -> list[Int[np.ndarray, " n"]]:
     """Indices in the data of the images that each process saw; they take turns with batches.
-
-    Args:
-        sizes: for each process, the number of images in each of its batches.
 
     Example:
         >>> image_indices([[2, 1], [3]])

@@ -91,11 +91,6 @@ def model_cost(
     and attention as by `visprism.costs`. A model and images on torch's meta device are counted
     without arithmetic and cannot be timed. The speed is the median over `repeats` passes of all
     `images` after one warm-up pass, in the current precision, device and number of threads.
-
-    Args:
-        model: a model in evaluation mode.
-        images: a batch as the model takes it.
-        repeats: number of timed passes; 0 for none.
     """
     if model.training:
         raise InputError("model must be in evaluation mode. Call model.eval() first.")

@@ -132,13 +132,7 @@ class Paired:
         targets: Int64[Tensor, " b"],
         start: int | None = None,
     ) -> None:
-        """Add the logits of a batch without any change.
-
-        Args:
-            logits: of the model.
-            targets: class indices.
-            start: index of the first image in the data; None: the batch follows the last one.
-        """
+        """Add the logits of a batch without any change."""
         self._targets, self._classes = targets, logits.shape[1]
         start = self.images if start is None else start
         rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
@@ -185,18 +179,7 @@ def evaluate_perturbed(
     clean: Predictions | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Paired, Provenance]:
-    """Correctness and NLL of each image without and with each change of its pixels.
-
-    Args:
-        model: in evaluation mode.
-        batches: each is (images, targets).
-        space: how pixels are normalized.
-        conditions: number of changes.
-        perturb: the change of each condition.
-        clean: the model's predictions of the same images in the same order, which then are not
-            computed.
-        run: device, precision and progress.
-    """
+    """Correctness and NLL of each image without and with each change of its pixels."""
     check_evaluation_mode(model)
     run = run.on(model)
     paired = Paired(conditions)

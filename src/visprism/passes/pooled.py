@@ -66,13 +66,6 @@ def pooled_features(
     With "mean" a block's vector is the mean over the positions of its grid, with "class" its
     class tokens one after the other, with "both" the class tokens and the mean. One forward
     pass; memory is one float32 for each image and channel of a block (or several with "both").
-
-    Args:
-        anatomy: of a model in evaluation mode.
-        batches: images, or (images, targets).
-        pooling: which tokens; see above.
-        inputs_of: module of the model, whose input vectors are returned as well.
-        run: device, precision and progress.
     """
     if pooling not in get_args(Pooling):
         raise InputError(f"pooling must be 'mean', 'class' or 'both', got {pooling!r}")

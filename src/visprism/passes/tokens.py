@@ -31,11 +31,6 @@ def tokens_read(
     """Whether the head reads each token of an attention, by the gradient of the largest logit.
 
     Costs one forward pass, and one backward pass from the head to the attention's block.
-
-    Args:
-        anatomy: of a model in evaluation mode.
-        attention: the last of the model, without windows; in the order of its keys.
-        images: a batch of one image, on the model's device.
     """
     layout = anatomy.graph.nodes[attention.block.end].layout
     index = attention.geometry.keys.index
@@ -106,10 +101,6 @@ def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"
 
     By the gradient of the largest logit for an image of noise: a token that no path leads from
     to the logits has a gradient of exactly 0. Costs a forward and a backward pass.
-
-    Args:
-        anatomy: of a model in evaluation mode.
-        block: the last one with such tokens.
     """
     layout, parameter = block.layout, next(anatomy.model.parameters())
     shape = anatomy.graph.nodes[anatomy.graph.output].shape

@@ -53,17 +53,6 @@ def write_files(
 
     Each figure is drawn once; the page and its files are made from that. Figures of an earlier
     study, which ``figures/.visprism`` lists, are removed; other files in ``figures`` stay.
-
-    Args:
-        study: what to write.
-        folder: tables in its ``results`` are linked from the page.
-        formats: of the files in ``figures``: "png", "svg", "pdf".
-        progress: shows how many figures are drawn.
-
-    Raises:
-        InputError: if the folder cannot be written to, a format is unknown, or an analysis is
-            not registered.
-        OutputError: if the disk is full.
     """
     formats = check_formats(formats)
     with output_folder(folder, replaced=["figures"], last="report.html") as scratch:

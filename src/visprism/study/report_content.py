@@ -38,13 +38,7 @@ _ONE_NETWORK = (
 
 
 def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) -> Content:
-    """The content of the report of a study.
-
-    Args:
-        study: what to show.
-        title: heading of the page; the names or the number of the models where it is empty.
-        files: tables that stand beside the page, relative to it; those of the study are linked.
-    """
+    """The content of the report of a study."""
     by_analysis: dict[str, list[Entry]] = {}
     for entry in study.entries:
         by_analysis.setdefault(entry.analysis, []).append(entry)

@@ -118,14 +118,7 @@ class Store:
         fresh: bool,
         writes: bool = True,
     ) -> "Store":
-        """The store in `folder`, with what an earlier run of the same study left there.
-
-        Args:
-            folder: None to keep results in memory only.
-            identity: what makes two runs the same study: images, seed.
-            fresh: forget what an earlier run left.
-            writes: whether this process writes results, of several that make a study.
-        """
+        """The store in `folder`, with what an earlier run of the same study left there."""
         store = cls(folder, dict(identity), writes=writes)
         if folder is None:
             return store
@@ -270,9 +263,6 @@ def save_study(study: Study, folder: Path) -> None:
     """Write every result and the index, all of them or none.
 
     The folder is what `examine` with `out` leaves, so that the same call resumes it.
-
-    Raises:
-        OutputError: if the disk is full.
     """
     entries = [
         entry if entry.key else replace(entry, key=_digest(str(number).encode()))

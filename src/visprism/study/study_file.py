@@ -46,11 +46,7 @@ def analysis_fields(
 
 
 def write_study_file(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write the file into the folder of the study.
-
-    Raises:
-        OutputError: if it cannot be written.
-    """
+    """Write the file into the folder of the study."""
     head = (
         "# In the folder in which the study was started, `visprism examine` with the path of\n"
         "# this file resumes it; --out names another folder for the results.\n"

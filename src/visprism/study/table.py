@@ -232,10 +232,6 @@ def comparison_rows(
 
     Answers of several models are one row if they have one `Answer.id`. The rows of a question
     are in the order of results.
-
-    Args:
-        results: of each model.
-        compared: of two models together; their answers have rows after those of the models.
     """
     rows = []
     for measured in _by_id(results, undefined=False).values():

@@ -141,13 +141,7 @@ def summarize_by_kind(
     kinds: Sequence[str],
     eligible: Bool[np.ndarray, " blocks"],
 ) -> KindSummary:
-    """The mean change of each quantity across the blocks of each kind.
-
-    Args:
-        changes: of each quantity, by image and block; NaN where a block has none.
-        kinds: of the blocks.
-        eligible: whether a block counts.
-    """
+    """The mean change of each quantity across the blocks of each kind."""
     rows: list[tuple[Any, ...]] = []
     means: list[np.ndarray] = []
     for kind in dict.fromkeys(kinds):
@@ -180,11 +174,7 @@ def _verdict(direction: int, expected: int) -> Verdict:
 
 
 def gaps(result: Any) -> tuple[Finding, ...]:
-    """A finding for each block whose change refers to a block before one off the grid.
-
-    Args:
-        result: with the columns `block`, `previous` and `between`.
-    """
+    """A finding for each block whose change refers to a block before one off the grid."""
     return tuple(
         Finding(
             f"the change across {b} refers to {p}; it includes {missing}, whose output does "
@@ -340,15 +330,7 @@ class KindReplication(Result):
 
 
 def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:
-    """Interval of the mean change of each kind over networks trained with different seeds.
-
-    Args:
-        summaries: of at least 3 checkpoints of one architecture, each trained with its own
-            seed.
-
-    Returns:
-        A row for each kind and quantity that every summary has.
-    """
+    """Interval of the mean change of each kind over networks trained with different seeds."""
     if len(summaries) < FEWEST_SEEDS:
         raise InputError(
             f"summaries must be of at least {FEWEST_SEEDS} trained seeds, got {len(summaries)}"

@@ -22,12 +22,6 @@ def columns_read_first(
     Up to 8 columns are all shown. Of more, these are left out: standard errors, scalars if
     there is a column, columns without a number, and columns of equal numbers. Columns of
     text, which name the rows, stay in any case, as does the main value with its interval.
-
-    Args:
-        headings: label with unit of each column and scalar.
-        columns: values by name; scalars are repeated in every row.
-        scalars: names of what holds for every row.
-        value: name of the main value; by default the first column of floating-point numbers.
     """
     if len(headings) <= COLUMNS:
         return list(headings)
@@ -47,13 +41,7 @@ def columns_read_first(
 def html_table(
     headings: Mapping[str, str], columns: Mapping[str, np.ndarray], names: Collection[str]
 ) -> str:
-    """The first rows of some columns as HTML, and how many rows and columns are not in it.
-
-    Args:
-        headings: label with unit of every column.
-        columns: values of every column by name.
-        names: of the columns to show.
-    """
+    """The first rows of some columns as HTML, and how many rows and columns are not in it."""
     head = "".join(f"<th>{html.escape(headings[name])}</th>" for name in names)
     values = [columns[name][:ROWS].tolist() for name in names]
     body = "".join(

@@ -57,11 +57,7 @@ def provenance_of(text: Any, path: Path) -> Provenance:
 
 
 def check_types(cls: type, values: Mapping[str, Any]) -> None:
-    """Check that columns are arrays and scalars are of their type.
-
-    Raises:
-        TypeError: if one is not.
-    """
+    """Check that columns are arrays and scalars are of their type."""
     for name, hint in get_type_hints(cls).items():
         if name not in values:
             continue

@@ -336,16 +336,7 @@ def faithfulness(
     order: Int64[Tensor, "b p"],
     steps: int,
 ) -> Scores:
-    """Insertion and deletion score of each image, by score, method and block.
-
-    Args:
-        anatomy: of the model.
-        images: a batch.
-        target: classes whose probability counts.
-        maps: by method and block, the random maps of all blocks among them.
-        order: pixels in random order, for those that the random map does not tell apart.
-        steps: parts in which pixels are inserted and deleted.
-    """
+    """Insertion and deletion score of each image, by score, method and block."""
 
     def probability(x: Tensor) -> Float[Tensor, " b"]:
         logits = forward(anatomy.model, x).double()

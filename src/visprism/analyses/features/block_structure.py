@@ -114,14 +114,7 @@ def block_structure(
     stage: Int[np.ndarray, " m"],
     score: Number | None = None,
 ) -> BlockStructure:
-    """Mean CKA of each pair of stages, and the score.
-
-    Args:
-        cka: of the blocks that count.
-        place: of these blocks in the forward order.
-        stage: of these blocks.
-        score: with its interval; by default it is computed without one.
-    """
+    """Mean CKA of each pair of stages, and the score."""
     first, other = np.triu_indices(len(place), k=1)
     values, apart = cka[first, other], place[other] - place[first]
     expected = _mean_at(apart, values, np.ones(len(apart), dtype=bool))[apart]

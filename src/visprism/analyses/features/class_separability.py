@@ -243,15 +243,7 @@ def separability(
     *,
     predicts_targets: bool,
 ) -> tuple[NeuralCollapse, FeatureRanks]:
-    """Both results, from features with targets.
-
-    Args:
-        pooled: with the classifier's inputs, where there is one.
-        pooling: of the features.
-        classifier: linear head, for NC3; None: NC3 is NaN.
-        origin: provenance of the results.
-        predicts_targets: whether logits are of the targets' classes; NC4 is NaN otherwise.
-    """
+    """Both results, from features with targets."""
     assert pooled.targets is not None
     classes, index = np.unique(pooled.targets, return_inverse=True)
     if len(classes) < 2:
@@ -313,15 +305,7 @@ def _estimates(
     enough: Sequence[Any],
     order: Index | None = None,
 ) -> list[Estimated]:
-    """Columns of the numbers of all blocks.
-
-    Args:
-        statistic: numbers of features and classes.
-        features: of each block.
-        index: class of each image.
-        enough: for each number, where it has an interval.
-        order: of the images, which are dealt to the groups in turn; None: by class.
-    """
+    """Columns of the numbers of all blocks."""
     order = np.argsort(index, kind="stable") if order is None else order
     number = min(_GROUPS, len(order))
     filled = np.append(order, np.full(-len(order) % number, -1))

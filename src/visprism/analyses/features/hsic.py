@@ -55,10 +55,6 @@ def rbf(grams: Float[Tensor, "m n n"], bandwidth: float) -> Float[Tensor, "m n n
     Where most images coincide the median distance is 0; the kernel then is its limit, 1 for
     images that coincide and 0 for others.
 
-    Args:
-        grams: inner products.
-        bandwidth: s as a fraction of the median distance between two images.
-
     Source: Kornblith et al. (2019), Similarity of neural network representations revisited.
     """
     squared_norms = grams.diagonal(dim1=1, dim2=2)

@@ -314,15 +314,6 @@ def attack_images(
     succeeds.
 
     Costs one forward and backward pass for each step, start and target class.
-
-    Args:
-        model: in evaluation mode; its parameters get no gradients.
-        pixels: in 0 ... 1.
-        targets: class indices.
-        attack: which, and how strong.
-        space: normalization of the model's images.
-        seed: of random starts and signs.
-        indices: of the images in the data, on which their random numbers depend.
     """
     noise = ImageNoise(pixels, seed, indices or range(len(pixels)))
     ball = PerturbationBall.of(attack, pixels)

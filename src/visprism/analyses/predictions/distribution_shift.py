@@ -206,12 +206,6 @@ def distribution_shift(
 
     Cost: one forward pass over each set.
 
-    Args:
-        model: in evaluation mode.
-        sets: shifted images by name, with the class indices of the model.
-        reference: predictions of images without a shift.
-        run: device, precision, progress and provenance.
-
     Source: Newcombe (1998), Interval estimation for the difference between independent
     proportions, method 10.
     """

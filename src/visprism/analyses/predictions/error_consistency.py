@@ -126,13 +126,6 @@ def error_consistency(
     correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0, and 0 in any case where
     one model alone is correct, or wrong, on all images: c_obs is c_exp then.
 
-    Args:
-        first: outcomes of the first model.
-        second: outcomes of the second model on the same images.
-        names: of the two models; those in the provenance by default.
-        class_names: names of the classes; their numbers by default.
-        positions: index of each image in the data.
-
     Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
     behaviour of CNNs and humans by measuring error consistency.
     """
@@ -232,11 +225,6 @@ def differing_pictures(
     """The first images that only one model classifies correctly, at most 24.
 
     Both models have as many of them as the other, as far as there are as many.
-
-    Args:
-        differing: the images, with their classes.
-        pixels: (index of an image) -> its pixels in eight bits, in color or gray. Sides of more
-            than 48 pixels are reduced to the means of areas.
     """
     rows = _chosen(differing.only_first.astype(bool))
     pictures = [_reduced(pixels(int(index))) for index in differing.image[rows]]

@@ -205,15 +205,7 @@ def scores(
     *,
     with_logits: bool,
 ) -> Iterator[tuple[str, Block | None, Scores]]:
-    """Name, block (None: the head) and values of each score, of both data sets.
-
-    Args:
-        fitted: images of the distribution that k-NN and Mahalanobis are fitted on.
-        test: other images of the distribution.
-        other: images of another distribution.
-        neighbors: number of the nearest neighbor whose distance counts.
-        with_logits: whether the model's outputs are logits of the classes of the images.
-    """
+    """Name, block (None: the head) and values of each score, of both data sets."""
     if with_logits and test.logits is not None and other.logits is not None:
         pairs = zip(_of_logits(test.logits), _of_logits(other.logits), strict=True)
         for name, values in zip((MSP, ENERGY, MAX_LOGIT), pairs, strict=True):

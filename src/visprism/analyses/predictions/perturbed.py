@@ -41,16 +41,7 @@ class PerturbedAccuracy(Analysis):
         seed: int,
         space: PixelSpace,
     ) -> Pixels:
-        """Changed pixels in 0 ... 1, not clipped.
-
-        Args:
-            pixels: of a batch, in 0 ... 1.
-            condition: one of `conditions`.
-            targets: class indices, on the device of the pixels.
-            indices: of the images in the data, for random draws by image.
-            seed: of the run.
-            space: how pixels are normalized.
-        """
+        """Changed pixels in 0 ... 1, not clipped."""
 
     @abstractmethod
     def results(

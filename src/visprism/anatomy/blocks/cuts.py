@@ -40,13 +40,7 @@ class CutSegment:
 
 
 def cuts(graph: Graph, source: int, nodes: Sequence[int]) -> list[int]:
-    """The cuts of a part of the graph in forward order, `source` and the last node included.
-
-    Args:
-        graph: of the model.
-        source: node whose output comes in.
-        nodes: of the part, in forward order; every path from `source` ends in the last one.
-    """
+    """The cuts of a part of the graph in forward order, `source` and the last node included."""
     last_use = {source: source}  # of the nodes that depend on the source
     for index in nodes:
         before = [i for i in graph.nodes[index].inputs if i in last_use]

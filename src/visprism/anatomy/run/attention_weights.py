@@ -83,15 +83,6 @@ def attend_in_parts(
     """As `attend`, with `keep` applied to the weights of a few images at a time.
 
     They fit into the processor's cache, and weights of all images are never in memory.
-
-    Args:
-        anatomy: of the model that will run.
-        keep: applied to the weights at once, inside the forward pass; it must
-            return new memory.
-        finish: makes what is collected from what was kept of consecutive images.
-
-    Yields:
-        A dictionary that each forward pass fills.
     """
     _check_any(anatomy, attentions(anatomy))
     collected: dict[str, T] = {}
@@ -121,13 +112,7 @@ def _check_any(anatomy: Anatomy, chosen: Sequence[Attention]) -> None:
 
 @contextmanager
 def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[None]:
-    """Inside, one head of an attention contributes nothing: all its weights are 0.
-
-    Args:
-        anatomy: of the model that will run.
-        attention: of this anatomy.
-        head: its number, from 1.
-    """
+    """Inside, one head of an attention contributes nothing: all its weights are 0."""
     op = anatomy.graph.nodes[attention.node].op
     heads = attention.geometry.heads
     if not 1 <= head <= heads:

@@ -171,14 +171,7 @@ def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recordi
 def forward_from_cut(
     anatomy: Anatomy, recording: Recording, cut: int, value: Tensor | None = None
 ) -> Iterator[None]:
-    """Inside, the model begins at the cut, of the same images as the recording's.
-
-    Args:
-        anatomy: of the model that will run.
-        recording: of a pass over the images that it will run on.
-        cut: node of the graph.
-        value: to begin with; by default the one that was there.
-    """
+    """Inside, the model begins at the cut, of the same images as the recording's."""
     start = recording.values[cut] if value is None else value
     if cut == 0:
         raise InputError(

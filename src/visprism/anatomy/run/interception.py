@@ -31,14 +31,7 @@ R = TypeVar("R")
 def module_hook(
     anatomy: Anatomy, node: Node, action: Read | Change, *, prepend: bool = False
 ) -> Iterator[None]:
-    """Inside, `action` sees the tensor that `node` makes where a module takes or gives it.
-
-    Args:
-        anatomy: of the model that will run.
-        node: whose tensor is looked for.
-        action: a read; or a change, where the node is the output of a module.
-        prepend: act before the hooks that are there already.
-    """
+    """Inside, `action` sees the tensor that `node` makes where a module takes or gives it."""
     address = _simplest(node.addresses, anatomy.graph)
     module = anatomy.model.get_submodule(address.module)
     calls = Counter[str]()

@@ -103,12 +103,7 @@ def channel_parts(blocks: Mapping[Block, Sequence[int]], anatomy: Anatomy) -> Pa
 
 
 def token_parts(blocks: Mapping[Block, Sequence[str]], anatomy: Anatomy) -> Parts:
-    """Tokens off the grid that leave each block: all of one role together.
-
-    Args:
-        blocks: role of each token off the grid, by block: "class", "register" or "prefix".
-        anatomy: of the model.
-    """
+    """Tokens off the grid that leave each block: all of one role together."""
     parts = []
     for block, roles in blocks.items():
         off_grid = _groups(anatomy.graph.nodes[block.end]).nonzero()[:, 0]

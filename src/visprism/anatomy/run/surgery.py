@@ -56,17 +56,7 @@ def watch_tokens(
     *,
     blocks: Iterable[Block] | None = None,
 ) -> Iterator[dict[str, T]]:
-    """Like `watch`, with the tokens that lie off the grid.
-
-    Args:
-        anatomy: of the model that will run.
-        keep: applied inside the forward pass to the block, its feature map (B, C, H, W) and its
-            tokens off the grid (B, P, C). It must return new memory.
-        blocks: which to watch; all that have a layout by default.
-
-    Yields:
-        A dictionary that each forward pass fills, by block name.
-    """
+    """Like `watch`, with the tokens that lie off the grid."""
 
     def all_tokens(block: Block, layout: Layout, x: Tensor) -> T:
         return keep(block, layout.to_map(x), layout.off_grid(x))

@@ -32,13 +32,7 @@ def forward(model: nn.Module, images: Images) -> Tensor:
 
 @contextmanager
 def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[None]:
-    """Errors of a model on its first images become one sentence with its name.
-
-    Args:
-        model: that is called in the context.
-        given: images, or a mapping.
-        name: of the model; without one, its class is named where its own code fails.
-    """
+    """Errors of a model on its first images become one sentence with its name."""
     try:
         yield
     except InputError as error:

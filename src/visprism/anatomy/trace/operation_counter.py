@@ -103,11 +103,7 @@ def count_operations(model: nn.Module, mode: OperationCounter) -> Iterator[None]
 
 
 def recurrence_macs(operands: Sequence[Tensor]) -> int:
-    """Multiply-accumulates of an LSTM, GRU or RNN: each weight matrix once for each token.
-
-    Args:
-        operands: the tokens (B, N, C) or (N, B, C), the states, and the parameters.
-    """
+    """Multiply-accumulates of an LSTM, GRU or RNN: each weight matrix once for each token."""
     tokens = operands[0].shape[:-1].numel()
     matrices = [w for w in operands if isinstance(w, nn.Parameter) and w.ndim == 2]
     return tokens * sum(w.numel() for w in matrices)

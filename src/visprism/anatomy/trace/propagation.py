@@ -27,12 +27,6 @@ def positions_after(
     """Positions of each tensor that a call returns; None if unknown.
 
     Unknown too where following them fails: the model itself runs.
-
-    Args:
-        call: of a torch function.
-        positions_of: the positions of a tensor.
-        chosen: whether an operand is an index or a mask that depends on the image, so that
-            positions differ between images.
     """
     unknown: list[TokenPositions | None] = [None] * len(call.made)
     if call.name in vocabulary.ORDERINGS | vocabulary.MEMORY_VIEWS:

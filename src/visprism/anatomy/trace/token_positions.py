@@ -182,12 +182,7 @@ def _merged(positions: TokenPositions, axis: int) -> TokenPositions | None:
 
 
 def _ranked(places: Tensor, grid: tuple[int, int]) -> TokenPositions | None:
-    """Positions on a subgrid of some rows and columns; None if the places are no such subgrid.
-
-    Args:
-        places: (B, ...); within an image each place once, and 0 for none.
-        grid: that they count on.
-    """
+    """Positions on a subgrid of rows and columns; None if the places are no such subgrid."""
     placed = places[0][places[0] > 0] - 1
     if len(placed) == 0 or len(placed) != len(placed.unique()):
         return None

@@ -86,11 +86,6 @@ def copied_from(moves: Int64[Tensor, "b 2 h w"], reach: int) -> Int64[Tensor, "b
     neighbor. So each pixel points to an original pixel or to one that was visited before,
     and the chain of pointers ends. Pointer doubling follows all chains of all images in a
     number of steps that is the logarithm of the longest chain, with the same result.
-
-    Args:
-        moves: where the neighbor of each pixel lies, in rows and columns.
-        reach: width of the border that is not visited: rows and columns from `reach` + 1 to the
-            side less `reach` are visited, as in the published code.
     """
     _, _, height, width = moves.shape
     number = height * width

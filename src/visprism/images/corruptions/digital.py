@@ -162,14 +162,7 @@ def sampled(
     *,
     corners: bool,
 ) -> Images:
-    """The images between pixels, bilinear; beyond the border they are mirrored.
-
-    Args:
-        images: to sample.
-        column: where, in pixels,
-        row: the same.
-        corners: mirrored about the outermost pixels' middles, and else about their outer edges.
-    """
+    """The images between pixels, bilinear; beyond the border they are mirrored."""
     height, width = images.shape[2:]
     if corners:
         places = [2 * column / (width - 1) - 1, 2 * row / (height - 1) - 1]

@@ -143,13 +143,7 @@ def _seen_from(far: float, c: float, s: float) -> np.ndarray:
 
 
 def _project(images: Images, matrix: np.ndarray, edge: float) -> Images:
-    """Images under a projective map of the plane, bilinear.
-
-    Args:
-        images: to map.
-        matrix: of the map, for columns and rows from the middle.
-        edge: 0.5 where pixels are squares about that middle, 0 where they are points.
-    """
+    """Images under a projective map of the plane, bilinear."""
     height, width = images.shape[2:]
     column, row = np.meshgrid(np.arange(width), np.arange(height))
     places = np.stack([column + edge - width / 2, row + edge - height / 2, np.ones(row.shape)])

@@ -32,11 +32,6 @@ def counted(
     By inversion: the count is the number of values of the distribution function that do not
     exceed a uniform number. For nearly all numbers a table gives it directly.
 
-    Args:
-        levels: of the pixels, 0 to 255; the mean of the highest is `photons`.
-        uniform: uniform numbers in 0 ... 1.
-        photons: of a white pixel.
-
     Source: Chen and Asau (1974), On generating random variates from an empirical distribution.
     """
     function, least, clear = (table.to(levels.device) for table in _poisson(photons))

@@ -55,14 +55,6 @@ def sequence(
     large ones (41). Noise is drawn for each frame separately, and the first frame is clean; all
     else changes step by step. Pixels from beyond the border are black.
 
-    Args:
-        images: RGB of eight bits.
-        perturbation: one of `PERTURBATIONS`.
-        crop: (height, width) of the middle that is kept, which moves the border out of sight:
-            ImageNet-P keeps 224x224 of images whose shorter side is 256.
-        seed: of the randomness.
-        numbers: of the images in their data set, as for `corrupt`.
-
     Source: Hendrycks and Dietterich (2019), sec. 3.2, and the code that they published.
     """
     if perturbation not in PERTURBATIONS:

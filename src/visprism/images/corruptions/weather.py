@@ -59,13 +59,7 @@ def snow(images: Images, parameters: Sequence, randomness: Randomness) -> Images
 def flakes_of(
     size: Sequence[int], looks: Sequence[float | int], randomness: Randomness
 ) -> Float[Tensor, "b h w"]:
-    """Snow without motion: enlarged noise above a threshold.
-
-    Args:
-        size: of the images, (height, width).
-        looks: mean and standard deviation of the noise, zoom factor, and threshold.
-        randomness: of each image.
-    """
+    """Snow without motion: enlarged noise above a threshold."""
     mean, deviation, zoom, threshold = looks
     layer = zoomed(deviation * randomness.normal(*size)[:, None] + mean, zoom)[:, 0]
     return torch.where(layer < threshold, 0.0, layer).clamp_(0, 1).mul_(255).floor_().div_(255)
@@ -87,11 +81,6 @@ def plasma(
 
     Each round fills in the middles of squares and then of their edges, with the mean of the
     four points about and noise that is `decay` squared times weaker than in the round before.
-
-    Args:
-        side: a power of two.
-        decay: of the noise.
-        randomness: of each image.
 
     Source: Fournier, Fussell and Carpenter (1982), Computer rendering of stochastic models.
     """
