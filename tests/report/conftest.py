@@ -47,11 +47,9 @@ class Norms(Result):
     count: np.ndarray = column("Count", "", "a large number")
     scale: str = scalar("Scale", "", "what the norm refers to", default="relative")
 
-    def findings(self):
-        return (
-            Finding(f"norm {self.norm[-1]:.3g} at {self.block[-1]}"),
-            Finding("channels of one block are dead", "VP108"),
-        )
+    def sentences(self):
+        yield f"norm {self.norm[-1]:.3g} at {self.block[-1]}"
+        yield Finding("channels of one block are dead", "VP108")
 
     def answers(self):
         value = float(self.norm[-1])
@@ -81,8 +79,8 @@ class Gaps(Result):
     block: np.ndarray = column("Block", "", "name of the block")
     gap: np.ndarray = column("Gap", "", "a value")
 
-    def findings(self):
-        return (Finding(f"largest gap {self.gap.max():.3g}"),)
+    def sentences(self):
+        yield f"largest gap {self.gap.max():.3g}"
 
 
 @figure()

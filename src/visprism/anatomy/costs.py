@@ -1,6 +1,6 @@
 """Costs of a model: parameters and arithmetic of each block."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -41,19 +41,17 @@ class Costs(Result):
         "Distinct parameters", "", "parameters of the model, shared ones counted once"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Size of the model."""
         kinds, counts = np.unique(self.kind, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         blocks = ", ".join(f"{counts[i]} {kinds[i]}" for i in order)
         streams = len({*np.ravel(self.stream).tolist()} - {0})
         parallel = f" in {streams} parallel streams" if streams else ""
-        return (
-            Finding(
-                f"{len(self)} blocks{parallel} ({blocks}), "
-                f"{short(float(self.distinct_parameters))} parameters, "
-                f"{short(float(self.macs.sum()))} MACs per image"
-            ),
+        yield (
+            f"{len(self)} blocks{parallel} ({blocks}), "
+            f"{short(float(self.distinct_parameters))} parameters, "
+            f"{short(float(self.macs.sum()))} MACs per image"
         )
 
 

@@ -1,5 +1,6 @@
 """Effects: what an experiment on the claims found, row by row, and their picture."""
 
+from collections.abc import Iterator
 from math import exp, isfinite
 
 import numpy as np
@@ -76,15 +77,13 @@ class ClaimEffects(Result):
             return 100 * (exp(value) - 1) if isfinite(value) else value
         return 100 * value if unit == POINTS else value
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Each primary hypothesis with its effect and verdict."""
-        return tuple(
-            Finding(
+        for i in np.flatnonzero(self.comparison == PRIMARY).tolist():
+            yield (
                 f"{self.row[i]}, {self.quantity[i]}, {self.hypothesis[i]}: {self.verdict[i]}"
                 + (f", {self.effect_text(i)} over {self.seeds[i]} seeds" * bool(self.seeds[i]))
             )
-            for i in np.flatnonzero(self.comparison == PRIMARY).tolist()
-        )
 
 
 _COLORS = {

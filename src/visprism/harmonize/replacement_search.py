@@ -1,5 +1,7 @@
 """Results of harmonizing a CNN: the search for the blocks that self-attention replaces."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -97,18 +99,17 @@ class ReplacementSearch(Result):
         half = float(student.ppf(0.975, len(cnn) - 1)) * error
         return gain, gain - half, gain + half
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """What was selected by which test, and the gain on seeds that selected nothing."""
         tried = self.candidates()
         number, seeds = len(tried) - 1, len(tried[0])
         test = f"one-sided paired t-test over {seeds} seeds, alpha = {self.alpha:.2g} per block"
         if not self.best:
-            return (
-                Finding(
-                    f"no MSA block raises the validation accuracy significantly: 0 of {number} "
-                    f"candidates selected ({test})"
-                ),
+            yield (
+                f"no MSA block raises the validation accuracy significantly: 0 of {number} "
+                f"candidates selected ({test})"
             )
+            return
         selected = Finding(
             f"{len(self.best)} MSA blocks selected ({', '.join(self.best)}) in {number} "
             f"candidates ({test})"
@@ -117,26 +118,23 @@ class ReplacementSearch(Result):
         if not np.isfinite(gain):
             last = [candidate for candidate in tried if candidate.selected[0]][-1]
             searched, _ = paired_gain(tried[0].accuracy, last.accuracy)
-            return (
-                selected,
-                Finding(
-                    f"validation accuracy {tried[0].accuracy.mean():.1%} of the CNN, "
-                    f"{last.accuracy.mean():.1%} of the selected network: "
-                    f"{100 * searched:+.2g} percentage points in the runs that selected it, "
-                    "which overestimate the gain"
-                ),
+            yield selected
+            yield (
+                f"validation accuracy {tried[0].accuracy.mean():.1%} of the CNN, "
+                f"{last.accuracy.mean():.1%} of the selected network: "
+                f"{100 * searched:+.2g} percentage points in the runs that selected it, "
+                "which overestimate the gain"
             )
+            return
         means = [network.accuracy.mean() for network in self.confirmed()]
         count = len(self.confirmed()[0])
         significant = "" if low > 0 or high < 0 else ", not significant"
-        return (
-            selected,
-            Finding(
-                f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
-                f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} "
-                f"percentage points [{100 * low:.2g}, {100 * high:.2g}] (95% t interval over "
-                f"seeds){significant}"
-            ),
+        yield selected
+        yield (
+            f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
+            f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} "
+            f"percentage points [{100 * low:.2g}, {100 * high:.2g}] (95% t interval over "
+            f"seeds){significant}"
         )
 
     def answers(self) -> tuple[Answer, ...]:

@@ -3,6 +3,7 @@
 Source: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.loss.krylov import Request, Which, eigenpairs
 from visprism.loss.objective import Objective
 from visprism.loss.products import Matrix, Products, random_normal, result_fields
@@ -60,11 +60,6 @@ class Curvature(Result):
         """Name of the objective and of the images."""
         return objective_label(self.provenance.split, self.weight_decay)
 
-    @property
-    def images(self) -> str:
-        """The images of the objective, with their split."""
-        return images_text(self.provenance.images, self.provenance.split)
-
 
 @result_type("eigenvalues")
 class Eigenvalues(Curvature):
@@ -104,17 +99,15 @@ class Eigenvalues(Curvature):
         """The objective is no part of the measure."""
         return {"measure": "", "variant": self.objective}
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The eigenvalues, how many converged, and the limit of stability."""
         values = ", ".join(f"{value:.4g}" for value in self.value)
-        return (
-            Finding(
-                f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the "
-                f"{self.objective}: {values}; {self.images}, {self.parameters:,} parameters"
-            ),
-            *unconverged(self.converged, self.tol),
-            *stability_findings(float(self.value.max()), self.learning_rate),
+        yield (
+            f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the "
+            f"{self.objective}: {values}; {self.images_text}, {self.parameters:,} parameters"
         )
+        yield from unconverged(self.converged, self.tol)
+        yield from stability_findings(float(self.value.max()), self.learning_rate)
 
 
 def unconverged(converged: np.ndarray, tol: float) -> list[Finding]:

@@ -3,7 +3,7 @@
 Source: Park & Kim (2022), How do vision transformers work?, sec. 2 and app. C: NEP and APE.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -275,14 +275,13 @@ class HessianSummary(OfObjectives):
         symbol = f"smallest eigenvalue{bound}"
         return further | {"reading": self._negative_curvature(row), "symbol": symbol}
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """NEP and APE with their intervals, convergence, and the limit of stability."""
-        findings = [finding for row in range(len(self)) for finding in self._findings_of(row)]
+        for row in range(len(self)):
+            yield from self._findings_of(row)
         done = int(self.batches.min()) if len(self) else 0
         if 0 < done < self.requested:
-            text = f"{done} of {self.requested} mini-batches within the time budget"
-            findings.append(Finding(text))
-        return tuple(findings)
+            yield f"{done} of {self.requested} mini-batches within the time budget"
 
     def _negative_curvature(self, row: int) -> str:
         """Whether there is any, by the smallest eigenvalue; leading ones may all be positive.

@@ -7,7 +7,7 @@ Sources: Li et al. (2018), Visualizing the loss landscape of neural nets; Park a
 How do vision transformers work?, fig. 1a.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
@@ -22,7 +22,6 @@ from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.estimated import Number, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import (
@@ -102,24 +101,24 @@ class LossSurface(Result):
         rows = self.select(self.pair == pair)
         return np.asarray(getattr(rows, quantity)).reshape(len(np.unique(rows.b)), -1)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The range of the surface, its BatchNorm statistics, and what limits its accuracy."""
-        finite, texts = self.rise[np.isfinite(self.rise)], []
+        finite = self.rise[np.isfinite(self.rise)]
         if len(finite):
             planes = len(np.unique(self.pair))
             statistics = f"; {BATCH_NORM_LABELS[self.batch_norm]}" * self.has_batch_norm
-            texts.append(
+            yield (
                 f"{objective_label(self.provenance.split)} on {planes} "
                 f"plane{'s' * (planes > 1)}: increase {finite.min():.3g} to {finite.max():.3g} "
                 f"nats within |a|, |b| <= {np.abs(self.a).max():g}{statistics}, "
-                f"{images_text(self.provenance.images, self.provenance.split)}"
+                f"{self.images_text}"
             )
         if self.rounding > _MAX_ROUNDING:
-            texts.append(
+            yield (
                 f"{self.provenance.precision} changes the NLL of the model's weights by "
                 f"{self.rounding:.2g} nats; smaller differences are not significant"
             )
-        return (*map(Finding, texts), *not_finite(np.asarray(self.nll)))
+        yield from not_finite(np.asarray(self.nll))
 
 
 def not_finite(nll: Float[np.ndarray, " n"]) -> list[Finding]:
@@ -140,7 +139,7 @@ class OriginCurvature(Result):
     hessian: np.ndarray = column("Exact curvature", "nats", "dᵀHd; NaN without an objective")
     step: np.ndarray = column("Grid step", "", "between the points that were fitted")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Where the grid is too coarse to show the curvature at the weights."""
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.abs(self.fitted / self.hessian - 1)
@@ -149,7 +148,8 @@ class OriginCurvature(Result):
             f"curvature at the weights: the grid agrees with the Hessian within 10% along "
             f"{int((error < 0.1).sum())} of {checked} directions"
         )
-        return (Finding(text),) if checked else ()
+        if checked:
+            yield text
 
 
 def landscape(

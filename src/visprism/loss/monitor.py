@@ -16,7 +16,6 @@ from visprism.anatomy import batch_size
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.loss.double_backward import BatchNorm
 from visprism.loss.eigenvalues import CONVERGED, unconverged
 from visprism.loss.krylov import Eigenpairs, Request, eigenpairs
@@ -85,22 +84,22 @@ class CurvatureDuringTraining(Result):
             rows = (self.matrix == matrix) & (self.point == point)
             yield matrix, point, self.select(rows & (self.rank == 1))
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The eigenvalue at both ends, its ratio to the threshold, and the alignment."""
         if not len(self):
-            return (Finding("no curvature was measured: training had too few steps"),)
-        findings = [
-            Finding(_series_text(rows, matrix, point)) for matrix, point, rows in self.leading()
-        ]
-        findings.append(Finding(self._alignment_text()))
-        return (*findings, *unconverged(self.converged, self.tol))
+            yield "no curvature was measured: training had too few steps"
+            return
+        for matrix, point, rows in self.leading():
+            yield _series_text(rows, matrix, point)
+        yield self._alignment_text()
+        yield from unconverged(self.converged, self.tol)
 
     def _alignment_text(self) -> str:
         k = int(self.rank.max())
         rows = self.select(
             (self.rank == k) & (self.matrix == self.matrix[0]) & (self.point == "weights")
         )
-        images = images_text(self.provenance.images, self.provenance.split)
+        images = self.images_text
         vectors = "leading eigenvector" if k == 1 else f"{k} leading eigenvectors"
         return (
             f"the {vectors} of the {MATRIX_LABELS[str(self.matrix[0])]} hold "

@@ -6,7 +6,7 @@ loss cancel; on a quadratic with Hessian H the mean over angles is r²/4 (d1ᵀH
 exactly, for at least 3 angles.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -22,7 +22,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import DIRECTION_PAIRS, FEWEST
 from visprism.estimates.estimated import Estimated, Number, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.estimates.text import missing_text, text_of
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.landscape import BATCH_NORM_LABELS, measure_points, not_finite
@@ -119,14 +119,9 @@ class Rings(Result):
         names = names if self.has_batch_norm else names[:1]
         return {name: np.flatnonzero(self.batch_norm == name) for name in names}
 
-    @property
-    def images(self) -> str:
-        """The images, with their split."""
-        return images_text(self.provenance.images, self.provenance.split)
-
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The increase at each distance, for each treatment of BatchNorm."""
-        data, norm, findings = objective_label(self.provenance.split), self.normalization, []
+        data, norm = objective_label(self.provenance.split), self.normalization
         for name, rows in self.treatments().items():
             treatment = f", {BATCH_NORM_LABELS[name]}" * self.has_batch_norm
             for row in rows:
@@ -134,18 +129,17 @@ class Rings(Result):
                 if self.pairs > 1:
                     deviation = f"standard deviation {self.spread[row]:.2g}"
                     spread = f"; {deviation} over {self.pairs} direction pairs"
-                findings.append(
-                    Finding(
-                        f"{data} rises by {text_of(rise)} nats at {_DISTANCES[norm]} distance "
-                        f"{self.radius[row]:g}{treatment}{spread}, {self.images}"
-                        f"{missing_text(rise)}"
-                    )
+                yield (
+                    f"{data} rises by {text_of(rise)} nats at {_DISTANCES[norm]} distance "
+                    f"{self.radius[row]:g}{treatment}{spread}, {self.images_text}"
+                    f"{missing_text(rise)}"
                 )
         rows = np.concatenate(list(self.treatments().values()))
         points = np.asarray(self.nll)[rows]
         if isinstance(self.nll, Estimated) and self.nll.by_unit is not None:
             points = self.nll.by_unit[:, rows].ravel()
-        return (*findings, *not_finite(points), *self._disagreement())
+        yield from not_finite(points)
+        yield from self._disagreement()
 
     def _disagreement(self) -> list[Finding]:
         """VP105 at the distance where the two treatments of BatchNorm differ most."""
@@ -162,7 +156,7 @@ class Rings(Result):
             f"the NLL increase depends on BatchNorm at {beyond} of {len(ratios)} distances, by "
             f"ratio most at {self.radius[i]:g}: {text_of(self.rise[i])} with frozen, "
             f"{text_of(self.rise[j])} with re-estimated statistics, over {self.pairs} "
-            f"direction pair{'s' * (self.pairs > 1)} and {self.images}; another model is "
+            f"direction pair{'s' * (self.pairs > 1)} and {self.images_text}; another model is "
             "flatter or sharper only if it is so under both treatments"
         )
         return [Finding(text, code="VP105")]

@@ -5,7 +5,7 @@ uncertainty of one network's number comes from the images; a claim about an arch
 replicated over trained seeds (`replicate_by_kind`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
 from typing import Any
@@ -88,12 +88,13 @@ class KindSummary(Result):
         """Rows of a kind by quantity."""
         return {str(q): i for i, q in enumerate(self.quantity) if self.kind[i] == kind}
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """A sentence for each kind, with its numbers."""
         if not len(self):
             text = "no block lies on the same grid as the previous block, so no change"
-            return (Finding(text),)
-        return tuple(
+            yield text
+            return
+        yield from (
             finding
             for kind in dict.fromkeys(self.kind.tolist())
             for finding in _findings(self, kind, self.of_kind(kind))
@@ -311,22 +312,18 @@ class KindReplication(Result):
     )
     mean: Estimated = estimate("Mean change", "", "mean over networks; Student's interval")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """A sentence for each kind and quantity."""
-        findings = []
         for i, number in enumerate(self.mean):
             remark = "" if number.high < 0 or number.low > 0 else ", not significant"
             if np.isnan(number.low):
                 remark = ", no interval"
             text = interval_text(float(number), number.low, number.high, "+.3g")
-            findings.append(
-                Finding(
-                    f"{self.kind[i]} blocks, {CHANGES[str(self.quantity[i])].label}: "
-                    f"mean change {text} over {self.seeds[i]} trained seeds "
-                    f"({self.negative[i]} negative, {self.positive[i]} positive){remark}"
-                )
+            yield (
+                f"{self.kind[i]} blocks, {CHANGES[str(self.quantity[i])].label}: "
+                f"mean change {text} over {self.seeds[i]} trained seeds "
+                f"({self.negative[i]} negative, {self.positive[i]} positive){remark}"
             )
-        return tuple(findings)
 
 
 def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:

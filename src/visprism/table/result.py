@@ -10,7 +10,7 @@ holds no model, tensor or figure, so that it can be saved, compared and drawn an
 import csv
 import html
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +26,7 @@ from visprism.core.statistics import t_quantile
 from visprism.estimates.answers import Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, Number
 from visprism.estimates.findings import Finding
+from visprism.estimates.text import images_text
 from visprism.table.notebook import columns_read_first, html_table
 from visprism.table.stored import UnknownTypeError, check_types, provenance_of, stored_values
 
@@ -278,7 +279,16 @@ class Result:
 
     def findings(self) -> tuple[Finding, ...]:
         """What the result says, one sentence per quantity, with values and intervals."""
+        return tuple(s if isinstance(s, Finding) else Finding(s) for s in self.sentences())
+
+    def sentences(self) -> Iterable[str | Finding]:
+        """The findings of a type of result, those without a code as text; none by default."""
         return ()
+
+    @property
+    def images_text(self) -> str:
+        """The images that were measured: ``512 test images``."""
+        return images_text(self.provenance.images, self.provenance.split)
 
     def answers(self) -> tuple[Answer, ...]:
         """The numbers of this result that models are compared by.

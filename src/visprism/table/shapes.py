@@ -14,6 +14,7 @@ error, where there is one, is the column ``<value_name>_error``::
 findings.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -174,19 +175,17 @@ class ScalarPerBlock(ValuedPerBlock):
         """Whether any block has a value of the quantity."""
         return bool(np.isfinite(getattr(self, quantity or self.value_name)).any())
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """First and last block, and the block with the largest value."""
         rows = np.flatnonzero(np.isfinite(self.values))
         if not len(rows):
-            return ()
+            return
         label = in_sentence(self.value_info().label)
         first, last = rows[0], rows[-1]
-        return (
-            Finding(
-                f"{label} {self._interval(first)} at {self.block[first]}, "
-                f"{self._interval(last)} at {self.block[last]}{self._largest(rows)}"
-                f"{self.over()}"
-            ),
+        yield (
+            f"{label} {self._interval(first)} at {self.block[first]}, "
+            f"{self._interval(last)} at {self.block[last]}{self._largest(rows)}"
+            f"{self.over()}"
         )
 
 
@@ -204,10 +203,9 @@ class SeriesPerBlock(ValuedPerBlock):
         """Rows of each series, by its name."""
         return _rows_by(self, self.series_name)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """First block, last block and largest value of each series."""
         label = in_sentence(self.value_info().label)
-        texts = []
         for name, rows in self.series().items():
             finite = rows[np.isfinite(self.values[rows])]
             if not len(finite):
@@ -215,14 +213,13 @@ class SeriesPerBlock(ValuedPerBlock):
             first, last = finite[0], finite[-1]
             if len(finite) == 1:
                 value = f"{self._interval(first)} at {self.block[first]}"
-                texts.append(f"{name}: {label} {value}{self.over()}")
+                yield f"{name}: {label} {value}{self.over()}"
                 continue
-            texts.append(
+            yield (
                 f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
                 f"{self._interval(last)} at {self.block[last]}{self._largest(finite)}"
                 f"{self.over()}"
             )
-        return tuple(map(Finding, texts))
 
 
 def _rows_by(result: Result, name: str) -> dict[str, Int[np.ndarray, "n"]]:
@@ -246,9 +243,9 @@ class QuantilesPerBlock(Valued, PerBlock):
         "Probability", "", "fraction of the distribution below the quantile"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Median and outermost quantiles of the first and of the last block."""
-        return tuple(f for rows in self.series().values() for f in self._finding(rows))
+        yield from (f for rows in self.series().values() for f in self._finding(rows))
 
     def series(self) -> dict[str, Int[np.ndarray, "n"]]:
         """Rows of each distribution, by its name."""
@@ -295,19 +292,17 @@ class BlockMatrix(Valued, PerBlock):
         rows = len(dict.fromkeys(self.block.tolist()))
         return np.asarray(getattr(self, name or self.value_name)).reshape(rows, -1)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean over pairs of different blocks, and the largest of them."""
         pairs = np.flatnonzero((self.block != self.other) & np.isfinite(self.values))
         if not len(pairs):
-            return ()
+            return
         most = pairs[np.argmax(self.values[pairs])]
         label = self.value_info().label
-        return (
-            Finding(
-                f"{label}, mean over {len(pairs)} pairs of different blocks: "
-                f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]}){self.over()}"
-            ),
+        yield (
+            f"{label}, mean over {len(pairs)} pairs of different blocks: "
+            f"{self.values[pairs].mean():.3g}; largest of them: {self._interval(most)} "
+            f"({self.block[most]}, {self.other[most]}){self.over()}"
         )
 
 
@@ -333,22 +328,18 @@ class Curve(Valued):
         curves = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
         return {name: rows[np.argsort(x[rows])] for name, rows in curves.items()}
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Both ends of each curve."""
         x, x_info = getattr(self, self.x_name), self.infos()[self.x_name]
         label = in_sentence(self.value_info().label)
         unit = f" {x_info.unit}" if x_info.unit else ""
-        findings = []
         for name, rows in self.series().items():
             first, last = rows[0], rows[-1]
-            findings.append(
-                Finding(
-                    f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
-                    f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
-                    f"{x[last]:.3g}{unit}{self.over()}"
-                )
+            yield (
+                f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
+                f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
+                f"{x[last]:.3g}{unit}{self.over()}"
             )
-        return tuple(findings)
 
 
 @result_shape
@@ -361,17 +352,17 @@ class Surface(Valued):
     x_name: ClassVar[str] = "x"
     y_name: ClassVar[str] = "y"
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Smallest and largest value, and where they lie."""
         rows = np.flatnonzero(np.isfinite(self.values))
         if not len(rows):
-            return ()
+            return
         x, y = getattr(self, self.x_name), getattr(self, self.y_name)
         ends = [rows[np.argmin(self.values[rows])], rows[np.argmax(self.values[rows])]]
         least, most = (f"{self._interval(i)} at ({x[i]:.3g}, {y[i]:.3g})" for i in ends)
         label = in_sentence(self.value_info().label)
         text = f"{label}: smallest of {len(rows)} points {least}, largest {most}{self.over()}"
-        return (Finding(text),)
+        yield text
 
 
 @result_shape
@@ -392,11 +383,9 @@ class Pictures(Valued):
             images[name] = image
         return images
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Range of the values of each picture."""
         label = in_sentence(self.value_info().label)
-        return tuple(
-            Finding(f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}")
-            for name, image in self.pictures().items()
-            if np.isfinite(image).any()
-        )
+        for name, image in self.pictures().items():
+            if np.isfinite(image).any():
+                yield f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}"

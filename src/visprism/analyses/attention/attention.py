@@ -10,7 +10,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 - cosine between the weights of two heads, mean over the other heads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from visprism.drawing.style import FAINT, color_of, tip
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, interval_text
+from visprism.estimates.text import interval_text
 from visprism.passes.features import AttentionStatistic, Seen
 from visprism.table.result import Result, column, estimate, result_type
 
@@ -85,19 +85,17 @@ class AttentionStatistics(Result):
         "normalized mutual information, mean over heads", question=questions.ATTENTION_NMI
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean over heads, and the blocks where it is smallest and largest."""
-        return (
-            self._finding("mean attention distance", "distance", " pixels"),
-            self._finding("normalized mutual information of attention", "nmi", ""),
-        )
+        yield self._finding("mean attention distance", "distance", " pixels")
+        yield self._finding("normalized mutual information of attention", "nmi", "")
 
     def _finding(self, words: str, name: str, unit: str) -> Finding:
         blocks = list(dict.fromkeys(self.block.tolist()))
         values, average = np.asarray(getattr(self, name)), getattr(self, f"mean_{name}")
         means = [float(values[self.block == block].mean()) for block in blocks]
         least, most = int(np.argmin(means)), int(np.argmax(means))
-        images = images_text(self.provenance.images, self.provenance.split)
+        images = self.images_text
         number = interval_text(average, average.low, average.high)
         text = f"{words} {number}{unit}, mean over {len(self)} heads and {images}"
         if means[least] != means[most]:

@@ -95,9 +95,8 @@ class AttributionScores(SeriesPerBlock):
         default="",
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """For each method the block with the largest insertion gain, and what has no score."""
-        texts = []
         for name, rows in self.series().items():
             rows = rows[np.isfinite(self.insertion_gain[rows])]
             if name == RANDOM or not len(rows):
@@ -107,7 +106,7 @@ class AttributionScores(SeriesPerBlock):
                 text_of(gain[best], "+.3f")
                 for gain in (self.insertion_gain, self.deletion_gain)
             )
-            texts.append(
+            yield (
                 f"{name}: largest insertion gain over a random map of {len(rows)} blocks at "
                 f"{self.block[best]}, {insertion} (insertion score "
                 f"{self.insertion[best]:.3f}); deletion gain there {deletion}; "
@@ -119,16 +118,13 @@ class AttributionScores(SeriesPerBlock):
             for i in np.flatnonzero(self.scored < images)
         ]
         if blank:
-            texts.append(
-                f"maps of zeros, which have no score, of {images} images: {some_of(blank)}"
-            )
+            yield f"maps of zeros, which have no score, of {images} images: {some_of(blank)}"
         if self.without_gradient:
-            texts.append(
+            yield (
                 "the gradient to the grid is exactly 0 at the last blocks "
                 f"({self.without_gradient}), whose grid the head does not read; the last block "
                 "with a gradient is the last one measured"
             )
-        return tuple(map(Finding, texts))
 
 
 @result_type("attribution-maps")
@@ -139,9 +135,9 @@ class AttributionMaps(Pictures):
 
     relevance: np.ndarray = column("Relevance", "", "of the position, 1 at the largest")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """None: every map is scaled to 1, and only its scores say whether it means anything."""
-        return ()
+        yield from ()
 
 
 @ANALYSES.register

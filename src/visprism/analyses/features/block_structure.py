@@ -7,7 +7,7 @@ stages that lie as many blocks apart.
 Source: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the same things?
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,23 +56,24 @@ class BlockStructure(Result):
     )
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The score with its interval."""
         stages = len(np.unique(self.stage))
         if stages < 2:
-            return (Finding("the model has one stage, so it has no block structure"),)
+            yield "the model has one stage, so it has no block structure"
+            return
         if not np.isfinite(self.score):
-            return (
-                Finding(
-                    f"block structure is not available: no block of the {stages} stages has "
-                    "another in its stage and one at the same distance in another stage"
-                ),
+            yield (
+                f"block structure is not available: no block of the {stages} stages has "
+                "another in its stage and one at the same distance in another stage"
             )
+            return
         low, high = _ends(self.score)
         text = f"block structure {interval_text(self.score, low, high, '+.3f')}"
         if not np.isfinite(low):
             reason = f"no interval: at least {FEWEST_BATCHES} batches are required"
-            return (Finding(f"{text} (CKA within minus between stages; {reason})"),)
+            yield f"{text} (CKA within minus between stages; {reason})"
+            return
         verdict = "not significant"
         if low > 0 or high < 0:
             above, of = self._stages_above()
@@ -80,11 +81,9 @@ class BlockStructure(Result):
                 f"CKA is {'higher' if low > 0 else 'lower'} within stages than between, above "
                 f"that at equal distance in {above} of {of} stages"
             )
-        return (
-            Finding(
-                f"{text} (CKA within minus between {stages} stages, at equal distance): "
-                f"{verdict}; interval over {self.groups} groups of batches"
-            ),
+        yield (
+            f"{text} (CKA within minus between {stages} stages, at equal distance): "
+            f"{verdict}; interval over {self.groups} groups of batches"
         )
 
     def answers(self) -> tuple[Answer, ...]:

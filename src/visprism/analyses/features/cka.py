@@ -15,7 +15,7 @@ Sources: Kornblith et al. (2019), Similarity of neural network representations r
 batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the same things?
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, zip_longest
 from math import ceil
@@ -68,7 +68,6 @@ from visprism.estimates.estimated import (
     student,
 )
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.passes.batches import Batch, image_shape, images_of
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Arrays, Extracts, Seen, observing
@@ -133,33 +132,28 @@ class Similarity(BlockMatrix):
         models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
         return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean over pairs, the largest of them, and how many are near the permutation null."""
         pairs = np.flatnonzero(self._different_pairs())
         if not len(pairs):
-            return ()
+            return
         cka = self.cka[pairs]
         most = pairs[np.argmax(cka)]
-        findings = [
-            Finding(
-                f"debiased CKA, mean over {len(pairs)} pairs of "
-                f"{'blocks of two models' if self.other_model else 'different blocks'}: "
-                f"{cka.mean():.2f}; largest of them {self._interval(most)} "
-                f"({self.block[most]}, {self.other[most]}; over {self.batches} batches, "
-                f"{images_text(self.provenance.images, self.provenance.split)})"
-            )
-        ]
+        yield (
+            f"debiased CKA, mean over {len(pairs)} pairs of "
+            f"{'blocks of two models' if self.other_model else 'different blocks'}: "
+            f"{cka.mean():.2f}; largest of them {self._interval(most)} "
+            f"({self.block[most]}, {self.other[most]}; over {self.batches} batches, "
+            f"{self.images_text})"
+        )
         bound = 2 * self.null_deviation[pairs]
         near = int((cka <= bound).sum())
         if near > _NEAR_NULL * len(pairs):
-            findings.append(
-                Finding(
-                    f"CKA of {near} of {len(pairs)} pairs is not above that of shuffled images "
-                    f"(0, and two standard deviations: {np.median(bound):.2g})",
-                    "VP104",
-                )
+            yield Finding(
+                f"CKA of {near} of {len(pairs)} pairs is not above that of shuffled images "
+                f"(0, and two standard deviations: {np.median(bound):.2g})",
+                "VP104",
             )
-        return tuple(findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """Of two models, the mean over pairs of blocks with the most similar pair."""

@@ -18,7 +18,7 @@ Sources: Papyan, Han and Donoho (2020), Prevalence of neural collapse during the
 of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022), alpha-ReQ.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -36,7 +36,7 @@ from visprism.core.run import Run, stream
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, jackknife
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, some_of, text_of
+from visprism.estimates.text import some_of, text_of
 from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, Pooling, pooled_features
@@ -109,7 +109,7 @@ class NeuralCollapse(ScalarPerBlock):
         last = np.arange(len(self))[-1:]
         return last[np.isfinite(self.nc1[last])]
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """NC1 by block, where it says nothing, and all four numbers of the last block."""
         level = self.nc1_shuffled
         none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
@@ -120,7 +120,7 @@ class NeuralCollapse(ScalarPerBlock):
                 "between the classes shows"
             ),
         )  # fmt: skip
-        images = images_text(self.provenance.images, self.provenance.split)
+        images = self.images_text
         parts = []
         if np.isfinite(self.nc1[-1]):
             parts.append(f"NC1 {text_of(self.nc1[-1])} (shuffled labels: {level[-1]:.3g})")
@@ -137,7 +137,9 @@ class NeuralCollapse(ScalarPerBlock):
             f"{self.block[-1]}: {', '.join(parts)} ({images} of {self.classes} classes, "
             f"{self.pooling} features; all are 0 in neural collapse)"
         )
-        return (*super().findings(), *equal, Finding(text))
+        yield from super().sentences()
+        yield from equal
+        yield text
 
 
 @result_type("feature-ranks")

@@ -17,7 +17,7 @@ Williams et al. (2021), Generalized shape metrics on neural representations, eq.
 Kriegeskorte et al. (2008), Representational similarity analysis.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -33,7 +33,6 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
 from visprism.estimates.estimated import Estimated, mean, no_interval, student
-from visprism.estimates.findings import Finding
 from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features
@@ -77,21 +76,17 @@ class BlockSimilarities(BlockMatrix):
         "Other model", "", "whose block the other is; empty if it is the same model", default=""
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str]:
         """Mean of each measure over pairs of blocks, beside its null."""
         pairs = np.ones(len(self), bool) if self.other_model else self.block != self.other
-        if not pairs.any():
-            return ()
         of = "blocks of two models" if self.other_model else "different blocks"
-        return tuple(
-            Finding(
-                f"{self.infos()[name].label}, mean over {int(pairs.sum())} pairs of {of}: "
-                f"{np.nanmean(getattr(self, name)[pairs]):.3g}; with shuffled images "
-                f"{np.nanmean(getattr(self, f'{name}_null')[pairs]):.3g}"
-            )
-            for name in MEASURES
-            if np.isfinite(getattr(self, name)[pairs]).any()
-        )
+        for name in MEASURES:
+            if np.isfinite(getattr(self, name)[pairs]).any():
+                yield (
+                    f"{self.infos()[name].label}, mean over {int(pairs.sum())} pairs of {of}: "
+                    f"{np.nanmean(getattr(self, name)[pairs]):.3g}; with shuffled images "
+                    f"{np.nanmean(getattr(self, f'{name}_null')[pairs]):.3g}"
+                )
 
 
 @ANALYSES.register

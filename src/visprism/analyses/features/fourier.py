@@ -8,7 +8,7 @@ lowers every other frequency relative to the first reference without filtering a
 block is called low-pass or high-pass only where both references agree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -117,9 +117,9 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
 
     value_name: ClassVar[str] = "relative"
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Blocks whose change includes that of blocks off the grid."""
-        return gaps(self)
+        yield from gaps(self)
 
 
 @ANALYSES.register

@@ -6,7 +6,7 @@ radial profile of `Fourier` are parts of this plane. What lies off them shows wh
 the model prefers horizontal or vertical structure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -52,18 +52,16 @@ class FrequencyPlanes(Pictures):
     relative: Estimated = estimate("Δ log amplitude", "", "minus that at frequency 0")
     parts: str = scalar("Parts", "", "'blocks', 'branches' or 'heads'")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Δ log amplitude of the first and last picture at the corner of the plane."""
         names = list(dict.fromkeys(self.picture.tolist()))
         corners = np.flatnonzero((self.row == 0) & (self.column == 0))
         chosen = dict.fromkeys((0, len(names) - 1))
-        return tuple(
-            Finding(
+        for i in chosen:
+            yield (
                 f"Δ log amplitude of {names[i]} {self._interval(corners[i])} at the highest "
                 f"frequency in both directions{self.over()}"
             )
-            for i in chosen
-        )
 
 
 @ANALYSES.register

@@ -8,7 +8,7 @@ every image. Scores become 0 at their 1% and 1 at their 99% percentile.
 Source: Oquab et al. (2024), DINOv2, fig. 1 and sec. 7.6.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -82,16 +82,14 @@ class PatchComponents(Valued, PerBlock):
             colored[block, image] = picture
         return colored
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Explained variance of the first and the last block."""
         starts = np.flatnonzero(self.first_rows())
         texts = [f"{self.explained[i]:.0%} at {self.block[i]}" for i in starts[[0, -1]]]
         images = images_text(len(np.unique(self.image)), self.provenance.split)
-        return (
-            Finding(
-                "share of variance that three principal components of the patches explain, "
-                f"over {images}: {', '.join(dict.fromkeys(texts))}"
-            ),
+        yield (
+            "share of variance that three principal components of the patches explain, "
+            f"over {images}: {', '.join(dict.fromkeys(texts))}"
         )
 
 

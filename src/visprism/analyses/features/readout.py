@@ -87,11 +87,12 @@ class Readouts(SeriesPerBlock):
         """The ridge probe of the last block."""
         return np.flatnonzero(self.readout == RIDGE)[-1:]
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Each readout, how it was evaluated, and where the logit lens is missing."""
         notes = [f"readouts of {self.pooling}-pooled features: {self.evaluation}"]
         notes += [self.lens_note] if self.lens_note else []
-        return (*super().findings(), *map(Finding, notes))
+        yield from super().sentences()
+        yield from notes
 
 
 @ANALYSES.register

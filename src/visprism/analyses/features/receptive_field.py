@@ -102,22 +102,21 @@ class FieldSizes(ScalarPerBlock):
         "of a field that weighs all pixels of the image alike",
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Size at the first and at the last block that depend on the image."""
         rows = np.flatnonzero(np.isfinite(self.sigma))
         if not len(rows):
-            return (Finding("the center position of no block depends on the image"),)
+            yield "the center position of no block depends on the image"
+            return
         ends = dict.fromkeys((int(rows[0]), int(rows[-1])))
         sizes = [f"{self._interval(i)} at {self.block[i]}" for i in ends]
         squares = [
             f"{self.side_50[i]:.0f}x{self.side_50[i]:.0f} at {self.block[i]}" for i in ends
         ]
-        return (
-            Finding(
-                f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
-                f"square around its center of mass of about {', '.join(squares)} pixels"
-                f"{self.over()}"
-            ),
+        yield (
+            f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
+            f"square around its center of mass of about {', '.join(squares)} pixels"
+            f"{self.over()}"
         )
 
     def answered(self, name: str) -> np.ndarray:

@@ -5,7 +5,7 @@ images, or images, the means of those over positions. Their mean is subtracted; 
 singular values are then the variances along the principal directions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -121,11 +121,12 @@ class EffectiveRanks(ScalarPerBlock):
         default=np.nan,
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Effective rank of the first and last block, and the smallest fraction of channels."""
         rows = np.flatnonzero(np.isfinite(self.token_rank))
         if not len(rows):
-            return (Finding("the tokens of no block vary, so they have no effective rank"),)
+            yield "the tokens of no block vary, so they have no effective rank"
+            return
         least = rows[np.argmin(self.token_rank[rows] / self.channels[rows])]
         of = [
             f"{self.token_rank[i]:.3g} of {self.channels[i]} channels at {self.block[i]}"
@@ -135,7 +136,7 @@ class EffectiveRanks(ScalarPerBlock):
             f"effective rank of tokens {of[0]}, {of[1]}; smallest fraction of {len(rows)} "
             f"blocks: {of[2]} (no interval: {ONE_NUMBER})"
         )
-        return (Finding(text),)
+        yield text
 
     def answers(self) -> tuple[Answer, ...]:
         """The fraction of the last block; none where nothing varies."""

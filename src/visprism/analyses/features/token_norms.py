@@ -5,7 +5,7 @@ Sources: Darcet et al. (2024), Vision transformers need registers (outlier token
 sink emerges in language models, eq. 5 (the share of heads with a sink).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ from visprism.core.options import option
 from visprism.estimates import questions
 from visprism.estimates.estimated import Ends, Estimated, Number, fraction, mean, skewed
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, interval_text
+from visprism.estimates.text import interval_text
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
@@ -86,10 +86,10 @@ class OutlierTokens(ScalarPerBlock):
         question=questions.OUTLIERS,
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean over blocks, and the block with the most."""
         most = int(np.argmax(self.share))
-        images = images_text(self.provenance.images, self.provenance.split)
+        images = self.images_text
         text = (
             f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
             f"{self.answers()[0]} of the grid, mean over {len(self)} blocks and {images}"
@@ -97,7 +97,7 @@ class OutlierTokens(ScalarPerBlock):
         if self.share[most] > 0:
             share = self.estimates()["share"].answer("", self.share[most])
             text += f"; the most at {self.block[most]}: {share}"
-        return (Finding(text),)
+        yield text
 
 
 @result_type("outlier-places")
@@ -112,10 +112,11 @@ class OutlierPlaces(Pictures):
         "fraction of images whose token at this position is an outlier",
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Range of the shares of each block, and the number of images."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        return tuple(Finding(f"{text} over {images}") for text in super().findings())
+        images = self.images_text
+        for text in super().sentences():
+            yield f"{text} over {images}"
 
 
 @result_type("massive-activations")
@@ -144,21 +145,19 @@ class MassiveActivations(ScalarPerBlock):
         "Share of the channel", "", "fraction of images in which this channel has the largest"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Block and channel of the largest ratio, and blocks with massive activations."""
         most = int(np.argmax(self.log_ratio))
         massive = int((self.massive > 0.5).sum())
         number = self.log_ratio[most]
         ratio = interval_text(10**number, 10**number.low, 10**number.high)
-        return (
-            Finding(
-                f"largest activation of {len(self)} blocks: "
-                f"{ratio} times the median (geometric mean) at {self.block[most]}, in "
-                f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of "
-                f"{images_text(self.provenance.images, self.provenance.split)}; "
-                "massive activations (above 100 and 1,000 times the median) in most of them: "
-                f"{massive} of {len(self)} blocks"
-            ),
+        yield (
+            f"largest activation of {len(self)} blocks: "
+            f"{ratio} times the median (geometric mean) at {self.block[most]}, in "
+            f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of "
+            f"{self.images_text}; "
+            "massive activations (above 100 and 1,000 times the median) in most of them: "
+            f"{massive} of {len(self)} blocks"
         )
 
 
@@ -197,10 +196,10 @@ class AttentionSinks(ScalarPerBlock):
         "Heads with an attention sink, mean over attentions", default=np.nan
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean over attentions, and the attention with the most sinks."""
         most = int(np.argmax(self.sink_heads))
-        images = images_text(self.provenance.images, self.provenance.split)
+        images = self.images_text
         text = (
             f"heads with an attention sink (a key receives more than {self.threshold:g}): "
             f"{_percent(self.mean_sink_heads)}, mean over {len(self)} attention layers and "
@@ -208,7 +207,7 @@ class AttentionSinks(ScalarPerBlock):
         )
         if np.ptp(self.sink_heads):
             text += f"; the most at {self.block[most]}: {_percent(self.sink_heads[most])}"
-        return (Finding(text),)
+        yield text
 
 
 @ANALYSES.register

@@ -4,7 +4,7 @@ The variance over grid positions of one image and channel, unbiased, and its mea
 and images. Blocks that average over positions lower it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -23,7 +23,7 @@ from visprism.drawing.depth import PlainLogFormatter, against_depth, kinds_key
 from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, some_of
+from visprism.estimates.text import some_of
 from visprism.passes.blocks import block_columns, cache_chunks, channel_mean, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
@@ -77,31 +77,26 @@ class Variances(ScalarPerBlock):
         "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Dead channels, blocks that change nothing, and changes across blocks off the grid."""
-        findings = list(gaps(self))
+        yield from gaps(self)
         dead = np.flatnonzero(self.dead_channels > 0)
         if len(dead):
             parts = [f"{self.block[i]} {self.dead_channels[i]:.1%}" for i in dead]
-            images = images_text(self.provenance.images, self.provenance.split)
-            findings.append(
-                Finding(
-                    f"dead channels (0 everywhere in {images}) in {len(dead)} of {len(self)} "
-                    f"blocks: {some_of(parts)}",
-                    "VP108",
-                )
+            images = self.images_text
+            yield Finding(
+                f"dead channels (0 everywhere in {images}) in {len(dead)} of {len(self)} "
+                f"blocks: {some_of(parts)}",
+                "VP108",
             )
         idle = self.block[self.feature_change < _UNCHANGED].tolist()
         if idle:
-            findings.append(
-                Finding(
-                    f"blocks that change nothing: {len(idle)} ({some_of(idle)}). Residual "
-                    "branches that still end in zeros, as many libraries initialize them, do "
-                    "that",
-                    "VP109",
-                )
+            yield Finding(
+                f"blocks that change nothing: {len(idle)} ({some_of(idle)}). Residual "
+                "branches that still end in zeros, as many libraries initialize them, do "
+                "that",
+                "VP109",
             )
-        return tuple(findings)
 
 
 @ANALYSES.register

@@ -1,5 +1,6 @@
 """Spectral density of the Hessian over all images, its leading eigenvalues, and its trace."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,20 +49,18 @@ class SpectralDensity(Curvature):
         """Mean of the eigenvalues to a power, with its interval over the runs."""
         return _over_vectors(np.bincount(self.run, self.weight * self.node**degree))
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean and root mean square of the eigenvalues, and the outermost nodes."""
         ends = " and ".join(
             f"{self.node[i]:.4g} (residual {self.residual[i]:.2g})"
             for i in (self.node.argmin(), self.node.argmax())
         )
-        return (
-            Finding(
-                f"eigenvalues of the Hessian of the {self.objective}: mean "
-                f"{text_of(self.moment(1))}, root mean square {self.moment(2) ** 0.5:.3g}; "
-                f"{self.runs} start vectors, {self.images}"
-            ),
-            Finding(f"outermost Ritz values {ends}; an eigenvalue is within each residual"),
+        yield (
+            f"eigenvalues of the Hessian of the {self.objective}: mean "
+            f"{text_of(self.moment(1))}, root mean square {self.moment(2) ** 0.5:.3g}; "
+            f"{self.runs} start vectors, {self.images_text}"
         )
+        yield f"outermost Ritz values {ends}; an eigenvalue is within each residual"
 
 
 @result_type("trace")
@@ -78,14 +77,12 @@ class Trace(Curvature):
     )
     estimate: np.ndarray = column("Trace estimate", "", "from one random vector")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The trace, its interval, and the objective."""
-        return (
-            Finding(
-                f"trace of the Hessian of the {self.objective}: {text_of(self.trace, '.4g')}; "
-                f"{self.parameters:,} parameters, {self.images}, interval over {len(self)} "
-                "random vectors"
-            ),
+        yield (
+            f"trace of the Hessian of the {self.objective}: {text_of(self.trace, '.4g')}; "
+            f"{self.parameters:,} parameters, {self.images_text}, interval over {len(self)} "
+            "random vectors"
         )
 
 

@@ -71,22 +71,19 @@ class BlockHessians(SeriesPerBlock):
         """What the intervals are taken over."""
         return f"{self.probes} random vectors"
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """For each number of images the parts with the largest trace and eigenvalue."""
-        findings = []
         for name, rows in self.series().items():
             sharpest = rows[np.abs(self.eigenvalue[rows]).argmax()]
             largest = rows[self.trace[rows].argmax()]
             images = images_text(int(name.split()[0].replace(",", "")), self.provenance.split)
-            findings.append(
-                Finding(
-                    f"{images}: largest Hessian trace of {len(rows)} {self.by}s "
-                    f"{self._interval(largest)} at {self.block[largest]}; largest leading "
-                    f"eigenvalue {self.eigenvalue[sharpest]:.4g} at {self.block[sharpest]}"
-                    f"{self.over()}"
-                )
+            yield (
+                f"{images}: largest Hessian trace of {len(rows)} {self.by}s "
+                f"{self._interval(largest)} at {self.block[largest]}; largest leading "
+                f"eigenvalue {self.eigenvalue[sharpest]:.4g} at {self.block[sharpest]}"
+                f"{self.over()}"
             )
-        return (*findings, *unconverged(self.converged, self.tol))
+        yield from unconverged(self.converged, self.tol)
 
 
 def hessian_by_block(

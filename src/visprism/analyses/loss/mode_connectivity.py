@@ -9,7 +9,7 @@ Source: Frankle et al. (2020), Linear mode connectivity and the lottery ticket h
 Wortsman et al. (2022), Model soups, sec. 2.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -28,7 +28,7 @@ from visprism.core.statistics import mean_interval
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, points_text, text_of
+from visprism.estimates.text import points_text, text_of
 from visprism.loss.double_backward import check_batch_norm
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
@@ -70,20 +70,18 @@ class LinearPaths(Curve):
         "BatchNorm", "", "'reestimated' at each point, or 'interpolated' running statistics"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The barrier height of each segment, a maximum over its points."""
-        texts = []
         for name, rows in self.series().items():
             inner = rows[1:-1]
             top = int(inner[self.barrier[inner].argmax()])
-            texts.append(
+            yield (
                 f"linear path to {name}: largest barrier of {len(inner)} points "
                 f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, "
                 f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} "
                 f"and {self.accuracy[rows[-1]]:.1%}); BatchNorm {self.batch_norm}; "
                 f"intervals over {self.units_text}"
             )
-        return tuple(map(Finding, texts))
 
 
 @result_type("soups")
@@ -97,17 +95,15 @@ class Soup(Result):
         "Accuracy gain of the soup", POINTS, "over the accuracy of this row, paired"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The soup, and its gain over the best of its members."""
         best = int(self.accuracy[:-1].argmax())
         gain = self.gain[best]
-        images = images_text(self.provenance.images, self.provenance.split)
-        return (
-            Finding(
-                f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
-                f"minus that of {self.member[best]}, the best of them: "
-                f"{points_text(gain, gain.low, gain.high)} ({images})"
-            ),
+        images = self.images_text
+        yield (
+            f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
+            f"minus that of {self.member[best]}, the best of them: "
+            f"{points_text(gain, gain.low, gain.high)} ({images})"
         )
 
 

@@ -8,7 +8,7 @@ Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), 
 al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import Number, mean, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.estimates.text import missing_text, text_of
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import Differentiable, ascent_step
@@ -91,9 +91,9 @@ class LossIncrease(Result):
         over = "mini-batches" if self.batches else "directions"
         return {"measure": "", "over": over if np.isfinite(self.sharpness[row].low) else ""}
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The increase by measure, with its interval over mini-batches."""
-        data, findings = objective_label(self.provenance.split), []
+        data = objective_label(self.provenance.split)
         for row, place in enumerate(self.places):
             rise, steps = self.sharpness[row], int(self.steps[row])
             ascent = f" ({steps} ascent steps)" if steps > 1 else ""
@@ -103,10 +103,9 @@ class LossIncrease(Result):
             elif self.measure[row] == "gaussian":
                 over = f"; mean over {self.directions} directions"
             if self.provenance.images:
-                over += f", {images_text(self.provenance.images, self.provenance.split)}"
+                over += f", {self.images_text}"
             text = f"{data} rises by {text_of(rise)} nats {place}{ascent}{over}"
-            findings.append(Finding(text))
-        return tuple(findings)
+            yield text
 
 
 def sharpness(

@@ -5,7 +5,7 @@ w_T| and the angle between w_t - w_T and w_0 - w_T. The components are those of 
 around their mean. Buffers are not included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -61,17 +61,15 @@ class WeightTrajectory(Result):
         "End-to-end distance", "", "Euclidean, between the first and last snapshot"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Explained variance of the figure, and the length of the path."""
         explained = self.first_share + self.second_share
         ratio = float(np.nansum(self.step)) / self.distance
-        return (
-            Finding(
-                f"two principal components explain {explained:.0%} of the variance of "
-                f"{len(self)} snapshots"
-            ),
-            Finding(f"path length is {ratio:.3g} times the end-to-end distance"),
+        yield (
+            f"two principal components explain {explained:.0%} of the variance of "
+            f"{len(self)} snapshots"
         )
+        yield f"path length is {ratio:.3g} times the end-to-end distance"
 
 
 def trajectory(

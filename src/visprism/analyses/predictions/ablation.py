@@ -43,7 +43,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, points_text
+from visprism.estimates.text import points_text
 from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.tokens import token_roles
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -144,17 +144,16 @@ class Ablations(Result):
         """Mean drops by kind of block, and their differences, from the drops of each image."""
         return kind_ablations(self)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Per experiment: significant drops, and the largest, named as a maximum."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        texts = []
+        images = self.images_text
         for name in PARTS:
             rows = self._rows(name)
             if not len(rows):
                 continue
             significant = int((self.drop.low[rows] > 0).sum())
             tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
-            texts.append(
+            text = (
                 f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
                 f"{self.baseline_accuracy:.1%} in "
                 f"{_share(significant, len(rows))} ablations ({images}{tests})"
@@ -162,18 +161,19 @@ class Ablations(Result):
             if significant or len(rows) == 1:
                 worst = int(rows[self.drop[rows].argmax()])
                 drop = self.drop[worst]
-                texts[-1] += (
+                text += (
                     f"; largest drop of {len(rows)}: {self._name(worst)} ({self.kind[worst]}), "
                     f"{points_text(drop, drop.low, drop.high)}"
                 )
+            yield text
         if not self.partial.all():
-            texts.append(
+            yield (
                 f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
                 "a forward pass cannot start at their cut"
             )
         if self.not_ablated:
-            texts.append(f"not ablated: {self.not_ablated.rstrip('.')}")
-        return (*map(Finding, texts), *chance_of(self))
+            yield f"not ablated: {self.not_ablated.rstrip('.')}"
+        yield from chance_of(self)
 
     def answered(self, name: str) -> np.ndarray:
         """The largest drop over blocks and over convolutions, selected maxima."""

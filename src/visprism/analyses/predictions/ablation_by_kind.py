@@ -20,7 +20,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding, at_chance, chance_findings
-from visprism.estimates.text import images_text, missing_interval, points_text
+from visprism.estimates.text import missing_interval, points_text
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
@@ -85,10 +85,9 @@ class KindAblations(Result):
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Each mean and each difference, with its interval."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        texts = []
+        images = self.images_text
         for i in range(len(self)):
             drop = self.drop[i]
             text = (
@@ -102,8 +101,8 @@ class KindAblations(Result):
                 text += ", not significant"
             if {-1, 1} <= {self._sign(stage) for stage in self._stages(i)}:
                 text += "; stages disagree"
-            texts.append(text)
-        return (*map(Finding, texts), *chance_of(self))
+            yield text
+        yield from chance_of(self)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """What is compared; of late minus early blocks the verdict on claim C10."""
@@ -271,18 +270,16 @@ class JointAblations(Result):
         "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Each number of blocks: joint drop, range over draws, and sum of single drops."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        return tuple(
-            Finding(
+        images = self.images_text
+        for i in range(len(self)):
+            yield (
                 f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
                 f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
                 f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
                 f"drops {100 * self.sum_of_drops[i]:.1f} ({images})"
             )
-            for i in range(len(self))
-        )
 
 
 def joint_ablations(several: Any, single: Any) -> JointAblations:

@@ -8,7 +8,7 @@ Source: see `visprism.analyses.predictions.attacks`; for the worst case Croce an
 Reliable evaluation of adversarial robustness with diverse parameter-free attacks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import nan
@@ -33,7 +33,7 @@ from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding, chance_findings
-from visprism.estimates.text import images_text, text_of
+from visprism.estimates.text import text_of
 from visprism.passes.batches import Batch
 from visprism.passes.perturbed import Paired, PixelSpace, evaluate_perturbed
 from visprism.passes.predictions import Predictions
@@ -96,43 +96,36 @@ class RobustAccuracy(Result):
             for norm, epsilon in zip(self.norm.tolist(), self.epsilon.tolist(), strict=True)
         ]
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
         origin = self.provenance
-        images = images_text(origin.images, origin.split)
+        images = self.images_text
         accuracy, other = np.asarray(self.accuracy), self.attack != WORST_CASE
-        findings = []
         for norm in dict.fromkeys(self.norm.tolist()):
             rows = np.flatnonzero(self.norm == norm)
             order = np.lexsort((other[rows], self.epsilon[rows], accuracy[rows]))
             worst = int(rows[order[0]])
             selected = f", smallest of {len(rows)} attacks" * bool(np.ptp(accuracy[rows]))
             attack = self.attack[worst] + (f" ({self.loss[worst]})" if self.loss[worst] else "")
-            findings.append(
-                Finding(
-                    f"robust accuracy {text_of(self.accuracy[worst], '.1%')} under {attack} "
-                    f"with {self.size[worst]}{selected}, clean accuracy "
-                    f"{self.clean_accuracy:.1%} ({images})"
-                )
+            yield (
+                f"robust accuracy {text_of(self.accuracy[worst], '.1%')} under {attack} "
+                f"with {self.size[worst]}{selected}, clean accuracy "
+                f"{self.clean_accuracy:.1%} ({images})"
             )
         if np.isin(self.attack, ["apgd", "apgd-t"]).any():
-            findings.append(
-                Finding(
-                    "APGD is a part of AutoAttack: FAB and Square were not run, so AutoAttack "
-                    "may leave a smaller robust accuracy"
-                )
+            yield (
+                "APGD is a part of AutoAttack: FAB and Square were not run, so AutoAttack "
+                "may leave a smaller robust accuracy"
             )
         if (largest := np.nan_to_num(self.zero_gradient).max(initial=0)) > 0:
-            findings.append(
-                Finding(
-                    f"gradient of the loss is 0 in every pixel of {largest:.1%} of the correct "
-                    "images: gradient attacks cannot change them, so robust accuracy is an "
-                    "upper bound",
-                    code="VP103",
-                )
+            yield Finding(
+                f"gradient of the loss is 0 in every pixel of {largest:.1%} of the correct "
+                "images: gradient attacks cannot change them, so robust accuracy is an "
+                "upper bound",
+                code="VP103",
             )
         chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
-        return (*findings, *chance)
+        yield from chance
 
     def answered(self, name: str) -> np.ndarray:
         """The smallest robust accuracy for each size, over attacks that are in no band."""

@@ -4,7 +4,7 @@ Source: Guo et al. (2017), On calibration of modern neural networks; for the cut
 Kim (2022), How do vision transformers work?, and its code.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Literal
@@ -42,7 +42,7 @@ from visprism.estimates.answers import Answer, EstimateInfo, few_outcomes
 from visprism.estimates.calibration_error import calibration_error
 from visprism.estimates.estimated import Estimated, Number
 from visprism.estimates.findings import Finding, chance_findings
-from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.estimates.text import missing_text, text_of
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
@@ -103,29 +103,24 @@ class CalibrationMetrics(Result):
             number.missing = self._few()
         return number
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Accuracy, NLL, ECE, and the direction of the calibration error if significant."""
         origin = self.provenance
-        images = images_text(origin.images, origin.split)
+        images = self.images_text
         accuracy, nll, ece = (self.of(name) for name in ("accuracy", "nll", "ece"))
         debiased = text_of(self.of("debiased_ece"), ".1%")
-        sentences = [
-            Finding(
-                f"accuracy {text_of(accuracy, '.1%')}, NLL {text_of(nll)} over {images}"
-                f"{missing_text(nll, ' of the NLL')}"
-            ),
-            *chance_findings(accuracy, origin.images, self.classes, origin.split),
-            Finding(f"ECE {ece:.1%} over {images}, debiased {debiased}, {self._direction()}"),
-        ]
+        yield (
+            f"accuracy {text_of(accuracy, '.1%')}, NLL {text_of(nll)} over {images}"
+            f"{missing_text(nll, ' of the NLL')}"
+        )
+        yield from chance_findings(accuracy, origin.images, self.classes, origin.split)
+        yield f"ECE {ece:.1%} over {images}, debiased {debiased}, {self._direction()}"
         if self.calibrated_ece > max(_BIAS, ece / 2):
-            sentences.append(
-                Finding(
-                    f"too few images for the ECE: a calibrated model has an expected ECE of "
-                    f"{self.calibrated_ece:.1%} in {images}, the model {ece:.1%}",
-                    "VP102",
-                )
+            yield Finding(
+                f"too few images for the ECE: a calibrated model has an expected ECE of "
+                f"{self.calibrated_ece:.1%} in {images}, the model {ece:.1%}",
+                "VP102",
             )
-        return tuple(sentences)
 
     def answers(self) -> tuple[Answer, ...]:
         """Accuracy, NLL, debiased ECE and signed ECE."""
@@ -196,16 +191,14 @@ class RiskCoverage(Result):
         "AURC", "", "area under the curve: mean error rate over all coverages", default=0.0
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The area under the curve, and the error rate of the more confident half."""
         half = int(np.abs(self.coverage - 0.5).argmin())
-        images = images_text(self.provenance.images, self.provenance.split)
-        return (
-            Finding(
-                f"AURC {text_of(self.aurc)} over {images}{missing_text(self.aurc)}: error rate "
-                f"{self.risk[half]:.1%} at coverage {self.coverage[half]:.0%}, "
-                f"{self.risk[-1]:.1%} at coverage 100%"
-            ),
+        images = self.images_text
+        yield (
+            f"AURC {text_of(self.aurc)} over {images}{missing_text(self.aurc)}: error rate "
+            f"{self.risk[half]:.1%} at coverage {self.coverage[half]:.0%}, "
+            f"{self.risk[-1]:.1%} at coverage 100%"
         )
 
 

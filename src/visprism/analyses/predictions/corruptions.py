@@ -4,7 +4,7 @@ Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness 
 corruptions and perturbations.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, Literal
@@ -128,19 +128,19 @@ class CorruptedMetrics(Result):
             )
         return self.value[int(rows[0])]
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean accuracy with its paired drop, the largest drop, and the ECE."""
         rows = self.select(np.isnan(self.cutoff) & (self.corruption != CLEAN[0]))
         accuracy = rows.select(rows.metric == "accuracy")
         if not len(accuracy):
-            return ()
+            return
         corruptions = len(set(accuracy.corruption.tolist()))
         scope = (
             f"{len(accuracy)} conditions of {number_of(corruptions, 'corruption')} at "
             f"{_severities(accuracy.severity)}"
         )
         origin, drop = self.provenance, self.mean_drop
-        images = images_text(origin.images, origin.split)
+        images = self.images_text
         mean_accuracy = text_of(self.mean_accuracy, ".1%")
         text = f"mean accuracy on corrupted images {mean_accuracy} over {scope} ({images})"
         if not np.isnan(drop):
@@ -151,7 +151,10 @@ class CorruptedMetrics(Result):
             if len(clean)
             else ()
         )
-        return (Finding(text), *self._worst(accuracy), *chance, *self._calibration(rows))
+        yield text
+        yield from self._worst(accuracy)
+        yield from chance
+        yield from self._calibration(rows)
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean accuracy on corrupted images, and its drop from clean images."""
@@ -256,7 +259,7 @@ class CorruptionErrors(Result):
     severities: str = scalar("Severities", "", "that were measured", default="")
     comparable: bool = scalar("Comparable", "", "whether the reference applies", default=True)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean error with its severities, the mCE or why there is none, and the worst."""
         clean = (
             "" if np.isnan(self.clean_error) else f", {self.clean_error:.1%} on clean images"
@@ -266,19 +269,18 @@ class CorruptionErrors(Result):
         worst = int(self.error.argmax())
         origin = self.provenance
         images = f" ({images_text(origin.images, origin.split)})" if origin.images else ""
-        sentences = [
+        yield (
             f"mean error rate {self.mean_error:.1%} over {number_of(len(self), 'corruption')}"
-            f"{severities}{clean}{images}",
+            f"{severities}{clean}{images}"
+        )
+        yield (
             f"highest of {len(self)}: {readable(self.corruption[worst])}, "
-            f"{self.error[worst]:.1%}",
-        ]
+            f"{self.error[worst]:.1%}"
+        )
         if np.isfinite(self.mce):
-            sentences.append(f"mCE {self.mce:.1%} relative to the reference errors")
+            yield f"mCE {self.mce:.1%} relative to the reference errors"
         elif not self.comparable:
-            sentences.append(
-                "mCE not given: AlexNet's errors are those of 224x224 pixels and 1000 classes"
-            )
-        return tuple(map(Finding, sentences))
+            yield "mCE not given: AlexNet's errors are those of 224x224 pixels and 1000 classes"
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean corruption error, where it is defined."""

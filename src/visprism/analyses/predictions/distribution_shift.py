@@ -6,7 +6,7 @@ Wang et al. (2019), Learning robust global representations by penalizing local p
 (ImageNet-Sketch).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar
@@ -75,11 +75,14 @@ class ShiftedAccuracy(Result):
         """Each of up to six sets."""
         return np.arange(len(self) if len(self) <= _LISTED else 0)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Accuracy and drop of each set; of more than six sets the mean, the worst and mCE."""
         if len(self) > _LISTED:
-            return (self._summary(), *self._mce_finding())
-        return tuple(Finding(self._text(i)) for i in range(len(self)))
+            yield self._summary()
+            yield from self._mce_finding()
+            return
+        for i in range(len(self)):
+            yield self._text(i)
 
     @property
     def mce(self) -> float:

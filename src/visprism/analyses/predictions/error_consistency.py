@@ -1,6 +1,6 @@
 """Error consistency: whether two models err on the same images, and their pictures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import isfinite, nan
 from typing import Any
@@ -73,7 +73,7 @@ class ErrorConsistency(Result):
     first_model: str = scalar("First model", "", "name of the first model", default="")
     second_model: str = scalar("Second model", "", "name of the second model", default="")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Kappa with its agreement, and the number of images on which the models differ."""
         first, second = self._names
         only = int(self.only_first.sum())
@@ -88,12 +88,10 @@ class ErrorConsistency(Result):
                 f"of {first} and {second}: kappa {text_of(self.kappa)} over {images}"
                 f"{missing_text(self.kappa)} ({agreement})"
             )
-        return (
-            Finding(f"error consistency {kappa}"),
-            Finding(
-                f"{only} of {images} are classified correctly by {first} only, "
-                f"{len(self) - only} by {second} only"
-            ),
+        yield f"error consistency {kappa}"
+        yield (
+            f"{only} of {images} are classified correctly by {first} only, "
+            f"{len(self) - only} by {second} only"
         )
 
     def reading(self, name: str, row: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ channel. Pixels are not clipped. (i, j) and (-i, -j) are one basis image, so hal
 is measured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,19 +55,19 @@ class FrequencyErrors(Result):
     rms: float = scalar("RMS of the noise", "", "in pixels of 0 ... 1")
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Mean over frequencies, and the largest, named as a maximum."""
         origin, rise = self.provenance, self.mean_rise
         images = images_text(origin.images, origin.split)
-        texts = [
+        yield (
             f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
             f"{self.clean_error:.1%} by {points_text(rise, rise.low, rise.high)}, mean "
             f"over {len(self)} frequencies ({images})"
-        ]
+        )
         if np.ptp(self.error):
             worst = int(self.error.argmax())
             rate = self.error[worst]
-            texts.append(
+            yield (
                 f"largest error rate of {len(self)} frequencies: "
                 f"{text_of(rate, '.1%')} at ({self.vertical[worst]}, "
                 f"{self.horizontal[worst]}) cycles, over {images}"
@@ -75,7 +75,7 @@ class FrequencyErrors(Result):
         chance = chance_findings(
             1 - self.clean_error, origin.images, self.classes, origin.split
         )
-        return (*map(Finding, texts), *chance)
+        yield from chance
 
 
 @ANALYSES.register

@@ -6,7 +6,7 @@ adds instead the band of the signs of white noise in normalized images, which is
 high frequencies. Pixels are not clipped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, ClassVar, Literal
@@ -47,7 +47,7 @@ from visprism.estimates.estimated import (
     skewed,
 )
 from visprism.estimates.findings import Finding, at_chance, chance_findings
-from visprism.estimates.text import images_text, missing_text, points_text
+from visprism.estimates.text import missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
@@ -117,10 +117,10 @@ class BandAccuracy(Result):
         default="",
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Largest drop over bands, named as a maximum, and high against low frequencies."""
         origin = self.provenance
-        images = images_text(origin.images, origin.split)
+        images = self.images_text
         worst = self.drop[int(self.drop.argmax())]
         significant = int((self.drop.low > 0).sum())
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
@@ -136,7 +136,9 @@ class BandAccuracy(Result):
             )
         chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
         contrast = [] if np.isnan(self.contrast) else [_contrast_text(self.contrast)]
-        return (*map(Finding, [text, *contrast]), *chance)
+        yield text
+        yield from contrast
+        yield from chance
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """The place of the model in the order that claim C7 expects, which is about two models.
@@ -171,16 +173,14 @@ class FrequencyContrasts(Result):
         "Noise, high over low", "", "RMS of the noise of the highest over the lowest band"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The contrast under each noise."""
-        images = images_text(self.provenance.images, self.provenance.split)
-        return tuple(
-            Finding(
+        images = self.images_text
+        for i, noise in enumerate(self.noise.tolist()):
+            yield (
                 f"{_NOISES[noise]} (RMS of the highest over the lowest band "
                 f"{self.rms_ratio[i]:.2g}): {_contrast_text(self.contrast[i])} over {images}"
             )
-            for i, noise in enumerate(self.noise.tolist())
-        )
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Which frequencies cost more accuracy."""

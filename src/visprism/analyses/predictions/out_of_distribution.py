@@ -31,7 +31,6 @@ from visprism.core.statistics import auroc_interval
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.images.images import ordered
 from visprism.images.open_data import load_data
 from visprism.passes.batches import image_shape
@@ -94,21 +93,20 @@ class Detection(SeriesPerBlock):
         """Which data it was compared with."""
         return {"subject": self.other_data}
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Each score, and what was compared."""
         finite = np.flatnonzero(np.isfinite(self.auroc))
         if not len(finite):
-            return super().findings()
+            yield from super().sentences()
+            return
         best = int(finite[np.argmax(self.auroc[finite])])
-        return (
-            *super().findings(),
-            Finding(
-                f"{images_text(self.provenance.images, self.provenance.split)} against "
-                f"{self.other_images:,} of {self.other_data}; highest AUROC of "
-                f"{len(finite)}: {self._interval(best)} by {self.score[best]} at "
-                f"{self.block[best]} (selected), FPR at 95% TPR {self.fpr95[best]:.1%}; "
-                f"fitted on {self.fitted_on}"
-            ),
+        yield from super().sentences()
+        yield (
+            f"{self.images_text} against "
+            f"{self.other_images:,} of {self.other_data}; highest AUROC of "
+            f"{len(finite)}: {self._interval(best)} by {self.score[best]} at "
+            f"{self.block[best]} (selected), FPR at 95% TPR {self.fpr95[best]:.1%}; "
+            f"fitted on {self.fitted_on}"
         )
 
 

@@ -9,7 +9,7 @@ rise is T / (2 p) |Q(w) - w|^2: the second-order term, if the rounding errors of
 weights have no correlation. HAWQ-V2 ranks layers by it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar
@@ -84,21 +84,20 @@ class QuantizationSensitivity(SeriesPerBlock):
         "Without Hessian traces", "", "why there are none; empty if there are", default=""
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """For each number of bits the largest NLL rise and its drop; and the predictions."""
-        texts = []
         for name, rows in self.series().items():
             worst = int(rows[self.values[rows].argmax()])
             significant = int((self.nll_rise.low[rows] > 0).sum())
             drop = self.drop[worst]
-            texts.append(
+            yield (
                 f"weights of one block at {name}: NLL rises significantly in {significant} of "
                 f"{len(rows)} blocks; largest rise of {len(rows)}: {self._interval(worst)} at "
                 f"{self.block[worst]}, accuracy drop there "
                 f"{points_text(drop, drop.low, drop.high)} from {self.baseline_accuracy:.1%}; "
                 f"intervals over {self.units_text}"
             )
-        return tuple(map(Finding, [*texts, *self._predictions()]))
+        yield from self._predictions()
 
     def _predictions(self) -> list[str]:
         """The block with the largest trace, and how the predicted rises rank the blocks."""

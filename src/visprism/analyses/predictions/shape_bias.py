@@ -5,7 +5,7 @@ categories as classes of ImageNet, Geirhos et al. (2018), Generalization in huma
 neural networks, app. C, with the indices of the authors' repository.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,28 +64,26 @@ class CueDecisions(Result):
         "Accuracy", "", "shape decisions over all images with conflicting cues"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The shape bias of all images, and how many are classified by either cue."""
         images, categories = int(self.images[-1]), len(self) - 1
         decisions = int(self.shape_decisions[-1] + self.texture_decisions[-1])
         tested = f"{images_text(images, self.provenance.split)} with conflicting cues"
         if not decisions:
-            return (
-                Finding(f"shape bias undefined: 0 of {tested} are classified by either cue"),
-            )
+            yield f"shape bias undefined: 0 of {tested} are classified by either cue"
+            return
         bias = text_of(self.bias[-1], ".1%")
         fraction, chance = decisions / images, 2 / categories if categories else 1.0
         text = f"shape bias {bias} over {decisions} decisions for shape or texture"
         low, _ = wilson(np.array([decisions]), np.array([images]))
         if low[0] > chance:
-            return (Finding(f"{text}, {fraction:.1%} of {tested}"),)
-        return (
-            Finding(
-                f"{text}: {decisions} of {tested} are classified as their shape or their "
-                "texture, not significantly more than expected by chance "
-                f"({chance:.1%}); the shape bias is not informative",
-                "VP101" if categories > _FEWEST_CATEGORIES else "",
-            ),
+            yield f"{text}, {fraction:.1%} of {tested}"
+            return
+        yield Finding(
+            f"{text}: {decisions} of {tested} are classified as their shape or their "
+            "texture, not significantly more than expected by chance "
+            f"({chance:.1%}); the shape bias is not informative",
+            "VP101" if categories > _FEWEST_CATEGORIES else "",
         )
 
     def answered(self, name: str) -> np.ndarray:

@@ -28,7 +28,7 @@ from visprism.drawing.style import INK, KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, within_one
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, number_of, readable, text_of, titled
+from visprism.estimates.text import number_of, readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
@@ -58,20 +58,18 @@ class FlipRates(Result):
         "mean flip rate", "%", "over perturbations", question=questions.STABILITY
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The mean flip rate, and the highest of a perturbation."""
-        images = images_text(self.provenance.images, self.provenance.split)
+        images = self.images_text
         worst = int(self.flip_rate.argmax())
         perturbations = number_of(len(self), "perturbation")
-        return (
-            Finding(
-                f"mean flip rate {text_of(self.mean_flip_rate, '.2%')} over {perturbations} "
-                f"({images})"
-            ),
-            Finding(
-                f"highest of {len(self)}: {readable(self.perturbation[worst])}, "
-                f"{text_of(self.flip_rate[worst], '.2%')}"
-            ),
+        yield (
+            f"mean flip rate {text_of(self.mean_flip_rate, '.2%')} over {perturbations} "
+            f"({images})"
+        )
+        yield (
+            f"highest of {len(self)}: {readable(self.perturbation[worst])}, "
+            f"{text_of(self.flip_rate[worst], '.2%')}"
         )
 
 
@@ -94,24 +92,21 @@ class RelativeFlipRates(Result):
     model: str = scalar("Model", "", "name of the model", default="")
     reference: str = scalar("Reference", "", "name of the reference model", default="")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The mean over perturbations, and its largest term."""
         if not np.isfinite(self.mean_ratio):
-            return (
-                Finding(
-                    f"flip rate relative to {self.reference} undefined: without any flip of "
-                    f"{self.reference} along {int(np.isnan(self.ratio).sum())} perturbations"
-                ),
+            yield (
+                f"flip rate relative to {self.reference} undefined: without any flip of "
+                f"{self.reference} along {int(np.isnan(self.ratio).sum())} perturbations"
             )
+            return
         worst = int(self.ratio.argmax())
         name = str(self.perturbation[worst]).replace("_", " ")
-        images = images_text(self.provenance.images, self.provenance.split)
-        return (
-            Finding(
-                f"mean flip rate of {self.model} relative to {self.reference} "
-                f"{self.mean_ratio:.1%} over {len(self)} perturbations, largest of "
-                f"{len(self)}: {name}, {self.ratio[worst]:.1%} (no interval: a ratio; {images})"
-            ),
+        images = self.images_text
+        yield (
+            f"mean flip rate of {self.model} relative to {self.reference} "
+            f"{self.mean_ratio:.1%} over {len(self)} perturbations, largest of "
+            f"{len(self)}: {name}, {self.ratio[worst]:.1%} (no interval: a ratio; {images})"
         )
 
 

@@ -3,6 +3,7 @@
 Source: Guo et al. (2017), On calibration of modern neural networks, sec. 4.2.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import nan
 
@@ -20,7 +21,7 @@ from visprism.estimates.answers import Answer, few_outcomes
 from visprism.estimates.calibration_error import calibration_error
 from visprism.estimates.estimated import Number, mean, skewed
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.estimates.text import missing_text, text_of
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, estimate, result_type, scalar
@@ -58,26 +59,25 @@ class TemperatureScaling(Result):
     )
     reason: str = scalar("Reason", "", "why there is no temperature", default="")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """The temperature with its effect on NLL and ECE."""
         if self.reason:
-            return (Finding(f"no temperature: {self.reason.rstrip('.')}"),)
-        images = images_text(self.provenance.images, self.provenance.split)
+            yield f"no temperature: {self.reason.rstrip('.')}"
+            return
+        images = self.images_text
         change = self.nll_change
         significant = change.low > 0 or change.high < 0 or np.isnan(change.low)
-        return (
-            Finding(
-                f"temperature {text_of(self.temperature)}{self._direction()}, cross-fitted on "
-                f"{images}"
-            ),
-            Finding(
-                f"temperature scaling changes NLL from {self.nll_before:.3g} to "
-                f"{self.nll_after:.3g} ({text_of(change)}"
-                f"{'' if significant else ', not significant'}{missing_text(change)}) and "
-                f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
-            ),
-            Finding(self._remainder()),
+        yield (
+            f"temperature {text_of(self.temperature)}{self._direction()}, cross-fitted on "
+            f"{images}"
         )
+        yield (
+            f"temperature scaling changes NLL from {self.nll_before:.3g} to "
+            f"{self.nll_after:.3g} ({text_of(change)}"
+            f"{'' if significant else ', not significant'}{missing_text(change)}) and "
+            f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
+        )
+        yield self._remainder()
 
     def answers(self) -> tuple[Answer, ...]:
         """The temperature, and the debiased ECE of the scaled logits."""

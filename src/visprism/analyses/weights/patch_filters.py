@@ -1,6 +1,6 @@
 """Patch filters: principal components of the kernels that first read the image."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,7 +45,7 @@ class FilterComponents(Result):
     parameter: str = scalar("Parameter", "", "name of the parameter that holds the kernels")
     kernels: int = scalar("Kernels", "", "number of kernels")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Explained variance of the leading components."""
         _, first = np.unique(self.component, return_index=True)
         shares = self.share[first]
@@ -57,7 +57,7 @@ class FilterComponents(Result):
         )
         if half <= len(shares):
             text += f"; {half} component{'s' if half > 1 else ''} explain half"
-        return (Finding(text),)
+        yield text
 
 
 @ANALYSES.register

@@ -1,6 +1,6 @@
 """Position embeddings: cosine similarity of the embeddings of absolute positions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,18 +46,16 @@ class PositionalSimilarity(Result):
     )
     parameter: str = scalar("Parameter", "", "name of the parameter that holds the embeddings")
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """Similarity of neighbors against that of all other pairs."""
         steps = abs(self.row - self.other_row) + abs(self.column - self.other_column)
         near, far = self.cosine[steps == 1], self.cosine[steps > 1]
         if not (np.isfinite(near).any() and np.isfinite(far).any()):
-            return ()
-        return (
-            Finding(
-                f"mean cosine similarity of position embeddings ({self.parameter}): "
-                f"{np.nanmean(near):.2f} between neighbors, {np.nanmean(far):.2f} between "
-                "other positions"
-            ),
+            return
+        yield (
+            f"mean cosine similarity of position embeddings ({self.parameter}): "
+            f"{np.nanmean(near):.2f} between neighbors, {np.nanmean(far):.2f} between "
+            "other positions"
         )
 
 

@@ -1,6 +1,6 @@
 """Relative scores: attention of each head as a function of relative position only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any
@@ -42,7 +42,7 @@ class ScoresByOffset(Result):
         "Attention weight", "", "softmax of the scores of a head over all offsets"
     )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def sentences(self) -> Iterator[str | Finding]:
         """How concentrated the heads are, and how many on the query itself."""
         heads = np.unique(self.head)
         top = [self.select(self.head == head) for head in heads]
@@ -50,13 +50,11 @@ class ScoresByOffset(Result):
         center = sum(
             rows.dy[rows.weight.argmax()] == 0 == rows.dx[rows.weight.argmax()] for rows in top
         )
-        return (
-            Finding(
-                "largest attention weight of a head by position alone: mean "
-                f"{largest.mean():.2f} over {len(heads)} heads (uniform attention: "
-                f"{1 / len(top[0]):.2g}); "
-                f"{center} of {len(heads)} heads attend most to the query's own position"
-            ),
+        yield (
+            "largest attention weight of a head by position alone: mean "
+            f"{largest.mean():.2f} over {len(heads)} heads (uniform attention: "
+            f"{1 / len(top[0]):.2g}); "
+            f"{center} of {len(heads)} heads attend most to the query's own position"
         )
 
 
