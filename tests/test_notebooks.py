@@ -3,7 +3,6 @@
 import re
 import runpy
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +49,6 @@ def test_a_notebook_runs_and_its_words_are_true(lesson, tmp_path, monkeypatch, c
 
 def test_every_notebook_has_its_place_in_the_gallery():
     assert set(LESSONS) == {path.stem for path in NOTEBOOKS}
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_text_cells_are_markdown_and_restructured_text(path):
-    """Headings are underlined and code has two backticks, which both languages read alike."""
-    source = path.read_text("utf-8")
-    assert re.match(r'"""\n[A-Z].+\n=+\n', source)
-    cells = re.findall(r"^# %% \[markdown\]\n((?:#.*\n?)*)", source, flags=re.MULTILINE)
-    for cell in cells:
-        lines = [line.removeprefix("#").strip() for line in cell.splitlines()]
-        assert not [line for line in lines if line.startswith("#")]
-        assert not re.search(r"(?<!`)`(?!`)", cell)
-        for title, underline in pairwise(lines):
-            if re.fullmatch("-{3,}", underline):
-                assert len(title) == len(underline)
 
 
 def of_kind(study: vp.Study, model: str, analysis: str, result: type) -> Any:

@@ -1,7 +1,6 @@
 """The public names: what ``import visprism`` offers, and that it offers it lazily."""
 
 import ast
-import re
 import runpy
 import subprocess
 import sys
@@ -77,18 +76,6 @@ def test_neither_the_package_nor_the_help_imports_torch():
 
 
 # Pages of analyses.
-
-SECTIONS = [
-    "When to use it",
-    "What is measured",
-    "Options",
-    "How to read it",
-    "Pitfalls",
-    "Cost",
-    "How it is checked",
-    "Reference",
-]
-OPTIONAL = {"Options", "How to read it", "How it is checked"}
 ANALYSIS_PAGES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
 
 
@@ -100,11 +87,3 @@ def test_every_analysis_has_a_page_and_its_options_are_those_of_the_declaration(
     for path, text in pages.items():
         assert "\n## Options\n\n| option | default | meaning |\n" in text, path.name
         assert text == path.read_text("utf-8"), "run python docs/make_reference.py"
-
-
-@pytest.mark.parametrize("path", ANALYSIS_PAGES, ids=lambda path: path.stem)
-def test_the_page_of_an_analysis_has_the_sections_in_their_order(path):
-    titles = re.findall(r"^## (.+)$", path.read_text("utf-8"), flags=re.MULTILINE)
-    shared = [title for title in titles if title in SECTIONS]
-    assert shared == [title for title in SECTIONS if title in titles]
-    assert set(SECTIONS) - set(titles) <= OPTIONAL

@@ -159,12 +159,3 @@ def test_a_wrapper_is_not_touched_and_its_module_is_measured(tmp_path, wrapper, 
     expected, *_ = measurement("variance", model.module, tmp_path)(model.module)
     np.testing.assert_array_equal(result.variance, expected.variance)
     assert list(result.block) == list(expected.block)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("process_group")
-@pytest.mark.parametrize("wrapper", [nn.DataParallel, nn.parallel.DistributedDataParallel])
-@pytest.mark.parametrize("name", PATCHING)
-def test_a_wrapper_through_every_patch(tmp_path, name, wrapper):
-    model = wrapper(built("attention")).eval()
-    assert check_unchanged(measurement(name, model, tmp_path), model) is None

@@ -11,7 +11,6 @@ import json
 import pickle
 import resource
 import struct
-import warnings
 import zipfile
 from argparse import Namespace
 from dataclasses import asdict, dataclass
@@ -58,28 +57,14 @@ def memory():
 
 def attacks(path):
     """Ways around a list of forbidden names, by name."""
-    touch = f"open({str(path)!r}, 'w')"
     import builtins
-    import functools
-    import operator
     import os
-    import subprocess
 
     return {
         "open": Calls(open, str(path), "w"),
         "system": Calls(os.system, f"touch {path}"),
-        "Popen": Calls(subprocess.Popen, ["touch", str(path)]),
-        "exec": Calls(exec, touch),
-        "eval": Calls(eval, touch),
         "import": Calls(builtins.__import__, "os"),
         "getattr": Calls(getattr, Namespace(a=1), "a"),
-        "partial": Calls(functools.partial, open, str(path), "w"),
-        "methodcaller": Calls(operator.methodcaller, "open", str(path)),
-        "attrgetter": Calls(operator.attrgetter, "a"),
-        "torch.load": Calls(torch.load, str(path)),
-        "torch.hub": Calls(torch.hub.load, str(path), "a"),
-        "jit": Calls(torch.jit.load, str(path)),
-        "numpy": Calls(np.load, str(path)),
         "pickle": Calls(pickle.loads, pickle.dumps(Calls(open, str(path), "w"))),
         "module": nn.Linear(1, 1),
     }
@@ -119,13 +104,6 @@ def test_no_pickle_runs_code(tmp_path, attack, form):
     with pytest.raises(InputError, match=r"a\.pt (was refused|is damaged)"):
         load_checkpoint(nn.Linear(1, 1), path)
     assert not ran.exists()
-
-
-def test_a_scripted_model_is_refused(tmp_path):
-    with warnings.catch_warnings(action="ignore"):  # that scripting is deprecated
-        torch.jit.script(nn.Linear(1, 1)).save(tmp_path / "a.pt")
-    with pytest.raises(InputError, match=r"a\.pt was refused"):
-        load_checkpoint(nn.Linear(1, 1), tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize(
@@ -231,13 +209,6 @@ def test_a_tampered_result_is_refused(tmp_path, change, reason):
         Found.load(path)
 
 
-def test_an_entry_of_a_provenance_that_is_not_known_is_left_out(tmp_path):
-    path = tmp_path / "a.npz"
-    stored = json.dumps(asdict(Provenance(model="net")) | {"__class__": "os.system"})
-    np.savez(path, **(saved(path) | {"__provenance__": stored}))
-    assert vars(Found.load(path).provenance) == vars(Provenance(model="net"))
-
-
 @pytest.mark.parametrize("name", ["os", "Result.__class__", "posix.system"])
 def test_a_result_of_an_unknown_type_is_not_looked_for(tmp_path, name):
     path = tmp_path / "a.npz"
@@ -253,19 +224,6 @@ def test_an_array_of_objects_does_not_run(tmp_path):
     with pytest.raises(InputError, match="cannot be read as a result"):
         Found.load(path)
     assert not (tmp_path / _RUN).exists()
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"PK\x03\x04 no archive", b"\x80\x02N.", b"\x93NUMPY"]
-)
-def test_a_file_that_is_no_result(tmp_path, content):
-    path = tmp_path / "a.npz"
-    path.write_bytes(content)
-    with pytest.raises(
-        InputError,
-        match=r"a\.npz (cannot be read as a result|was refused: it is not an archive)",
-    ):
-        Found.load(path)
 
 
 def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):

@@ -102,14 +102,6 @@ def names_of(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.arg
 
 
-def locals_of(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-
-
 def words_of(name: str) -> list[str]:
     """``token_grids`` and ``TokenGrids`` are ``token`` and ``grids``."""
     return re.findall(r"[a-z]+|[A-Z](?:[a-z]+|[A-Z]*(?![a-z]))", name)
@@ -148,18 +140,6 @@ def test_names_are_words_of_the_field():
         for line, name in names_of(path)
         for entry in entries("name")
         if any(entry.pattern.fullmatch(word) for word in words_of(name))
-    ]
-    assert not problems, "\n" + "\n".join(problems)
-
-
-@pytest.mark.parametrize("folder", ["src/visprism", "tests", "examples", "benchmarks"])
-def test_locals_name_the_quantity(folder):
-    problems = [
-        f"{where(path, line)}: {name}: write {entry.remedy}"
-        for path in sorted((PROJECT / folder).rglob("*.py"))
-        for line, name in locals_of(path)
-        for entry in entries("local")
-        if entry.pattern.fullmatch(name)
     ]
     assert not problems, "\n" + "\n".join(problems)
 

@@ -23,7 +23,6 @@ from visprism import (
     load_model,
 )
 from visprism.analyses.subject import subject_of
-from visprism.core.options import options_of
 from visprism.images.images import decoded_images
 
 
@@ -64,12 +63,6 @@ def test_too_few_images_are_a_reason_to_skip_and_no_failure(name, fewest):
     study = examine(network(0), data, analyses=[name])
     (failure,) = study.failures
     assert (failure.kind, failure.reason) == ("skipped", f"{expected} 1")
-
-
-def test_a_readout_needs_as_many_images_as_folds():
-    assert ANALYSES["readout"](folds=7).inapplicable(subject(images=6)) == (
-        "it needs at least 7 images, got 6"
-    )
 
 
 def test_calibration_measures_everything_on_one_pass():
@@ -113,16 +106,6 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
         predicted = given.model((corrupted - mean) / std).argmax(1).numpy()
     accuracy = (predicted == given.images.targets[:24]).mean()
     assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
-
-
-def test_fewer_severities_are_cheaper_and_quick_effort_has_severity_3():
-    given = subject()
-    costs = [
-        Corruptions(severities=severities).cost(given).per_image
-        for severities in ((1, 2, 3, 4, 5), (1, 3, 5), (3,))
-    ]
-    assert costs == [76, 46, 16]
-    assert options_of(Corruptions)["severities"].info.by_effort == {"quick": (3,)}
 
 
 def test_stability_predicts_every_frame():

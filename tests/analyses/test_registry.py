@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import visprism
 from visprism import ANALYSES, Needs, Result, plot
 from visprism.analyses.base import GROUPS
 from visprism.analyses.subject import subject_of
 from visprism.core.options import options_of
 from visprism.table.result import result_types
 
-PROJECT = Path(visprism.__file__).parents[2]
 NAMES = list(ANALYSES)
 
 
@@ -67,11 +65,6 @@ def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
         if section.figures:
             drawing = plot.dispatch(section.result)
             assert drawing is not plot.dispatch(Result), section.result.__name__
-
-
-def test_it_has_a_page_in_the_docs(analysis):
-    page = PROJECT / "docs" / "analyses" / f"{analysis.name}.md"
-    assert page.exists(), page
 
 
 def test_analyses_that_cost_derivatives_state_that_they_need_full_precision(network):

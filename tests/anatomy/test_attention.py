@@ -5,11 +5,10 @@ import pytest
 import timm
 import torch
 import torchvision
-from timm.layers import use_fused_attn
 from torch import nn
 from torch.nn import functional
 
-from visprism import MODELS, InputError, attend, attentions, dissect, load_model
+from visprism import MODELS, InputError, attend, attentions, dissect
 from visprism.anatomy.run.attention_weights import attend_in_parts
 from visprism.models.zoo import conv_vit as local_attention
 
@@ -63,10 +62,6 @@ def test_timm_without_fused_attention_has_the_same_weights(name):
     assert len(weights) == len(seen) >= 2
     for ours, theirs in zip(weights.values(), seen, strict=True):
         torch.testing.assert_close(ours.flatten(0, 1), theirs.reshape(ours.flatten(0, 1).shape))
-
-
-def test_the_fused_kernel_is_what_is_tested():
-    assert use_fused_attn()
 
 
 @pytest.mark.parametrize("grid_first", [True, False])
@@ -190,13 +185,6 @@ def test_explicit_weights_give_the_same_logits_and_a_gradient(name):
     torch.testing.assert_close(logits, model(images))
     gradients = torch.autograd.grad(logits.sum(), list(weights.values()))
     assert all(g.abs().max() > 0 for g in gradients)
-
-
-def test_our_vit():
-    model = load_model("vit_pico_patch4_32").model
-    images = torch.randn(2, 3, 32, 32)
-    weights = weights_of(dissect(model, images), images)
-    assert [w.shape for w in weights.values()] == [(2, 1, 4, 64, 64)] * 4
 
 
 # Where its tokens lie.
@@ -479,13 +467,3 @@ def test_parts_are_the_weights_of_torchs_own_attention():
         torchvision.models.VisionTransformer(32, 16, 2, 3, 24, 48).eval(),
         torch.randn(3, 3, 32, 32),
     )
-
-
-def test_few_images_are_those_that_fit_into_the_cache(monkeypatch):
-    model, images = ByHand(fused).eval(), torch.randn(5, 3, 16, 24)
-    of_image = 3 * 24 * 24 * 4  # bytes: heads, queries, keys, float32
-    operations = "visprism.anatomy.run.attention_operations"
-    threads = torch.get_num_threads()
-    monkeypatch.setattr(f"{operations}._PER_CORE", 2 * of_image // threads)
-    (parts,) = parts_of(dissect(model, images), images)[0].values()
-    assert [len(part) for part in parts] == [2, 2, 1]

@@ -7,7 +7,7 @@ import torch
 import torchvision
 from torch import nn
 
-from visprism import Result, costs, dissect
+from visprism import costs, dissect
 
 
 def cost_of(model, side):
@@ -128,21 +128,3 @@ def test_a_shared_parameter_stands_in_both_rows():
             return self.fc(x.mean((2, 3)))
 
     assert list(cost_of(Tied(), 8).parameters) == [16, 148, 148, 10]
-
-
-def test_rows_are_the_blocks_and_can_be_stored(dissected, tmp_path):
-    anatomy = dissected("resnet18")
-    cost = costs(anatomy)
-    assert list(cost.block) == [b.name for b in anatomy]
-    assert list(cost.kind) == [b.kind for b in anatomy]
-    cost.save(tmp_path / "costs.npz")
-    np.testing.assert_equal(Result.load(tmp_path / "costs.npz").columns(), cost.columns())
-
-
-def test_an_anatomy_prints_its_kinds_and_shows_its_costs_in_a_notebook():
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 2)).eval()
-    anatomy = dissect(model, torch.zeros(2, 3, 8, 8))
-    assert repr(anatomy) == "<Anatomy of Sequential: 1 stem, 1 head; images of 3x8x8>"
-    page = anatomy._repr_html_()
-    assert "<table>" in page
-    assert ">stem<" in page

@@ -18,21 +18,3 @@ def test_the_page_runs_and_prints_what_it_says(capsys):
     assert f"# {first}" in SECOND
     assert int(macs) > 0
     assert names["without"].shape == names["halved"].shape == (4, 1000)
-
-
-def test_the_page_names_every_kind():
-    from typing import get_args
-
-    from visprism.anatomy import Kind
-
-    kinds = PAGE.partition("## Kinds")[2].partition("##")[0]
-    assert set(get_args(Kind)) <= set(re.findall(r"`([^`]+)`", kinds))
-
-
-def test_the_page_names_every_field_of_a_block():
-    from dataclasses import fields
-
-    from visprism.anatomy import Block
-
-    named = set(re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE))
-    assert {f.name for f in fields(Block)} - {"nodes", "start", "end"} <= named

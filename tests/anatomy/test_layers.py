@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import Fourier, dissect, layers, load_model, observe, watch
+from visprism import dissect, layers, load_model, watch
 
 
 class Branch(nn.Module):
@@ -118,8 +118,3 @@ def test_layers_of_layers_are_the_same(dissected, network_name):
     assert len(blocks)
     assert layers(blocks).blocks == blocks.blocks
     assert len({block.name for block in blocks}) == len(blocks)
-
-
-def test_any_probe_sees_the_layers_that_it_sees_blocks(network, images):
-    (spectrum,) = observe(layers(dissect(network, images)), [images], [Fourier()])
-    assert "blocks.1.shortcut" in spectrum.block

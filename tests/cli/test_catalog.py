@@ -55,19 +55,6 @@ def test_a_pattern_searches_all_sources(pattern, capsys):
     assert ["timm:deit3_small_patch16_224", "-", "-", "timm", "-"] in lines
 
 
-def test_models_trained_lists_accuracy_and_recipe(capsys):
-    assert main(["models", "--trained"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for card in pretrained_cards().values():
-        (line,) = [line for line in lines if line.startswith(f"{card.name} ")]
-        assert (
-            f"{card.accuracy:.1%} [{card.accuracy_low:.1%}, {card.accuracy_high:.1%}]" in line
-        )
-        assert f"{card.parameters:,}" in line
-    assert main(["models", "resnet20.shapes", "--trained"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
 def test_models_cost_measures(capsys):
     assert main(["models", "resnet20", "--cost", "--batch-size", "2"]) == 0
     header, line, remark = capsys.readouterr().out.splitlines()
@@ -79,12 +66,6 @@ def test_models_cost_measures(capsys):
     threads = torch.get_num_threads()
     assert "batches of 2 in fp32" in remark
     assert (f"{threads} threads" if threads > 1 else "1 thread of") in remark
-
-
-def test_data_lists_the_registered_sets_and_how_data_is_named(capsys):
-    assert main(["data"]) == 0
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in ("shapes", "cifar10", "folder:DIR", "parquet:FILE"))
 
 
 def test_anatomy_prints_a_row_for_each_block(capsys):

@@ -40,16 +40,6 @@ def test_what_it_writes_is_a_model_for_every_command(converted, images, capsys):
     assert "attention" in output
 
 
-def test_it_tells_which_blocks_gave_way(tmp_path, capsys):
-    assert (
-        main(["harmonize", "resnet20", "--placement", "layer2.1", "--out", str(tmp_path)]) == 0
-    )
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["layer2.1", "2", "32x16x16", "MSA"] in rows
-    assert ["layer2.2", "2", "32x16x16", "Conv"] in rows
-    assert rows[10][:3] == ["272,474", "parameters", "before,"]
-
-
 def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys):
     command = [
         "harmonize",

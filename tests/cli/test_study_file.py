@@ -132,13 +132,3 @@ def test_a_mistake_is_one_sentence(stated, tmp_path, capsys, old, new, sentence)
     assert re.search(sentence.replace("PATH", re.escape(str(stated))), error)
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_a_second_model_beside_a_file_is_refused(stated, capsys):
-    assert main(["examine", str(stated), "resnet20", "--out", "out"]) == 2
-    assert "must be the only model, got also resnet20" in capsys.readouterr().err
-
-
-def test_a_missing_file_is_named(capsys):
-    assert main(["examine", "missing.yaml", "--out", "out"]) == 2
-    assert "the study file missing.yaml cannot be read" in capsys.readouterr().err

@@ -124,25 +124,7 @@ def test_the_trajectory_reads_the_snapshots(tmp_path):
     assert len(Result.load(file)) == 3
 
 
-def test_recipes_are_listed_and_printed(capsys):
-    assert main(["recipes"]) == 0
-    assert "strong_cifar" in capsys.readouterr().out
-    assert main(["recipes", "strong_cifar", "--set", "lr=1e-3"]) == 0
-    text = capsys.readouterr().out
-    assert "lr: 0.001\n" in text
-    assert "rand_augment: rand-m9-n2-mstd1.0\n" in text
-
-
 # What a user can get wrong.
-
-
-@pytest.mark.parametrize("text", ["- a\n", "hello\n", "1: 2\n"])
-def test_a_file_that_is_no_recipe_is_refused(tmp_path, capsys, text):
-    (tmp_path / "mine.yaml").write_text(text)
-    out = ["--out", tmp_path / "run"]
-    said = refused(capsys, "train", tmp_path / "mine.yaml", *TINY, *out)
-    assert "mine.yaml must" in said
-    assert "lr: 1e-3" in said
 
 
 def test_test_images_of_other_classes_are_refused(tmp_path, capsys):
@@ -165,14 +147,6 @@ def test_other_test_images_are_another_run(tmp_path, capsys):
     assert "10 images" in said
 
 
-def test_a_split_without_images_is_refused(tmp_path, capsys):
-    (tmp_path / "own" / "train" / "cats").mkdir(parents=True)
-    data = ["--data", f"folder:{tmp_path}/own", "--model", "resnet20"]
-    said = refused(capsys, "train", "quick", *data, "--out", tmp_path / "run")
-    assert "must hold" in said
-    assert said.endswith("got no image")
-
-
 def test_a_log_whose_package_is_missing_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr(
@@ -181,17 +155,6 @@ def test_a_log_whose_package_is_missing_is_refused(tmp_path, capsys, monkeypatch
     said = refused(capsys, "train", "quick", *TINY, "--log", "wandb", "--out", tmp_path / "run")
     assert "the logger wandb needs the package wandb, which is not installed." in said
     assert "Install it with pip install wandb" in said
-
-
-def test_a_checkpoint_that_does_not_know_its_model_is_refused(tmp_path, capsys):
-    from visprism.models import load_model, save_checkpoint
-
-    save_checkpoint(load_model("resnet20").model, tmp_path / "bare.safetensors")
-    path = str(tmp_path / "bare.safetensors")
-    said = refused(
-        capsys, "calibration", path, "--data", "shapes", "--limit", "8", "--out", tmp_path / "o"
-    )
-    assert "does not name its model. Write MODEL@FILE" in said
 
 
 def test_a_folder_without_splits_is_trained_on_whole_and_nothing_is_evaluated(tmp_path, capsys):

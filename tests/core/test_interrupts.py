@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import pytest
 
@@ -27,15 +26,3 @@ def test_an_error_inside_is_raised_and_handlers_are_restored():
     with pytest.raises(ZeroDivisionError), delayed_interrupts():
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_other_threads_are_left_alone():
-    def run():
-        with delayed_interrupts():
-            seen.append(signal.getsignal(signal.SIGINT))
-
-    seen = []
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert seen == [signal.default_int_handler]

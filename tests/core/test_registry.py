@@ -19,28 +19,9 @@ def resnet20():
     return "a model"
 
 
-def test_is_a_mapping_by_function_name(models):
-    assert list(models) == ["resnet20"]
-    assert models["resnet20"] is resnet20
-    assert len(models) == 1
-
-
-def test_names_come_in_alphabetical_order(models):
-    def alexnet():
-        pass
-
-    assert models.register(alexnet) is alexnet
-    assert list(models) == ["alexnet", "resnet20"]
-
-
 def test_an_unknown_name_suggests_the_nearest(models):
     with pytest.raises(ValueError, match=r"unknown model 'resnet-20'. Did you mean resnet20\?"):
         models["resnet-20"]
-
-
-def test_a_name_is_never_shadowed(models):
-    with pytest.raises(ValueError, match="model 'resnet20' is already registered"):
-        models.register(resnet20)
 
 
 def test_a_plugin_registers_what_it_offers(models, monkeypatch, tmp_path):

@@ -2,9 +2,7 @@
 
 import pytest
 
-from visprism import Answer
-from visprism.estimates.answers import POINTS
-from visprism.estimates.text import interval_text, missing_interval, points_text
+from visprism.estimates.text import interval_text, missing_interval
 
 NAN = float("nan")
 
@@ -21,13 +19,6 @@ NAN = float("nan")
 )
 def test_a_value_differs_from_the_ends_of_its_interval_as_text(values, text):
     assert interval_text(*values) == text
-
-
-def test_answers_and_percentage_points_do_so_too():
-    accuracy = Answer("", "", 0.99986, 0.99982, 0.9999, unit="%")
-    assert str(accuracy) == "99.986% [99.982%, 99.99%]"
-    assert points_text(0.0002, -0.0001, 0.0005) == "0.02 percentage points [-0.01, 0.05]"
-    assert str(Answer("", "", 0.1, 0.0, 0.2, unit=POINTS)) == "10 percentage points [0, 20]"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from visprism import panel, plot
+from visprism import plot
 from visprism.drawing.style import FAINT, SIMILARITY
 
 
@@ -41,47 +41,6 @@ def test_lines_part_the_stages_and_blocks_are_named(made, ax):
     for axis in (ax.xaxis, ax.yaxis):
         assert axis.get_ticklocs().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]  # middles of cells
         assert [label.get_text() for label in axis.get_ticklabels()] == names
-
-
-def test_stages_of_parallel_streams_are_not_divided(made, ax):
-    result = made["similarity"]
-    turns = {0: 1, 1: 0}
-    result = replace(result, other_stage=np.array([turns[s] for s in result.other_stage]))
-    plot(result, ax)
-    assert [line.get_xydata()[0].tolist() for line in ax.lines] == [[0, 2]]  # the other axis
-
-
-def test_values_stand_in_their_cells(made, ax):
-    result = made["similarity"]
-    plot(result, ax)
-    blocks = list(dict.fromkeys(result.block.tolist()))
-    numbers = {text.get_position(): text.get_text() for text in ax.texts}
-    for block, other, cka in zip(result.block, result.other, result.cka, strict=True):
-        place = blocks.index(other) + 0.5, blocks.index(block) + 0.5
-        if np.isfinite(cka):
-            number = float(numbers[place].replace("\N{MINUS SIGN}", "-"))
-            assert number == pytest.approx(cka, abs=0.0051)
-
-
-def test_two_models_have_an_axis_each_named_after_them(made, ax):
-    similarity = made["similarity"]
-    result = replace(similarity.select(similarity.other_stage == 1), other_model="timm:other")
-    plot(result, ax)
-    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 3), (0, 5))
-    assert ax.get_xlabel() == "Block of timm:other"
-    assert ax.get_ylabel() == "Block of hand:net"
-    plot(result, ax, models=("a_b", "c"))
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("Block of c", "Block of a_b")
-
-
-def test_models_of_different_depth_do_not_share_an_axis(made):
-    similarity = made["similarity"]
-    short = similarity.select((similarity.stage == 1) & (similarity.other_stage == 1))
-    figure = panel({"deep": similarity, "shallow": short})
-    assert [ax.get_ylim() for ax in figure.axes[:2]] == [(0, 5), (0, 3)]
-    bar = figure.axes[2]
-    assert bar.get_ylim() == (0, 1)
-    assert bar.get_ylabel() == "CKA"
 
 
 def test_a_pair_of_stages_says_its_mean_and_what_distance_does_not_explain(made, ax):

@@ -6,12 +6,11 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot
-from matplotlib.figure import Figure
 from results_by_hand.base import complete
 
 from visprism import InputError, Result, figure, panel, plot
 from visprism.analyses.features.class_separability import NeuralCollapse
-from visprism.drawing.registry import FRAMES, Frame, frame_of
+from visprism.drawing.registry import frame_of
 from visprism.drawing.save import render_formats
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
@@ -34,39 +33,12 @@ def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):
     assert pyplot.get_fignums() == before
 
 
-def test_opens_one_figure_where_no_axes_are_given(result):
-    before = pyplot.get_fignums()
-    opened = plot(result).figure
-    try:
-        assert [pyplot.figure(n) for n in pyplot.get_fignums() if n not in before] == [opened]
-    finally:
-        pyplot.close(opened)
-
-
 def test_leaves_the_settings_of_matplotlib_as_they_were(result, ax):
     with mpl.rc_context({"lines.linewidth": 7, "font.size": 20}):
         before = dict(mpl.rcParams)
         pyplot.close(plot(result).figure)
         plot(result, ax)
         assert dict(mpl.rcParams) == before
-
-
-def test_a_new_figure_has_the_style_of_a_paper_also_when_it_is_drawn_later(result):
-    ax = plot(result)
-    with mpl.rc_context({"font.family": "monospace", "xtick.labelsize": 30}):
-        ax.figure.draw_without_rendering()
-    pyplot.close(ax.figure)
-    labels = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.xaxis.label, ax.yaxis.label]
-    assert {label.get_fontfamily()[0] for label in labels} == {"STIXGeneral"}
-    sizes = {label.get_size() for label in labels}
-    assert sizes <= {5.5, 7, 8}  # 5.5: names of blocks
-    assert 8 in sizes
-
-
-def test_given_axes_keep_their_own_style(made):
-    with mpl.rc_context({"font.family": "monospace"}):
-        ax = plot(made["spectrum"], Figure().subplots())
-    assert ax.xaxis.label.get_fontfamily() == ["monospace"]
 
 
 @dataclass(frozen=True)
@@ -94,20 +66,6 @@ def test_a_plugin_adds_a_figure_with_one_decorator(ax):
     ours = Ours(x=np.arange(3.0))
     assert plot(ours, ax).lines[0].get_xdata().tolist() == [0, 1, 2]
     assert frame_of(ours).width == 1.5
-
-
-def test_a_figure_registered_without_a_frame_gets_the_usual_one():
-    @dataclass(frozen=True)
-    class Plain(Surprise):
-        """Another."""
-
-    @plot.register
-    def _(result: Plain, ax=None):
-        ax.plot(result.x)
-        return ax
-
-    assert frame_of(Plain(x=np.zeros(2))) == Frame()
-    assert plot.dispatch(Plain) not in FRAMES
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])

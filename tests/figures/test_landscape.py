@@ -1,14 +1,9 @@
 """The figures of landscapes show the numbers of the result."""
 
 import numpy as np
-import pytest
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 
 from visprism import panel, plot
-from visprism.analyses.loss.landscape import project_isometric
-from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
-from visprism.loss.planes import Projection
+from visprism.drawing.losses import CHANCE_POSITION, LossScale
 
 # The scale.
 
@@ -39,11 +34,6 @@ def test_what_is_no_number_is_masked():
     assert LossScale(10)([1.0, np.inf, np.nan]).mask.tolist() == [False, True, True]
 
 
-def test_colors_end_and_grays_begin_at_knowing_nothing():
-    below, above = (np.array(LOSSES(CHANCE_POSITION + step))[:3] for step in (-0.01, 0.01))
-    assert np.ptp(above) < 0.02 < np.ptp(below)
-
-
 # Contours.
 
 
@@ -65,48 +55,7 @@ def test_the_bold_line_is_where_the_loss_is_that_of_knowing_nothing(made, ax):
     assert bold.levels.tolist() == [np.log(10)]
 
 
-def test_another_pair_and_quantity_can_be_drawn(made, ax):
-    result = made["landscape"]
-    (image,) = plot(result, ax, pair=1, quantity="accuracy").images
-    np.testing.assert_allclose(image.get_array(), result.table("accuracy", 1))
-    assert image.get_clim() == (0, 1)
-
-
-def test_a_path_is_drawn_through_its_points(made, ax):
-    path = Projection(
-        snapshot=np.arange(2), a=np.array([0.5, 0.0]), b=np.array([0.2, 0.0]), share=np.ones(2)
-    )
-    lines = plot(made["landscape"], ax, path=path).lines
-    assert any(np.array_equal(line.get_xdata(), path.a) for line in lines)
-
-
 # Surfaces.
-
-
-def test_a_surface_has_a_cell_for_each_four_points_in_its_color(made, ax):
-    result = made["landscape"]
-    plot(result, ax, view="surface", pair=1)
-    (cells,) = (c for c in ax.collections if isinstance(c, PolyCollection))
-    assert len(cells.get_paths()) == 16
-    heights = LossScale(10)(result.table("nll", 1))
-    means = (heights[1:, 1:] + heights[1:, :-1] + heights[:-1, 1:] + heights[:-1, :-1]) / 4
-    losses = LossScale(10)(cells.get_array())
-    np.testing.assert_allclose(np.sort(losses), np.sort(means.ravel()))
-
-
-def test_what_stands_before_hides_what_stands_behind():
-    ends = (-1.0, 1.0)
-    corners = [project_isometric(*map(np.array, (x, y, 0.5))) for x in ends for y in ends]
-    lowest = min(corners, key=lambda place: place[1])  # in the drawing
-    assert lowest[2] == max(place[2] for place in corners)
-
-
-def test_a_higher_point_is_drawn_higher():
-    low, high = (
-        project_isometric(np.array(0.3), np.array(-0.2), np.array(z)) for z in (0.2, 0.6)
-    )
-    assert low[0] == high[0]
-    assert low[1] < high[1]
 
 
 # Slices.
@@ -123,13 +72,6 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
 
 
-def test_a_line_is_a_slice_whatever_the_view(made, ax):
-    result = made["landscape"]
-    plot(result.select((result.b == 0) & (result.pair == 0)), ax, view="surface")
-    assert len(ax.images) == 0
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), 0.5 + 2 * np.linspace(-1, 1, 5) ** 2)
-
-
 # Panels.
 
 
@@ -140,19 +82,3 @@ def test_models_share_one_scale(made):
     images = [ax.images[0] for ax in figure.axes[:2]]
     assert {image.get_clim() for image in images} == {(1.0, 9.0)}
     assert len(figure.axes) == 3  # and the bar
-
-
-@pytest.mark.parametrize("classes", [10, 100])
-def test_the_bar_has_a_mark_at_knowing_nothing(made, classes):
-    result = made["landscape"]
-    other = type(result)(**{**vars(result), "classes": classes})
-    figure = panel([result, other])
-    labels = [label.get_text() for label in figure.axes[-1].get_yticklabels()]
-    assert ("log 10 = 2.3" in labels) == (classes == 10)
-    assert ("log K" in labels) == (classes == 100)
-
-
-def test_slices_have_no_bar(made):
-    figure = panel([made["landscape"]], view="slices")
-    assert isinstance(figure, Figure)
-    assert len(figure.axes) == 1

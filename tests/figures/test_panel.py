@@ -1,19 +1,14 @@
 """Panels: several models side by side, ready for a paper; and files that do not change."""
 
-from dataclasses import replace
-from io import BytesIO
-
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
 from visprism.drawing import shapes
 from visprism.drawing.registry import frame_of
-from visprism.drawing.save import render_figure
 
 
 def models(result, number):
@@ -32,75 +27,11 @@ def test_there_are_axes_for_each_model_with_its_name_and_one_vertical_scale(resu
     assert pyplot.get_fignums() == before
 
 
-def row_labels(figure):
-    """The labels of the rows of each axes."""
-    figure.draw_without_rendering()
-    return [[label.get_text() for label in ax.get_yticklabels()] for ax in figure.axes]
-
-
-def test_models_with_other_rows_have_their_own_labels(made):
-    result = made["kind_ablations"]
-    results = {"A": result, "B": result.select(np.arange(len(result)) > 0)}
-    figure = panel(results)
-    alone = [row_labels(panel({name: r}))[0] for name, r in results.items()]
-    assert row_labels(figure) == alone
-    assert alone[0][1:] == alone[1] != []
-    first, other = figure.axes
-    assert first.get_xlim() == other.get_xlim()
-
-
-def test_no_label_is_cut_off(made):
-    """The layout holds at the resolution of the file."""
-    result = made["kind_ablations"]
-    names = np.array(["attention, late minus early, stage 1", "mlp", "attention minus mlp"])
-    figure = panel({"A": replace(result, comparison=names), "B": result})
-    pixels = np.asarray(Image.open(BytesIO(render_figure(figure, "png"))).convert("L"))
-    assert pixels[:, :3].min() > 128
-
-
 def test_one_color_means_one_value_in_all_models():
     figure = Figure()
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
     shapes._picture_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
-
-
-def test_a_key_of_several_lines_takes_no_room_from_the_axes(made):
-    result = made["high_frequency"]
-    heights = []
-    for keep in (result.kind == "mlp", result.depth >= 0):
-        figure = panel([result.select(keep)])
-        figure.draw_without_rendering()
-        heights.append(figure.axes[0].get_position().height * figure.get_figheight())
-    assert heights[1] == pytest.approx(heights[0], rel=0.05)
-
-
-def test_titles_can_be_given(made):
-    figure = panel(dict(zip("AB", models(made["costs"], 2), strict=True)))
-    assert [ax.get_title() for ax in figure.axes] == ["A", "B"]
-
-
-def test_the_protocol_stands_below(made):
-    text = panel(models(made["high_frequency"], 2)).get_supxlabel()
-    assert "8 images of folder:cats/val" in text.replace("\n", " ")
-    assert text.count("8 images") == 1
-
-
-@pytest.mark.parametrize("number", [1, 3])
-def test_there_is_one_color_bar_and_one_legend(made, number):
-    spectra = panel(models(made["spectrum"], number))
-    assert [ax.get_ylabel() for ax in spectra.axes].count("Normalized depth") == 1
-    depths = panel(models(made["high_frequency"], number))
-    (legend,) = depths.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "stem",
-        "conv",
-        "attention",
-        "mlp",
-        "downsample",
-        "attention span",
-        "subsampling span",
-    ]
 
 
 @pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
@@ -131,11 +62,6 @@ def test_names_are_drawn_as_they_are(made, tmp_path, name):
     assert "<script" not in svg
 
 
-def test_no_result_is_refused():
-    with pytest.raises(InputError, match="results must be of one type, got none"):
-        panel([])
-
-
 def test_results_of_two_types_are_refused(made):
     with pytest.raises(InputError, match=r"got Costs, Spectrum\. Make one panel for each"):
         panel([made["spectrum"], made["costs"]])
@@ -154,20 +80,6 @@ def test_a_mapping_of_results_is_plotted_side_by_side_and_gives_an_array_of_axes
         pyplot.close("all")
 
 
-def test_a_mapping_of_results_is_not_plotted_on_given_axes(made):
-    ax = Figure().subplots()
-    with pytest.raises(InputError, match=r"ax must be None for 1 results, got axes\. Plot one"):
-        plot({"A": made["variances"]}, ax)
-
-
-def test_only_the_formats_that_are_named_are_written(made, tmp_path):
-    figure = panel({"A": made["kind_summary"]})
-    assert save_figure(figure, tmp_path / "a", ["png"]) == [tmp_path / "a.png"]
-    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
-    with pytest.raises(InputError, match="format must be one of png, svg, pdf, got 'gif'"):
-        save_figure(figure, tmp_path / "a", ["gif"])
-
-
 def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tmp_path):
     first = save_figure(panel([made["spectrum"]]), tmp_path / "a")
     with mpl.rc_context({"font.size": 30, "svg.hashsalt": "x", "axes.grid": True}):
@@ -175,13 +87,6 @@ def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tm
     assert [path.suffix for path in first] == [".png", ".svg", ".pdf"]
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
-
-
-def test_files_carry_no_date(made, tmp_path):
-    png, svg, pdf = save_figure(panel([made["kind_summary"]]), tmp_path / "a")
-    assert b"tEXt" not in png.read_bytes()
-    assert "dc:date" not in svg.read_text()
-    assert b"CreationDate" not in pdf.read_bytes()
 
 
 def test_a_failure_leaves_nothing_behind(made, tmp_path):

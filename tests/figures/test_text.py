@@ -2,13 +2,9 @@
 
 import pytest
 
-from visprism.drawing.text import caption, fill, inches, title
+from visprism.drawing.text import caption, inches, title
 
 LONG = "timm:vit_base_patch14_reg4_dinov2.lvd142m?img_size=224&num_classes=10"
-
-
-def test_twice_the_size_is_twice_the_width():
-    assert inches("Frequency", 12.0) == pytest.approx(2 * inches("Frequency", 6.0), rel=0.02)
 
 
 @pytest.mark.parametrize("width", [0.5, 1.0, 3.0, 20.0])
@@ -16,18 +12,6 @@ def test_no_line_is_wider_than_the_room(width):
     lines = title(LONG, width=width, size=9.0).split("\n")
     assert max(inches(line, 9.0) for line in lines) <= width
     assert "".join(lines) == LONG
-
-
-def test_a_title_breaks_after_punctuation():
-    lines = title("vit_tiny_patch16_224", width=0.9, size=9.0).split("\n")
-    assert len(lines) > 1
-    assert all(line.endswith("_") for line in lines[:-1])
-
-
-def test_a_part_wider_than_a_line_is_cut():
-    assert (
-        "".join(fill(["ab", "x" * 99], "", width=1.0, size=9.0).split("\n")) == "ab" + "x" * 99
-    )
 
 
 def test_a_caption_says_once_what_all_models_share():
@@ -40,7 +24,3 @@ def test_a_caption_names_the_model_that_differs():
     sentences = ["a · 8 images · fp32", "b · 16 images · fp32"]
     text = caption(sentences, ["a", "b"], width=9.0, size=5.0)
     assert text == "fp32\na: 8 images · b: 16 images"
-
-
-def test_the_caption_of_one_model_does_not_repeat_its_title():
-    assert caption(["a · 8 images"], ["a"], width=9.0, size=5.0) == "8 images"

@@ -66,19 +66,6 @@ def test_its_weights_are_those_of_the_cnn_and_the_conversion(blocks, placement, 
     torch.testing.assert_close(named(images), twin.eval()(images), rtol=0, atol=0)
 
 
-def test_random_weights_follow_the_seed():
-    first, same, other = (load_model("alternet", seed=s).model.state_dict() for s in (0, 0, 1))
-    assert all(torch.equal(first[name], same[name]) for name in first)
-    for name in ("conv1.weight", "layer3.2.attn.qkv.weight"):
-        assert not torch.equal(first[name], other[name])
-
-
-def test_a_cnn_of_timm_is_named_by_words():
-    loaded = load_model("alternet?library=timm&base=resnet10t&blocks=layer4.0&num_classes=3")
-    assert loaded.model(torch.zeros(1, 3, *loaded.preprocessing.size)).shape == (1, 3)
-    assert loaded.preprocessing == load_model("timm:resnet10t", pretrained=False).preprocessing
-
-
 def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, images):
     (tmp_path / "mine.py").write_text(
         "from visprism.models import load_model\n"
@@ -95,18 +82,3 @@ def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, imag
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
     with pytest.raises(InputError, match="does not name its model"):
         load_model(str(tmp_path / "alternet.safetensors"))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("alternet?base=resnet20@a.pt", "a.pt must be an existing file"),
-        ("alternet?base=resnet2000", "unknown model 'resnet2000'"),
-        ("alternet?base=resnet20&blocks=layer9.9", "got 'layer9.9'"),
-        ("alternet?base=resnet20&heads=a+b", "heads must be a number"),
-        ("alternet?base=resnet20&depht=3", "takes no argument 'depht'"),
-    ],
-)
-def test_what_it_refuses(text, message):
-    with pytest.raises(InputError, match=message):
-        load_model(text)

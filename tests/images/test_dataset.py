@@ -1,13 +1,10 @@
 """Laws of image sets of torch data sets."""
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Dataset, Subset, TensorDataset
-from torchvision import transforms
+from torch.utils.data import Dataset, Subset
 
-from visprism import InputError
 from visprism.images import image_set
 
 
@@ -42,12 +39,6 @@ def test_images_and_classes_are_those_of_the_data_set():
     assert {picture.mode for picture in images.read([0, 5])} == {"RGB"}
 
 
-def test_images_without_classes_have_none():
-    images = image_set(Pictures(labels=False))
-    assert set(images.targets) == {-1}
-    assert images.class_names == ()
-
-
 def test_stated_targets_are_read_without_images_also_of_a_subset():
     pictures = Pictures()
     pictures.targets = torch.arange(12) % 3
@@ -63,17 +54,3 @@ def test_a_limit_is_balanced_and_a_part_of_a_larger_one():
     larger, smaller = (image_set(Pictures(), limit=limit, seed=3) for limit in (9, 6))
     assert np.bincount(smaller.targets).tolist() == [2, 2, 2]
     assert set(levels(smaller)) < set(levels(larger))
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (TensorDataset(torch.zeros(3, 3, 4, 4)), "must be PIL images, .* got a Tensor"),
-        (Pictures(transform=transforms.ToTensor()), r"got a Tensor\. Remove the transform"),
-        (Subset(Pictures(), []), "at least one image, got an empty Subset"),
-    ],
-    ids=["tensors", "transform", "empty"],
-)
-def test_other_data_are_refused(data, message):
-    with pytest.raises(InputError, match=message):
-        image_set(data)

@@ -45,14 +45,6 @@ def test_a_split_is_a_folder_between(folder, tmp_path):
     assert len(load_data(f"{spec}/train")) == 8  # its classes are no splits
 
 
-def test_hidden_files_are_no_images_and_images_may_lie_deeper(folder, photo):
-    photo().save(folder / "cats" / "._0.png")
-    shutil.move(folder / "dogs" / "0.PNG", folder / "dogs" / "poodles.png")
-    (folder / "cats" / "old").mkdir()
-    shutil.move(folder / "cats" / "0.PNG", folder / "cats" / "old" / "0.PNG")
-    assert load_data(f"folder:{folder}").targets.tolist() == [0] * 5 + [1] * 3
-
-
 def test_a_class_without_images_keeps_its_index(folder):
     (folder / "birds").mkdir()
     images = load_data(f"folder:{folder}")
@@ -137,11 +129,3 @@ def test_shape_and_texture_stand_in_the_name(write):
 def test_other_folders_are_explained(write, kind, names, message):
     with pytest.raises(InputError, match=message):
         load_data(f"{kind}:{write(*names)}")
-
-
-@pytest.mark.parametrize("kind", ["folder", "cue_conflict"])
-def test_missing_folders_and_splits_are_explained(write, kind):
-    with pytest.raises(InputError, match=f"{kind}:nowhere must be an existing folder"):
-        load_data(f"{kind}:nowhere")
-    with pytest.raises(InputError, match=r"split must be None for .*, got 'val'"):
-        load_data(f"{kind}:{write('cat/cat1-car2.png')}", split="val")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from visprism import ImageSet, InputError, load_data, statistics, stratified
+from visprism import ImageSet, load_data, statistics, stratified
 from visprism.images import held_out
-from visprism.images.image_set import SPLITS, balanced, chosen_split
+from visprism.images.image_set import balanced
 
 # What a limit selects.
 
@@ -20,11 +20,6 @@ def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
     counts = np.bincount(targets[chosen], minlength=10)
     assert len(chosen) == len(set(chosen.tolist())) == limit
     assert counts.max() - counts.min() <= 1
-
-
-def test_a_class_that_is_used_up_leaves_its_share_to_the_others():
-    targets = np.array([0] * 2 + [1] * 50 + [2] * 50)
-    assert np.bincount(targets[balanced(targets, 30)]).tolist() == [2, 14, 14]
 
 
 def test_a_smaller_limit_selects_a_part_of_a_larger_one():
@@ -103,12 +98,6 @@ def test_a_wrong_name_or_option_is_explained(spec, sentence):
         load_data(spec)
 
 
-def test_without_a_wish_images_are_taken_that_no_model_was_trained_on():
-    assert chosen_split(["train", "test"], None, "data") == "test"
-    assert chosen_split(["train", "validation"], None, "data") == "validation"
-    assert SPLITS[-1] == "train"
-
-
 # Parts and statistics.
 
 
@@ -148,11 +137,6 @@ def test_a_smaller_fraction_is_a_part_of_a_larger_one(uneven):
     assert len(parts[-1]) == 139
 
 
-def test_the_seed_draws_others(uneven):
-    first, again, other = (numbers(stratified(uneven, 0.2, seed=s)) for s in (3, 3, 4))
-    assert first == again != other
-
-
 def test_every_data_set_takes_a_fraction_as_an_option(folder):
     part = load_data(f"folder:{folder}?subset=0.6")
     assert part.targets.tolist() == [0, 0, 0, 1, 1]
@@ -175,21 +159,7 @@ def test_statistics_are_those_of_all_pixels(folder, photo):
     np.testing.assert_allclose(std, pixels.std(0), rtol=1e-12)
 
 
-def test_no_order_of_the_images_changes_the_statistics(folder):
-    images = load_data(f"folder:{folder}")
-    assert statistics(images) == statistics(images.subset(np.arange(8)[::-1].copy()))
-
-
 def test_what_is_held_out_and_the_rest_are_all_images_once(uneven):
     train, validation = held_out(uneven, 0.2, seed=3)
     assert numbers(validation) == numbers(stratified(uneven, 0.2, seed=3))
     assert sorted([*numbers(train), *numbers(validation)]) == sorted(numbers(uneven))
-
-
-def test_wrong_parts_are_explained(uneven):
-    with pytest.raises(InputError, match="must leave a training image in every class"):
-        held_out(uneven, 1.0)
-    with pytest.raises(InputError, match=r"uneven \(train\) must have at least one image"):
-        statistics(uneven.subset(np.arange(0)))
-    with pytest.raises(InputError, match="limit must be positive, got 0"):
-        load_data("shapes", limit=0)

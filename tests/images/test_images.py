@@ -1,14 +1,11 @@
 """Laws of the images of a study, and of their batches."""
 
-import threading
-
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from visprism import ImageSet, InputError, Preprocessing, batches, load_data
-from visprism.images import images as study
 from visprism.images.images import decoded_images, ordered, tensor_images, to_pixels
 from visprism.images.pixels import center_crop, normalized
 
@@ -138,18 +135,6 @@ def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(sourc
     assert counted.reads.tolist() == [2] * 20
 
 
-def test_crops_beyond_the_memory_are_decoded_again(source, monkeypatch):
-    monkeypatch.setattr(study, "_CROP_BYTES", 6 * 3 * 12 * 12)
-    counted, way = source(10), Preprocessing((12, 12))
-    images = decoded_images(counted.image_set())
-    first, again = (torch.cat([images.pixels(way, i, i + 4) for i in (0, 4)]) for _ in range(2))
-    assert torch.equal(first, again)
-    assert counted.reads.tolist() == [1] * 4 + [2] * 4 + [0] * 2
-    images.pixels(Preprocessing((4, 4)), 0, 3)
-    images.pixels(Preprocessing((4, 4)), 0, 3)  # no memory is left for another size
-    assert counted.reads.tolist() == [3] * 3 + [1] + [2] * 4 + [0] * 2
-
-
 def test_pixels_come_back_exactly_from_normalized_tensors(tensors):
     images, pixels = tensors
     assert torch.equal(images.pixels(WAY, 2, 20), pixels[2:])
@@ -170,22 +155,6 @@ def test_a_slice_of_batches_reads_only_its_own_images(source):
     assert [targets.tolist() for _, targets in parts[1::2]] == [[2, 3], [6]]
     assert counted.reads.tolist() == [0, 0, 1, 1, 0, 0, 1]
     assert parts[-1][1].tolist() == parts[1::2][1][1].tolist() == [6]
-
-
-def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(tensors):
-    changed = threading.Event()
-
-    def change(pixels, indices):
-        if 4 in indices:
-            changed.set()
-        return pixels
-
-    before = threading.active_count()
-    iterator = iter(tensors[0].batches(WAY, batch_size=4, change=change))
-    next(iterator)
-    assert changed.wait(timeout=10)
-    iterator.close()
-    assert threading.active_count() == before
 
 
 def test_an_error_in_the_thread_reaches_the_user(folder):
@@ -214,11 +183,6 @@ def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
     assert torch.equal(to_pixels(changed, WAY), 255 - pixels)
     assert seen == [(torch.uint8, [0, 1, 2, 3]), (torch.uint8, [4, 5])]
     assert torch.equal(images.pixels(WAY, 0, 6), pixels)
-
-
-def test_pixels_are_not_changed_without_a_preprocessing(tensors):
-    with pytest.raises(InputError, match="preprocessing must be given where pixels are ch"):
-        tensors[0].batches(None, batch_size=4, change=lambda x, _: x)
 
 
 # What users pass.
@@ -280,11 +244,3 @@ X = torch.zeros(2, 3, 4, 4)
 def test_what_is_no_iterable_of_batches_is_explained(data, message):
     with pytest.raises(InputError, match=message):
         tensor_images(data)
-
-
-def test_wrong_settings_of_batches_are_explained(source):
-    images = source(3).image_set()
-    with pytest.raises(InputError, match="batch_size must be positive, got 0"):
-        batches(images, WAY, 0)
-    with pytest.raises(InputError, match=r"interpolation must be nearest, .* got 'cubic'"):
-        batches(images, Preprocessing((8, 8), interpolation="cubic"), 4)

@@ -30,12 +30,6 @@ def test_rgb_is_unchanged(photo):
     assert decode(encoded(photo())).tobytes() == photo().tobytes()
 
 
-def test_a_path_and_its_bytes_are_the_same(photo, tmp_path):
-    photo().save(tmp_path / "a.png")
-    path = tmp_path / "a.png"
-    assert decode(path).tobytes() == decode(path.read_bytes()).tobytes()
-
-
 @pytest.mark.parametrize("bits", [8, 16])
 def test_gray_is_equal_in_all_channels_however_many_bits_it_has(bits):
     values = GRAY if bits == 8 else GRAY.astype(np.uint16) * 257
@@ -65,13 +59,6 @@ def test_a_palette_is_looked_up_and_its_transparent_color_is_white():
     assert with_key == [[[200, 0, 0], [255] * 3, [0, 0, 200]]]
     by_alpha = pixels(encoded(image, transparency=bytes([255, 0, 255]))).tolist()
     assert by_alpha == with_key
-
-
-def test_the_transparent_color_of_an_rgb_file_is_white():
-    image = Image.new("RGB", (2, 1), (1, 2, 3))
-    image.putpixel((0, 0), (9, 9, 9))
-    content = encoded(image, transparency=(1, 2, 3))
-    assert pixels(content).tolist() == [[[9] * 3, [255] * 3]]
 
 
 def test_cmyk_ink_takes_light_away():
@@ -114,13 +101,6 @@ def test_a_truncated_file_is_found_out_and_a_whole_one_is_not(kind, photo):
         assert fault(part)
         with pytest.raises(ValueError, match="an image cannot be read"):
             decode(part)
-
-
-@pytest.mark.parametrize("content", [b"", b"not an image", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"])
-def test_what_is_no_image_cannot_be_read(content):
-    assert fault(content)
-    with pytest.raises(ValueError, match="an image cannot be read: "):
-        decode(content)
 
 
 def test_floating_point_pixels_have_no_white():

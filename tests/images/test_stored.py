@@ -65,25 +65,6 @@ def test_frames_of_sequences_have_no_labels(tmp_path):
         load_data(f"cifar10_p:{tmp_path}?perturbation=tilt&frame=7")
 
 
-def test_a_truncated_file_is_told(cifar_c):
-    path, _ = cifar_c
-    content = (path / "fog.npy").read_bytes()
-    for length in (0, 50, len(content) // 2):
-        (path / "fog.npy").write_bytes(content[:length])
-        with pytest.raises(InputError, match=r"fog\.npy of .* is damaged or incomplete"):
-            load_data(f"cifar10_c:{path}?corruption=fog")
-
-
-def test_a_corruption_that_is_not_there_is_told_what_is(cifar_c, imagenet_c):
-    path, _ = cifar_c
-    with pytest.raises(InputError, match=r"there is no .*snow\.npy; it has fog"):
-        load_data(f"cifar10_c:{path}?corruption=snow")
-    with pytest.raises(InputError, match=r"there is no .*fog/2/CLASS; it has snow"):
-        load_data(f"imagenet_c:{imagenet_c}?corruption=fog&severity=2")
-    with pytest.raises(InputError, match=r"it holds no such set"):
-        load_data(f"cifar10_c:{path}/nowhere?corruption=snow")
-
-
 def test_files_of_another_kind_are_refused(cifar_c):
     path, pixels = cifar_c
     np.save(path / "snow.npy", pixels[..., 0])

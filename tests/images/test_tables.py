@@ -6,8 +6,6 @@ interface as we use, so that nothing is fetched.
 
 import json
 import sys
-import threading
-import time
 from dataclasses import dataclass
 from io import BytesIO
 from types import SimpleNamespace
@@ -96,13 +94,6 @@ def test_the_split_stands_in_the_name_of_the_file_or_its_folder(write, tmp_path,
         load_data(spec, split="val")
 
 
-def test_without_notes_columns_are_known_by_type_and_classes_by_number(write, encoded):
-    plain = write(names=(), labels=(0, 2), cells=[encoded(0), encoded(1)])
-    images = load_data(f"parquet:{plain}")
-    assert images.class_names == ("0", "1", "2")
-    assert images.targets.tolist() == [0, 2]
-
-
 def test_the_columns_can_be_chosen(write):
     path = write(names=(), fine=pa.array([7, 8, 9, 7, 8]))
     with pytest.raises(
@@ -122,14 +113,6 @@ def test_reads_real_images(real_images):
 # Contracts and errors.
 
 
-def test_an_unreadable_row_is_named(write, encoded):
-    cells = [encoded(0), b"", None, encoded(1)[:-60]]
-    path = write(names=(), labels=(0, 0, 0, 0), cells=cells)
-    with pytest.raises(ValueError, match=r"3 of 4 images .*row 1 \(.*row 2 \(.*row 3 \("):
-        load_data(f"parquet:{path}")
-    assert len(load_data(f"parquet:{path}", skip_bad=True)) == 1
-
-
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
@@ -140,30 +123,6 @@ def test_an_unreadable_row_is_named(write, encoded):
 def test_labels_that_are_no_class_are_counted(write, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         load_data(f"parquet:{write(labels=labels)}")
-
-
-def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
-    # pyarrow's reader crashes the process then, as when two models go through one image set.
-    at_once = []
-    inside = threading.Semaphore(1)
-    read = parquet.ParquetFile.read_row_group
-
-    def watched(file, group, **options):
-        at_once.append(not inside.acquire(blocking=False))
-        time.sleep(0.002)
-        inside.release()
-        return read(file, group, **options)
-
-    monkeypatch.setattr("visprism.images.tables._MOST_BYTES", 0)  # groups are read repeatedly
-    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
-    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", watched)
-    threads = [threading.Thread(target=images.read, args=[range(20)]) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(at_once) >= 10
-    assert not any(at_once)
 
 
 # Untrusted files.
@@ -261,12 +220,6 @@ def test_a_data_set_of_the_hub_is_read_in_its_order(photo):
     assert [image.tobytes() for image, _ in images] == [
         photo(seed=seed).tobytes() for seed in range(3)
     ]
-
-
-def test_an_unreadable_row_of_the_hub_is_named(hub):
-    hub.columns["photo"][1] = {"bytes": b"no image", "path": None}
-    with pytest.raises(ValueError, match=r"1 of 3 images of hf:pets \(test\) .*: row 1 \("):
-        load_data("hf:pets")
 
 
 # What a user can get wrong.

@@ -100,13 +100,6 @@ def test_the_shares_of_all_processes_are_the_batch_of_one(feed, world):
         assert torch.equal(torch.cat([part[step][1] for part in parts]), targets[places])
 
 
-def test_the_global_generators_are_left_alone(feed):
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    list(feed().epoch(0))
-    assert torch.equal(before[0], torch.get_rng_state())
-    assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
-
-
 # Errors.
 
 
@@ -116,20 +109,3 @@ def test_an_image_that_is_damaged_in_the_middle_of_an_epoch_is_named(pets, folde
     message = r"^an image of folder:\S+ cannot be read: dogs/large3.png \([^)]*\)\. Repair it"
     with pytest.raises(InputError, match=message):
         list(vp.loader_feed(pets, WAY, 4, workers=workers).epoch(0))
-
-
-def test_what_cannot_be_trained_on_is_refused(feed, pets):
-    for options, message in (
-        (
-            {"batch_size": 14},
-            r"at most the number of images of .* \(13\), and positive, got 14",
-        ),
-        ({"batch_size": 0}, r"batch_size must be at most .*, and positive, got 0"),
-        ({"images": pets.subset(np.arange(0))}, "at least one batch of images"),
-        ({"images": replace(pets, targets=np.full(13, -1))}, "must have labels for training"),
-        ({"num_classes": 1}, r"below the number of classes \(1\), got 1"),
-        ({"workers": -1}, "workers must be 0, or positive"),
-        ({"augmentation": Augmentation(padding=16)}, "padding must be less than the side"),
-    ):
-        with pytest.raises(InputError, match=message):
-            feed(**options)

@@ -7,17 +7,12 @@ from torch.nn import functional
 
 from visprism import (
     Compute,
-    CurvatureMonitor,
     InputError,
     Objective,
     Run,
     TimeBudgetError,
-    hessian_spectrum,
     landscape,
-    random_planes,
-    rings,
     sharpness,
-    smoothed_cross_entropy,
     top_eigenvalues,
 )
 from visprism.loss.products import hvp
@@ -113,35 +108,6 @@ def test_refuses_a_model_in_training_mode_or_with_infinite_weights(regression, i
         landscape(regression, batches)
 
 
-def test_refuses_other_arguments(regression, images, classes):
-    batches = [(images, classes)]
-    objective = Objective(regression, batches)
-    calls = {
-        "must have one entry per parameter": lambda: hvp(objective, torch.ones(5).double()),
-        "smoothing must be at least 0 and below 1": lambda: smoothed_cross_entropy(1.5),
-        r"k must be between 1 and 219 \(.*\), got 9999": lambda: top_eigenvalues(
-            objective, k=9999
-        ),
-        "tol must be positive and at most": lambda: top_eigenvalues(objective, tol=0.5),
-        "num_batches must be at least 1": lambda: hessian_spectrum(
-            regression, batches, num_batches=0
-        ),
-        "measures must be among sam, asam, gaussian": lambda: sharpness(objective, ["max"]),
-        "rho must be positive, got -1": lambda: sharpness(objective, rho=-1.0),
-        "radii must be positive": lambda: rings(regression, batches, radii=()),
-        "angles must be even and at least 4": lambda: rings(regression, batches, angles=5),
-        "normalization must be one of filter": lambda: random_planes(
-            regression, normalization="norm"
-        ),
-        "every must be at least 1": lambda: CurvatureMonitor(
-            regression, batches, torch.optim.SGD(regression.parameters(), lr=0.1), every=0
-        ),
-    }
-    for match, call in calls.items():
-        with pytest.raises(InputError, match=match):
-            call()
-
-
 def test_a_deadline_stops_products_between_two_batches(regression, images, classes):
     batches = list(zip(images.split(2), classes.split(2), strict=True))
     objective = Objective(regression, batches, run=Run(deadline=0.0))  # long ago
@@ -229,12 +195,6 @@ def test_refuses_a_model_without_gradients(make, match, images, classes):
             measure(Objective(make(), batches))
 
 
-def test_a_head_on_frozen_features_has_a_hessian(images, classes):
-    model = network(WithoutGradient(nn.Linear(8, 8)), nn.Linear(8, 3))
-    objective = Objective(model, [(images.float(), classes)], parameters="4.*")
-    assert top_eigenvalues(objective, k=1).converged.all()
-
-
 @pytest.mark.parametrize("scale", [1e-30, 1e37])
 def test_sharpness_is_finite_or_refused(regression, images, classes, scale):
     with torch.no_grad():
@@ -252,37 +212,3 @@ def test_sharpness_is_finite_or_refused(regression, images, classes, scale):
 
 
 # Landscapes.
-
-
-@pytest.mark.parametrize(
-    ("batches", "match"),
-    [
-        (lambda b: [(b[0], torch.full_like(b[1], -1))], "class indices from 0 to 2, got -1"),
-        (lambda b: [b[0]], r"a batch must be \(images, targets\), got Tensor"),
-        (lambda b: [b][:0], "batches must hold at least one image, got none"),
-        (
-            lambda b: [b, (b[0][..., :5], b[1])],
-            "images must have one shape, got 2x6x5, 2x6x6",
-        ),
-    ],
-)
-def test_landscapes_refuse_data(regression, images, classes, batches, match):
-    with pytest.raises(InputError, match=match):
-        landscape(regression, batches((images, classes)))
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        (
-            {"batch_norm": "batch"},
-            "batch_norm must be 'frozen' or 'reestimated' for landscapes",
-        ),
-        ({"weight_decay": -1.0}, r"weight_decay must be at least 0, got -1\.0"),
-        ({"decayed": "nothing*"}, "no parameter matches nothing"),
-        ({"loss": functional.cross_entropy}, r"one number per example, got shape \(\) for 10"),
-    ],
-)
-def test_landscapes_refuse_options(regression, images, classes, options, match):
-    with pytest.raises(InputError, match=match):
-        landscape(regression, [(images, classes)], **options)

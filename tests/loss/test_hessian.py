@@ -11,11 +11,9 @@ from visprism import (
     InputError,
     Objective,
     Run,
-    TimeBudgetError,
     hessian_spectrum,
     top_eigenvalues,
 )
-from visprism.loss.hessian_summary import HessianSpectrum
 from visprism.loss.products import Products
 
 
@@ -96,14 +94,6 @@ def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
 # What leaves it unchanged.
 
 
-def test_phases_are_joined_in_their_order(network, batches):
-    spectra = [hessian_spectrum(network, batches, k=2, phase=p) for p in ("init", "end")]
-    spectrum = HessianSpectrum.concatenate(spectra)
-    assert len(spectrum) == 2 * len(spectra[0])
-    assert list(dict.fromkeys(spectrum.phase)) == ["init", "end"]
-    assert spectrum.products == sum(s.products for s in spectra)
-
-
 def test_the_number_of_mini_batches_can_be_given(network, batches):
     spectrum = hessian_spectrum(network, batches, k=2, num_batches=2)
     assert spectrum.batches == spectrum.requested == 2
@@ -150,14 +140,4 @@ def test_after_the_deadline_the_complete_mini_batches_are_given(network, batches
     np.testing.assert_array_equal(spectrum.value, exact.value)
 
 
-def test_a_deadline_before_the_first_mini_batch_is_an_error(network, batches):
-    with pytest.raises(TimeBudgetError, match="time budget"):
-        hessian_spectrum(network, batches, k=2, run=Run(deadline=0.0))
-
-
 # Contracts and errors.
-
-
-def test_refuses_no_data(network):
-    with pytest.raises(InputError, match="batches must hold at least one mini-batch, got none"):
-        hessian_spectrum(network, [])

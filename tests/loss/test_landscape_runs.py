@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from landscape_cases import lines, squares
+from landscape_cases import squares
 from torch import nn
 
 from visprism import Run, TimeBudgetError, landscape, plane_along
@@ -56,18 +56,3 @@ def test_a_deadline_ends_it_between_two_batches(small, batches):
     with pytest.raises(TimeBudgetError, match="time budget"):
         landscape(small, batches, run=Run(deadline=0.0))
     assert all(torch.equal(t, state[n]) for n, t in small.state_dict().items())
-
-
-def test_progress_counts_the_batches_of_all_points(small, batches):
-    steps = []
-
-    def progress(items, label):
-        for item in items:
-            steps.append(label)
-            yield item
-
-    for treatment, passes in (("frozen", 3), ("reestimated", 4)):
-        steps.clear()
-        run = Run(progress=progress)
-        landscape(small, batches, lines(small), batch_norm=treatment, run=run)
-        assert steps == ["landscape"] * (1 + 3) * passes  # points, batches and statistics

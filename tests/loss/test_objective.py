@@ -143,16 +143,6 @@ def test_products_are_those_of_the_data_however_it_is_cut(network, images, class
     np.testing.assert_allclose(cut.gradient(), uncut.gradient(), rtol=1e-9, atol=1e-12)
 
 
-def test_graphs_that_are_not_kept_give_the_same_products(network, images, classes, monkeypatch):
-    batches = list(zip(images.split(3), classes.split(3), strict=True))
-    stored = Products(Objective(network, batches))
-    monkeypatch.setattr("visprism.loss.products._MEMORY_SHARE", 0.0)
-    anew = Products(Objective(network, batches))
-    V = torch.randn(2, len(stored.objective), generator=stream(0, "v")).double()
-    for _ in range(2):
-        assert torch.equal(stored(V), anew(V))
-
-
 def test_nll_and_number_of_examples_come_with_the_first_product(
     network, images, classes, monkeypatch
 ):
@@ -167,15 +157,6 @@ def test_nll_and_number_of_examples_come_with_the_first_product(
         float(functional.cross_entropy(network(images), classes).detach()), rel=1e-12
     )
     assert (examples, products.batch_size) == (10, 3)
-
-
-def test_other_batches_of_an_objective_are_those_of_a_new_one(network, images, classes):
-    objective = Objective(network, [(images, classes)], weight_decay=0.1)
-    part = objective.with_batches([(images[:4], classes[:4])])
-    new = Objective(network, [(images[:4], classes[:4])], weight_decay=0.1)
-    assert part.value() == new.value()
-    assert part.without_decay().value() == new.nll()
-    assert objective.value() != new.value()
 
 
 def test_the_model_is_restored(network, images, classes):
@@ -223,26 +204,6 @@ def test_blocks_stages_and_kinds_can_be_chosen(convolutional, images, classes):
     assert set(named.names) == set(block.parameters)
     kind = Objective(network, batches, parameters=f"kind:{block.kind}")
     assert set(block.parameters) <= set(kind.names)
-
-
-def test_matrices_are_the_parameters_that_recipes_decay(images, classes):
-    class Mixed(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.norm = nn.Conv2d(2, 3, 6), nn.BatchNorm2d(3)
-            self.pos_embed = nn.Parameter(torch.ones(1, 4, 3))
-            self.cls_token = nn.Parameter(torch.ones(1, 1, 3))
-
-        def forward(self, images):
-            return (
-                self.norm(self.conv(images)).flatten(1)
-                + self.pos_embed.mean()
-                + self.cls_token[0]
-            )
-
-    model = Mixed().double().eval()
-    objective = Objective(model, [(images, classes)], weight_decay=1.0, decayed="matrices")
-    assert objective.l2() == pytest.approx(float((model.conv.weight.detach() ** 2).sum() / 2))
 
 
 class Tied(nn.Module):

@@ -82,12 +82,6 @@ def test_distances_in_the_plane_are_those_of_the_weights(model):
         assert float(far / unit) == pytest.approx(np.hypot(a, b))
 
 
-def test_buffers_are_no_part_of_a_checkpoint():
-    model = nn.BatchNorm1d(2).double()
-    state = {k: v + 1 for k, v in model.state_dict().items()}
-    assert set(plane_through(model, [state]).first) == {"weight", "bias"}
-
-
 def test_given_directions_are_taken_as_they_are(model):
     direction = {"bias": torch.tensor([3.0, 4.0]).double()}
     plane = plane_along(model, direction, points=3, reach=0.5)

@@ -4,9 +4,8 @@ import pytest
 import timm
 import torch
 
-from visprism import MODELS, attentions, dissect, harmonize_model, load_model
+from visprism import MODELS, dissect, harmonize_model, load_model
 from visprism.core.run import stream
-from visprism.models.layers.residual_blocks import MSABlock, PreActBottleneck
 from visprism.models.zoo.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"
@@ -66,19 +65,6 @@ def test_msas_are_every_second_block_from_the_end_of_a_stage(depths, msas, place
     assert attention_places(depths, msas) == places
 
 
-def test_is_a_pre_activation_resnet_with_some_blocks_replaced():
-    model = MODELS[SMALL](msas=(0, 0, 1, 1))
-    kinds = [type(block) for stage in (2, 3, 4) for block in getattr(model, f"layer{stage}")]
-    assert [kind is MSABlock for kind in kinds] == [False, False, False, True, False, True]
-
-
-def test_an_msa_may_be_the_first_block_of_a_strided_stage():
-    model = load_model("alter_resnet50_32?depths=(1,1,1,1)&msas=(1,1,1,1)").model
-    assert not [m for m in model.modules() if isinstance(m, PreActBottleneck)]
-    assert model(images(2, 3, 32, 32)).shape == (2, 10)
-    assert model.layer4(torch.zeros(1, 1024, 8, 8)).shape == (1, 2048, 4, 4)
-
-
 def test_its_anatomy_alternates_convolution_and_attention():
     anatomy = dissect(load_model(SMALL).model, images(2, 3, 32, 32))
     blocks = [(b.name, b.kind, b.stage) for b in anatomy if b.name.startswith("layer")]
@@ -88,12 +74,6 @@ def test_its_anatomy_alternates_convolution_and_attention():
     assert [(b[0], b[1]) for b in blocks] == list(zip(names, kinds, strict=True))
     assert stages == sorted(stages)
     assert len(set(stages)) == 4
-
-
-def test_the_attention_of_each_head_is_found_with_its_windows():
-    anatomy = dissect(load_model(SMALL).model, images(2, 3, 32, 32))
-    layers = attentions(anatomy)
-    assert [a.name for a in layers] == ["layer2.1", "layer3.1", "layer4.1"]
 
 
 # ResNet-20 with attention.
@@ -108,13 +88,3 @@ def test_alter_resnet20_is_what_harmonize_makes_of_resnet20(msas):
 
 def shapes(model):
     return {name: tensor.shape for name, tensor in model.state_dict().items()}
-
-
-def test_stochastic_depth_of_alter_resnet20_grows_evenly_through_all_blocks():
-    model = MODELS["alter_resnet20"](msas=(1, 2, 2), drop_path_rate=0.4)
-    rates = [
-        getattr(block.drop_path, "drop_prob", 0.0)
-        for stage in (model.layer1, model.layer2, model.layer3)
-        for block in stage
-    ]
-    assert rates == pytest.approx([0.05 * i for i in range(9)])

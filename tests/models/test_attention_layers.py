@@ -108,8 +108,8 @@ def test_second_derivatives_of_tiles_are_those_of_all_pairs(monkeypatch):
     torch.testing.assert_close(*products, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("length", [*range(1, 30), 56])
-@pytest.mark.parametrize("reach", [0, 1, 3, 9])
+@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 29, 56])
+@pytest.mark.parametrize("reach", [0, 1, 9])
 def test_tiles_cover_the_axis_once_and_see_no_more_than_their_neighborhoods(length, reach):
     queries, keys = local_attention._tiles(length, reach)
     inside = queries[queries < length]

@@ -68,33 +68,6 @@ def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
 # Errors.
 
 
-@pytest.mark.parametrize(
-    ("metadata", "sentence"),
-    [
-        ({"recipe": 3}, "recipe must be a dataclass or a dictionary, got one of type int"),
-        ({"recipe": {"path": object()}}, "text, numbers, lists and dictionaries: Object"),
-        ({"recipe": {"weights": torch.zeros(1)}}, "dictionaries: Object of type Tensor"),
-    ],
-)
-def test_metadata_that_no_file_can_hold_are_refused_before_it_is_written(
-    tmp_path, metadata, sentence
-):
-    with pytest.raises(InputError, match=sentence):
-        save_checkpoint(network(), tmp_path / "a.safetensors", **metadata)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [(None, "must be an existing file"), (b"none", "it is not a safetensors file")],
-)
-def test_metadata_of_a_file_that_cannot_be_read(tmp_path, content, sentence):
-    if content:
-        (tmp_path / "a.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match=sentence):
-        read_metadata(tmp_path / "a.safetensors")
-
-
 INVALID = (
     "{nope",
     "[" * 100_000,

@@ -35,13 +35,6 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("name", "theirs"), SAME.items())
-def test_has_the_tensors_of_torchvisions(name, theirs):
-    ours = on_meta(MODELS[f"{name}_224"]).state_dict()
-    others = on_meta(torchvision.models.get_model_builder(theirs)).state_dict()
-    assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in others.items()}
-
-
 @pytest.mark.parametrize("name", ["resnet18", "resnext50_32x4d", "mobilenetv2", "alexnet"])
 def test_gives_the_logits_of_torchvisions(name):
     theirs = torchvision.models.get_model(SAME[name], num_classes=10).eval()
@@ -80,11 +73,6 @@ def _shaken(model):
             tensor.copy_(noise + 0.5)
         elif name.endswith(("running_mean", "bias")):
             tensor.copy_(0.2 * noise - 0.1)
-
-
-def test_alexnet_for_small_images_has_a_map_of_2x2_before_its_classifier():
-    model = on_meta(MODELS["alexnet_32"])
-    assert model.features(torch.zeros(1, 3, 32, 32, device="meta")).shape == (1, 256, 2, 2)
 
 
 # Options.
@@ -129,27 +117,7 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
     assert len(rates) == 8  # blocks, or convolutions
 
 
-@pytest.mark.parametrize("name", ["resnet18_32", "sasa_resnet26_32"])
-def test_stochastic_depth_reaches_its_rate_at_the_last_block(name):
-    model = on_meta(MODELS[name], drop_path_rate=0.7)
-    blocks = [m for m in model.modules() if hasattr(m, "drop_path")]
-    rates = [getattr(m.drop_path, "drop_prob", 0.0) for m in blocks]
-    assert rates == pytest.approx([0.1 * i for i in range(8)])
-
-
 # Sizes of images.
-
-
-@pytest.mark.parametrize(("name", "least"), [("vgg11_32", 32), ("alexnet_32", 15)])
-def test_images_of_which_nothing_would_be_left_are_refused(name, least):
-    model = on_meta(MODELS[name])
-    assert model(torch.zeros(1, 3, least, least, device="meta")).shape == (1, 10)
-    small = torch.zeros(1, 3, least - 1, 40, device="meta")
-    message = f"images must be at least {least}x{least} pixels, got {least - 1}x40"
-    with pytest.raises(ValueError, match=message):
-        model(small)
-    with pytest.raises(RuntimeError, match="too small"):  # torch's own word for it
-        model.features(small)
 
 
 # Anatomy.

@@ -69,11 +69,6 @@ def test_the_smallest_of_each_family_is_tested():
 
 
 @torch.no_grad()
-def test_an_image_becomes_one_logit_per_class(model, images):
-    assert model(images).shape == (4, 10)
-
-
-@torch.no_grad()
 def test_an_image_is_judged_alone(model, images):
     torch.testing.assert_close(model(images)[1:2], model(images[1:2]), rtol=1e-4, atol=1e-5)
 
@@ -83,15 +78,6 @@ def test_every_parameter_gets_a_gradient(model, images):
     sum(logits.square().sum() for logits in outputs(model, images)).backward()
     dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
-
-
-def test_half_precision_tells_the_same(model, images):
-    with torch.no_grad():
-        exact = model(images)
-        with torch.autocast("cpu", torch.bfloat16):
-            half = model(images)
-    assert half.dtype == torch.bfloat16
-    assert (half - exact).abs().max() < 0.05 * exact.abs().max()
 
 
 @pytest.mark.slow
@@ -129,17 +115,6 @@ def test_resnet20_has_the_published_size_and_depth():
     # He et al. (2016), table 6: 0.27 M; with three projections instead of zeros, 2,752 more.
     assert sum(p.numel() for p in model.parameters()) == 269_722 + 2_752
     assert sum(k.kernel_size == (3, 3) for k in kernels) + 1 == 20
-
-
-def test_resnet20_has_the_published_grids(images):
-    model = load_model("resnet20").model
-    shapes = []
-    for name in ("conv1", "layer1", "layer2", "layer3"):
-        model.get_submodule(name).register_forward_hook(
-            lambda _module, _inputs, output: shapes.append(tuple(output.shape[1:]))
-        )
-    model(images)
-    assert shapes == [(16, 32, 32), (16, 32, 32), (32, 16, 16), (64, 8, 8)]
 
 
 def test_a_shortcut_carries_the_image_where_the_branch_is_silent():

@@ -17,13 +17,11 @@ from visprism import (
     load_data,
     load_model,
     read_metadata,
-    save_checkpoint,
 )
 from visprism.core.run import stream
 from visprism.models.pretrained import (
     default_card,
     epochs_in_words,
-    names_weights,
     pretrained_cards,
 )
 from visprism.models.timm_entries import PREFIX
@@ -68,16 +66,6 @@ def test_pretrained_names_the_default_weights_of_an_architecture(card):
     assert through_timm.pretrained_cfg["tag"] == default.tag
 
 
-def test_cifar10_is_the_default_where_an_architecture_has_both():
-    tags = {}
-    for card in CARDS.values():
-        tags.setdefault(card.architecture, []).append(card.tag)
-    for architecture, names in tags.items():
-        if "cifar10" in names:
-            assert default_card(architecture).tag == "cifar10"
-    assert "shapes" in {card.tag for card in CARDS.values()}
-
-
 @pytest.mark.slow
 def test_a_fresh_process_loads_them_without_a_network():
     code = (
@@ -91,10 +79,6 @@ def test_a_fresh_process_loads_them_without_a_network():
     assert answer.returncode == 0, answer.stderr
 
 
-def test_timm_lists_them():
-    assert {PREFIX + name for name in CARDS} <= set(timm.list_pretrained(f"{PREFIX}*"))
-
-
 @torch.no_grad()
 def test_timm_exchanges_the_classifier_and_the_first_layer():
     name = PREFIX + "resnet20.shapes"
@@ -105,19 +89,6 @@ def test_timm_exchanges_the_classifier_and_the_first_layer():
     expected = same.conv1.weight.sum(1, keepdim=True)  # the sum is rounded to 16 bits
     torch.testing.assert_close(other.conv1.weight, expected, rtol=2e-3, atol=2e-3)
     torch.testing.assert_close(other.layer1[0].conv1.weight, same.layer1[0].conv1.weight)
-
-
-def test_a_checkpoint_replaces_the_weights_of_a_tag(tmp_path):
-    other = load_model("resnet20", seed=1).model
-    save_checkpoint(other, tmp_path / "other.safetensors")
-    loaded = load_model(f"resnet20.shapes@{tmp_path / 'other.safetensors'}").model
-    assert torch.equal(loaded.conv1.weight, other.conv1.weight)
-
-
-def test_what_names_weights():
-    texts = ("resnet20.shapes", "resnet20@a.pt", "run/model.safetensors", "resnet20?head=gap")
-    assert [names_weights(text) for text in texts] == [True, True, True, False]
-    assert not names_weights("timm:resnet18.a1_in1k")  # timm asks for pretrained=True
 
 
 # What the cards say.

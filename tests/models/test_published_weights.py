@@ -35,15 +35,6 @@ def test_published_weights_are_the_default_and_without_a_network_that_is_said(na
     assert monotonic() - start < 10  # 3 seconds, where no other process takes the machine
 
 
-def test_random_weights_are_asked_for_in_the_name_or_by_the_argument(no_network):
-    named = load_model("timm:resnet10t?pretrained=False")
-    random = load_model("timm:resnet10t", pretrained=False)
-    assert not named.trained
-    assert not random.trained
-    torch.testing.assert_close(named.model.state_dict(), random.model.state_dict())
-    assert load_model("resnet20?pretrained=True").trained
-
-
 def efficientnet_names(model):
     """The names of efficientnet_lite_pytorch, module by module in the order of its class."""
     order = ["_conv_stem", "_bn0"]
@@ -98,16 +89,3 @@ def test_networks_of_other_libraries_get_them_too(tmp_path, name, other):
     ]
     assert len(same) == len(stored.state_dict()) - 1
     assert all(torch.equal(stored.state_dict()[k], loaded.state_dict()[k]) for k in same)
-
-
-def test_files_that_timm_converts_are_loaded(tmp_path, caplog):
-    """timm's PiT once numbered the poolings between stages apart from the stages."""
-    model = load_model("timm:pit_ti_224?pretrained=False").model
-    old = {
-        f"pools.{int(key[13]) - 1}.{key[20:]}" if key[14:20] == ".pool." else key: tensor
-        for key, tensor in model.state_dict().items()
-    }
-    save_file(old, tmp_path / "a.safetensors")
-    loaded = load_model(f"timm:pit_ti_224@{tmp_path}/a.safetensors").model
-    torch.testing.assert_close(loaded.state_dict(), model.state_dict(), rtol=0, atol=0)
-    assert "timm converts" in caplog.text

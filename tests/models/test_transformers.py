@@ -5,7 +5,7 @@ import torch
 from small_models import SMALL, noise, seeded
 
 import visprism as vp
-from visprism import MODELS, InputError, load_model
+from visprism import MODELS, load_model
 from visprism.models.zoo.conv_vit import conv_vit
 from visprism.models.zoo.mixer import mixer
 from visprism.models.zoo.pit import pit
@@ -36,17 +36,6 @@ def test_deit_gives_both_logits_in_training_and_their_mean_in_evaluation():
     of_class, of_teacher = model.train()(images)
     assert not torch.allclose(of_class, of_teacher)
     torch.testing.assert_close(model.eval()(images), (of_class + of_teacher) / 2)
-
-
-def test_the_tokens_of_deit_have_classifiers_of_their_own():
-    model = seeded(FAMILIES["deit"]).train()
-    images = noise(2, 3, 16, 16)
-    before = model(images)
-    torch.nn.init.zeros_(model.head_dist.weight)
-    torch.nn.init.zeros_(model.head_dist.bias)
-    of_class, of_teacher = model(images)
-    torch.testing.assert_close(of_class, before[0])
-    assert not of_teacher.any()
 
 
 @pytest.mark.parametrize(
@@ -97,15 +86,6 @@ def test_every_head_gives_logits_that_depend_on_the_image(family, head):
     assert not torch.allclose(logits[0], logits[1], rtol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "swin", "pit"])
-def test_the_width_of_a_head_is_free(family):
-    numbers = (3, 3) if family in ("swin", "pit") else 3
-    model = seeded(lambda: FAMILIES[family](num_heads=numbers, head_dim=7))
-    qkv = next(m for name, m in model.named_modules() if name.endswith("qkv"))
-    assert qkv.out_features == 3 * 3 * 7
-    assert model(noise(2, 3, 16, 16)).shape == (2, 5)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_monte_carlo_dropout_gives_another_answer_each_time(family):
     model = seeded(lambda: FAMILIES[family](mc_dropout=0.2))
@@ -127,17 +107,9 @@ def test_stochastic_depth_grows_with_depth():
 # What it can do.
 
 
-@pytest.mark.parametrize("size", [(24, 24), (20, 26), (8, 14)])
 @pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "swin", "pit"])
-def test_images_of_other_sizes_run(family, size):
-    assert seeded(FAMILIES[family])(noise(2, 3, *size)).shape == (2, 5)
-
-
-def test_the_smallest_vit_takes_other_images_too_if_patches_divide_them():
-    model = seeded(MODELS["vit_pico_patch4_32"])
-    assert model(noise(2, 3, 40, 24)).shape == (2, 10)
-    with pytest.raises(InputError, match=r"the patch size \(4\), got 41x40"):
-        model(noise(1, 3, 41, 40))
+def test_images_of_other_sizes_run(family):
+    assert seeded(FAMILIES[family])(noise(2, 3, 20, 26)).shape == (2, 5)
 
 
 @pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "pit"])
@@ -172,20 +144,13 @@ NAMES = [
     "pit_tiny_patch2_32",
     "swin_tiny_patch1_window4_32",
     "mixer_tiny_patch2_32",
-    "vit_tiny_patch16_224",
-    "deit_tiny_patch16_224",
-    "conv_vit_tiny_patch16_224",
-    "pit_tiny_224",
-    "swin_tiny_patch4_window7_224",
-    "mixer_tiny_patch16_224",
 ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_of_training_reaches_every_parameter_and_lowers_the_loss(name):
     model = seeded(MODELS[name])
-    side = 224 if name.endswith("224") else 32
-    images, targets = noise(2, 3, side, side), torch.tensor([0, 1])
+    images, targets = noise(2, 3, 32, 32), torch.tensor([0, 1])
 
     def loss():
         logits = model.train()(images)
@@ -203,7 +168,7 @@ def test_a_step_of_training_reaches_every_parameter_and_lowers_the_loss(name):
         assert loss() < first
 
 
-@pytest.mark.parametrize("name", NAMES[:6])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_same_seed_gives_the_same_weights(name):
     first, again, other = (load_model(name, seed=seed).model.state_dict() for seed in (0, 0, 1))
     torch.testing.assert_close(first, again, rtol=0, atol=0)
@@ -211,21 +176,3 @@ def test_the_same_seed_gives_the_same_weights(name):
 
 
 # Contracts and errors.
-
-
-@pytest.mark.parametrize(
-    ("family", "size", "sentence"),
-    [
-        ("vit", (16, 17), "must be a multiple of the patch size .2., got 16x17"),
-        ("swin", (15, 16), "must be a multiple of the patch size .2., got 15x16"),
-        (
-            "mixer",
-            (24, 24),
-            "images must be 16x16 pixels, because .*, got 24x24. Build",
-        ),
-        ("pit", (16, 17), "must be 2 plus a multiple of 2 pixels .*, got 16x17"),
-    ],
-)
-def test_an_image_that_does_not_fit_is_refused_in_one_sentence(family, size, sentence):
-    with pytest.raises(InputError, match=sentence):
-        seeded(FAMILIES[family])(noise(1, 3, *size))

@@ -1,7 +1,5 @@
 """Laws of names, the zoo's and timm's (src/visprism/models/{zoo,timm_entries}.py)."""
 
-import inspect
-
 import pytest
 import timm
 import torch
@@ -9,7 +7,6 @@ from torch import nn
 
 from visprism import MODELS, InputError, load_model
 from visprism.core.run import stream
-from visprism.models.zoo_registry import image_size
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
     "preact_resnet18_32": [64, 64, 128, 256, 512],
@@ -56,23 +53,6 @@ def test_timm_gives_feature_maps_with_the_channels_and_reductions_it_states(name
         maps = network(torch.zeros(1, 3, 32, 32))
     assert [x.shape[1] for x in maps] == channels == network.feature_info.channels()
     assert [32 // x.shape[2] for x in maps] == network.feature_info.reduction()
-
-
-@pytest.mark.parametrize(("name", "channels"), NAMES.items())
-def test_timm_gives_the_feature_maps_that_are_asked_for(name, channels):
-    with torch.device("meta"):
-        network = timm.create_model(f"visprism_{name}", features_only=True, out_indices=(1, -1))
-        maps = network(torch.zeros(2, 3, 32, 32))
-    assert [x.shape[1] for x in maps] == [channels[1], channels[-1]]
-
-
-@pytest.mark.parametrize(("name", "channels"), NAMES.items())
-@pytest.mark.parametrize("last", [(-1,), [-1], 1])
-def test_timm_gives_the_last_feature_map_alone(name, channels, last):
-    with torch.device("meta"):
-        network = timm.create_model(f"visprism_{name}", features_only=True, out_indices=last)
-        (only,) = network(torch.zeros(2, 3, 32, 32))
-    assert only.shape[1] == channels[-1] == network.feature_info.channels()[-1]
 
 
 @torch.no_grad()
@@ -135,55 +115,7 @@ def _both(classifier):
     return classifier if isinstance(classifier, tuple) else (classifier,)
 
 
-@pytest.mark.parametrize(("name", "channels"), [("preact_resnet18_32", 512), ("resnet20", 64)])
-def test_a_network_without_classes_gives_features(name, channels):
-    network = timm.create_model(f"visprism_{name}", num_classes=0).eval()
-    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, channels)
-
-
-@pytest.mark.parametrize("name", ["resnet20", *NAMES, "deit_tiny_patch2_32", "vgg11_32"])
-def test_timm_is_told_where_the_first_convolution_and_the_classifier_are(name):
-    with torch.device("meta"):
-        model = timm.create_model(f"visprism_{name}", num_classes=7, in_chans=5)
-    config = model.pretrained_cfg
-    assert model.get_submodule(config["first_conv"]).in_channels == 5
-    ends = [model.get_submodule(one).out_features for one in _both(config["classifier"])]
-    assert ends == [7] * (2 if name.startswith("deit") else 1)
-
-
 # In the zoo.
-
-
-def test_an_option_changes_the_network():
-    wide = MODELS["alter_resnet18_32"](window=8).layer4[1].attn
-    assert wide.relative_bias.shape == (24, 15, 15)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_name_says_the_size_and_the_family_says_the_classes(name):
-    classes = inspect.signature(MODELS[name]).parameters["num_classes"].default
-    assert (image_size(name), classes) in {(32, 10), (224, 1000)}
-
-
-def test_the_same_seed_gives_the_same_weights():
-    one, other, third = (
-        torch.cat(
-            [p.flatten() for p in load_model("alter_resnet18_32", seed=s).model.parameters()]
-        )
-        for s in (0, 0, 1)
-    )
-    assert torch.equal(one, other)
-    assert not torch.equal(one, third)
-
-
-def test_stochastic_depth_grows_from_none_to_its_rate():
-    model = MODELS["preact_resnet18_32"](drop_path_rate=0.7)
-    rates = [getattr(m.drop_path, "drop_prob", 0.0) for m in model.modules() if _is_block(m)]
-    assert rates == pytest.approx([0.1 * i for i in range(8)])
-
-
-def _is_block(module: nn.Module) -> bool:
-    return hasattr(module, "drop_path")
 
 
 @pytest.mark.parametrize(

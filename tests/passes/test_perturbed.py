@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from visprism import InputError
 from visprism.passes.perturbed import Paired
 
 
@@ -42,8 +41,3 @@ def test_images_stand_in_the_order_of_the_data_whatever_the_order_of_batches():
     assert first.indices.tolist() == swapped.indices.tolist() == list(range(12))
     np.testing.assert_array_equal(first.correct[:5], swapped.correct[7:])
     np.testing.assert_array_equal(first.losses[5:], swapped.losses[:7])
-
-
-def test_no_images_are_refused():
-    with pytest.raises(InputError, match="data must hold at least one image, got none"):
-        Paired(1).gathered()

@@ -20,11 +20,6 @@ def test_a_linear_layer_costs_its_weights():
     assert (cost.parameters, cost.macs) == (12 * 5 + 5, 12 * 5)
 
 
-def test_a_convolution_costs_its_weights_at_each_pixel():
-    cost = model_cost(nn.Conv2d(3, 4, 3, padding=1).eval(), torch.zeros(2, 3, 5, 6))
-    assert cost.macs == 3 * 4 * 9 * 5 * 6
-
-
 def test_frozen_and_shared_parameters_count_once_and_statistics_do_not():
     model = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 3, 1))
     model[3].weight = model[0].weight
@@ -60,13 +55,3 @@ def test_the_meta_device_counts_the_same_without_arithmetic(name):
         cost = model_cost(MODELS[name]().eval(), torch.zeros(1, 3, 32, 32), repeats=0)
     assert (cost.parameters, cost.macs) == (real.parameters, real.macs)
     assert math.isnan(cost.images_per_second)
-
-
-def test_refuses_a_model_in_training_mode():
-    with pytest.raises(ValueError, match=r"evaluation mode. Call model.eval\(\) first"):
-        model_cost(nn.Conv2d(3, 4, 3), torch.zeros(1, 3, 5, 5))
-
-
-def test_refuses_no_images():
-    with pytest.raises(ValueError, match="images must hold at least one, got none"):
-        model_cost(nn.Conv2d(3, 4, 3).eval(), torch.zeros(0, 3, 5, 5))

@@ -56,13 +56,6 @@ def test_a_token_is_on_the_grid_or_off_it(layout, expected):
     assert sorted(together) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("axes", ["b c h w", "b h w c"])
-def test_a_map_has_no_tokens_off_the_grid(axes):
-    layout = Layout(axes, (2, 2))
-    shape = (2, 5, 2, 2) if axes == "b c h w" else (2, 2, 2, 5)
-    assert layout.off_grid(torch.zeros(shape)).shape == (2, 0, 5)
-
-
 # Roles.
 
 
@@ -77,11 +70,6 @@ def test_a_class_token_that_the_head_does_not_read_is_a_register(images):
 
 def test_a_model_without_logits_that_pools_its_class_token_has_one(images):
     assert roles_of(vit(reg_tokens=1, num_classes=0), images) == ("class", "register")
-
-
-def test_without_a_vector_of_outputs_the_roles_are_not_known(images):
-    model = vit(reg_tokens=1, num_classes=0, global_pool="")
-    assert roles_of(model, images) == ("prefix", "prefix")
 
 
 def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
@@ -132,14 +120,6 @@ def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
     assert variances == alone
     attention = [value for key, value in seen.items() if hasattr(key, "geometry")]
     assert [a.shape for a in attention] == [(3, 1, 2, 7, 7)] * 2
-
-
-def test_a_model_without_attention_gives_the_tokens_alone(images):
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(784, 2)).eval()
-    seen = {}
-    observe(dissect(model, images), [images], [Copy(seen)])
-    assert seen
-    assert all(hasattr(key, "kind") for key in seen)
 
 
 def test_watched_tokens_are_the_map_and_the_rest(images):

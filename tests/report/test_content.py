@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from results_by_hand import MAKERS
 
-from visprism import Answer, Entry, InputError, Provenance
+from visprism import Answer, Entry, Provenance
 from visprism.analyses.predictions.temperature import TemperatureScaling
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number
@@ -179,18 +179,6 @@ def test_options_that_differ_from_the_defaults_are_known(study):
     assert first.changed_options == {"steps": 5}
     assert second.changed_options == {}
     assert first.seconds == {"a": 1.5, "b": 2.5, "a and b": 0.25}
-
-
-def test_codes_lead_to_the_sections_where_they_occur(study):
-    assert content_of(study).codes == {"VP108": [("Norms of blocks", "test-norms")]}
-
-
-def test_an_analysis_that_is_not_registered_is_refused(study):
-    other = Entry(("a",), "test-nors", study.entries[0].results)
-    with pytest.raises(
-        InputError, match=r"test-nors must be registered.*Did you mean test-nor"
-    ):
-        content_of(replace(study, entries=(other,)))
 
 
 def test_a_figure_of_convolutions_is_drawn_only_where_some_were_ablated(study):

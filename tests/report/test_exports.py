@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 
-from visprism import Study
 from visprism.study.exports import json_of
 
 
@@ -83,9 +82,3 @@ def test_json_has_findings_with_codes_failures_versions_and_options(study):
     assert content["failures"][0]["reason"] == "the model has no attention"
     assert content["versions"] == {"visprism": "0.2", "torch": "2.6", "python": "3.11"}
     assert (content["seed"], content["seconds"]) == (7, 12.25)
-
-
-def test_a_study_without_results_can_be_exported():
-    empty = Study(("a",), ())
-    assert empty.to_markdown() == "# a\n"
-    assert json.loads(json_of(empty))["questions"] == []

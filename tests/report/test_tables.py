@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from visprism.report.tables import MAX_ROWS, amount, table_cell, table_of, typeset
+from visprism.report.tables import amount, table_cell, table_of
 
 
 @pytest.mark.parametrize(
@@ -24,22 +24,6 @@ def test_an_amount_has_three_digits_and_a_prefix(number, text):
     assert amount(number).replace("\N{NO-BREAK SPACE}", " ") == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (-0.123456, "\N{MINUS SIGN}0.1235"),
-        (7, "7"),
-        (99_999, "99999"),
-        (float("nan"), "\N{EN DASH}"),
-        (True, "yes"),
-        ("conv", "conv"),
-        (None, "\N{EN DASH}"),
-    ],
-)
-def test_a_cell_is_short(value, text):
-    assert table_cell(value).text == text
-
-
 def test_an_amount_is_sorted_by_its_exact_number():
     assert table_cell(25_557_032).value == "25557032"
 
@@ -56,15 +40,3 @@ def test_columns_are_those_of_the_declaration_and_scalars_stand_apart(make):
     assert [row[0].text for row in table.rows] == make.norms().block.tolist()
     assert [(h.text, c.text) for h, c in table.scalars] == [("Scale", "relative")]
     assert table.hidden == 0
-
-
-def test_long_tables_are_cut_and_say_by_how_much(make):
-    long = make.gaps().select(np.zeros(MAX_ROWS + 5, dtype=int))
-    table = table_of(long)
-    assert (len(table.rows), table.hidden) == (MAX_ROWS, 5)
-
-
-def test_a_sentence_gets_minus_signs_and_keeps_words_with_hyphens():
-    assert typeset("low-pass blocks: -0.11 to 5%, timm-1") == (
-        "low-pass blocks: \N{MINUS SIGN}0.11 to 5%, timm-1"
-    )

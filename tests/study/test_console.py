@@ -65,12 +65,6 @@ def test_after_a_third_the_time_left_is_right_within_30_percent(factor, end):
     assert str(left) == f"All analyses: about {left.seconds:.0f} s left"
 
 
-def test_as_planned_it_is_right_at_every_moment():
-    for share in (0, 0.1, 0.37, 0.5, 0.9):
-        left, true = played(1.0, until=share)
-        assert left.seconds == pytest.approx(true)
-
-
 def test_a_complete_study_has_no_line_and_one_without_a_plan_says_what_it_does():
     left, _ = played(1.7, until=1.0)
     assert left.seconds == 0
@@ -80,13 +74,3 @@ def test_a_complete_study_has_no_line_and_one_without_a_plan_says_what_it_does()
     clock.now += 3
     assert reading.seconds is None
     assert str(reading) == "Reading models and data, and timing passes (3 s)"
-
-
-def test_results_that_are_read_from_the_folder_do_not_count_as_time():
-    clock = Clock()
-    left = TimeLeft(clock)
-    left.note(planned())
-    before = left.seconds
-    entry = Entry(("a",), "variance", (variances(),), {}, 8, 4.0, "key")
-    left.note(Finished(entry, resumed=True))
-    assert left.seconds == before

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,10 +17,8 @@ from visprism import (
     Needs,
     Planned,
     Preprocessing,
-    Run,
     Stopped,
     Study,
-    TimeBudgetError,
     examine,
 )
 
@@ -208,22 +205,6 @@ def test_the_plan_comes_first_and_every_result_is_an_event(net, loader, brightne
     assert [e.entry.models for e in rest] == [("a",), ("b",)]
 
 
-def test_an_analysis_that_no_budget_has_room_for_is_skipped_with_the_reason(
-    net, loader, brightness
-):
-    class Slow(type(brightness)):
-        name = "slow"
-
-        def cost(self, subject):
-            return replace(super().cost(subject), seconds_per_image=1000.0)
-
-    study = examine(net(), loader, analyses=[Slow()], minutes=0.05)
-    (failure,) = study.failures
-    assert failure.kind == "no time"
-    assert "2 images would take about 2000 s" in failure.reason
-    assert not study.entries
-
-
 def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     class Endless(type(brightness)):
         name = "endless"
@@ -236,29 +217,6 @@ def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     study = examine(net(), loader, analyses=[Endless()], minutes=0.02)
     assert time.monotonic() - begin < 1.2 * 1.1 + 2.0
     assert "time budget" in study.failures[0].reason
-
-
-@pytest.mark.parametrize("minutes", [None, 10.0])
-def test_the_deadline_of_the_run_holds_with_and_without_minutes(
-    net, loader, brightness, minutes
-):
-    class Watched(type(brightness)):
-        name = "watched"
-
-        def measure(self, subject, run):
-            deadlines.append(run.deadline)
-            return super().measure(subject, run)
-
-    deadlines = []
-    run = Run(deadline=time.monotonic() + 100)
-    examine(net(), loader, analyses=[Watched()], minutes=minutes, run=run)
-    assert deadlines == [run.deadline]
-
-
-def test_a_run_without_deadline_has_no_end():
-    Run().check_time()
-    with pytest.raises(TimeBudgetError, match="time budget was used up"):
-        Run(deadline=time.monotonic() - 1).check_time()
 
 
 # Failures are data.
@@ -429,19 +387,6 @@ def test_results_of_other_code_with_the_same_weights_are_not_resumed(
     assert resumed == [[False], [True], [False], [True]]
 
 
-def test_another_number_of_images_is_named_with_both_numbers(net, loader, brightness, tmp_path):
-    examine(net(), loader, analyses=[brightness], out=tmp_path)
-    with pytest.raises(InputError, match=r"number of images \(20 before, 8 now\)"):
-        examine(net(), loader[:1], analyses=[brightness], out=tmp_path)
-
-
-def test_a_size_that_tensors_do_not_have_is_refused(net, loader, brightness):
-    analyses = [brightness]
-    examine(net(), loader, analyses=analyses, images=DataOptions(size=(8, 8)))
-    with pytest.raises(InputError, match="size must be that of the tensors, 8x8, got 64x64"):
-        examine(net(), loader, analyses=analyses, images=DataOptions(size=(64, 64)))
-
-
 @pytest.mark.parametrize(
     ("model", "batch", "match"),
     [
@@ -460,20 +405,6 @@ def test_images_that_a_model_cannot_process_are_described(net, loader, model, ba
     made = net().double() if model == "float64" else net()
     with pytest.raises(InputError, match=match):
         examine(made, data, analyses=["fourier"])
-
-
-def test_a_study_is_a_container_of_its_models(net, loader, brightness):
-    models = {"a": net(0), "b": net(1)}
-    study = examine(models, loader, analyses=[type(brightness)])
-    assert list(study) == ["a", "b"]
-    assert len(study) == 2
-    assert "a" in study
-    assert "brightness" in study
-    assert "c" not in study
-    assert hash(study) == hash(study)
-    assert len({*study.entries}) == 2
-    with pytest.raises(InputError, match="the study has no 'zz'"):
-        study.between("a", "zz")
 
 
 # Where somebody watches.
@@ -498,11 +429,3 @@ def test_plan_and_failures_are_printed_where_somebody_watches(
         assert "failed: brightness of Net: ValueError: no luck" in printed.err
     else:
         assert printed.err == ""
-
-
-def test_a_listener_is_not_doubled_on_the_console(net, loader, brightness, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
-    events = []
-    examine(net(), loader, analyses=[brightness], listener=events.append)
-    assert isinstance(events[0], Planned)
-    assert capsys.readouterr().err == ""

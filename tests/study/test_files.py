@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from visprism import Failure, Finished, InputError, Result, Study, examine
-from visprism.estimates.estimated import Estimated
 
 
 @pytest.fixture
@@ -46,19 +45,6 @@ def test_a_saved_study_is_resumed_without_measuring(net, loader, brightness, stu
     assert [e.resumed for e in events if isinstance(e, Finished)] == [True, True]
 
 
-def test_other_options_in_the_same_folder_never_give_the_numbers_of_the_first(
-    net, loader, brightness, tmp_path
-):
-    shifted = replace(brightness, offset=1.0)
-    runs = [
-        examine(net(), loader, analyses=[analysis], out=tmp_path)["Net"]["brightness"].mean[0]
-        for analysis in (brightness, shifted, brightness)
-    ]
-    assert runs[1] == pytest.approx(runs[0] + 1)
-    assert runs[2] == runs[0]
-    assert Study.load(tmp_path)["Net"]["brightness"].mean[0] == runs[0]
-
-
 def test_an_interrupted_study_is_loaded_as_far_as_it_goes(study, tmp_path):
     study.save(tmp_path)
     index = json.loads((tmp_path / "study.json").read_text())
@@ -67,28 +53,7 @@ def test_an_interrupted_study_is_loaded_as_far_as_it_goes(study, tmp_path):
     assert Study.load(tmp_path).entries == study.entries
 
 
-def test_several_results_of_one_type_have_files_of_their_own(study, tmp_path):
-    first = study.entries[0]
-    (result,) = first.results
-    other = replace(result, mean=Estimated(np.array([7.0])))
-    twice = replace(study, entries=(replace(first, results=(result, other)),))
-    twice.save(tmp_path)
-    assert Study.load(tmp_path).entries == twice.entries
-
-
-def test_saving_again_replaces_the_earlier_study(study, tmp_path):
-    study.save(tmp_path)
-    fewer = replace(study, entries=study.entries[:1], models=("a",))
-    fewer.save(tmp_path)
-    assert Study.load(tmp_path).entries == fewer.entries
-
-
 # What is broken.
-
-
-def test_a_folder_without_a_study_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nothing must hold a study, and has no study\.json"):
-        Study.load(tmp_path / "nothing")
 
 
 @pytest.fixture

@@ -1,12 +1,11 @@
 """A disk that is full, or anything else that cannot be written, at each write in turn."""
 
 import errno
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from visprism import InputError, Study, examine
+from visprism import Study, examine
 from visprism.core.errors import OutputError
 
 
@@ -79,36 +78,3 @@ def test_a_save_leaves_the_earlier_study_wherever_the_disk_is_full(
     disk.free = 10**6
     study.save(tmp_path)
     assert Study.load(tmp_path).entries == study.entries
-
-
-@pytest.fixture
-def make(net, loader):
-    """Studies of analyses that are registered, so that they have figures."""
-    return lambda *names: examine({"a": net(0), "b": net(1)}, loader, analyses=names)
-
-
-def test_figures_are_those_of_this_study(make, tmp_path):
-    measured = make("variance", "anatomy")
-    measured.write_files(tmp_path, ["png", "svg"])
-    both = {p.name for p in (tmp_path / "figures").iterdir()}
-    assert any("variance" in name for name in both)
-    only = replace(
-        measured, entries=tuple(e for e in measured.entries if e.analysis == "anatomy")
-    )
-    only.write_files(tmp_path / "fresh")
-    only.write_files(tmp_path)
-    names = {p.name for p in (tmp_path / "figures").iterdir()}
-    assert names == {p.name for p in (tmp_path / "fresh" / "figures").iterdir()}
-    assert not any("variance" in name or name.endswith("svg") for name in names)
-
-
-def test_a_page_that_cannot_be_written_is_named(make, tmp_path, monkeypatch):
-    measured = make("anatomy")
-
-    def full(path, **_):
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
-
-    monkeypatch.setattr(Path, "touch", full)
-    with pytest.raises(InputError, match=r"page\.html \(No space left on device\)"):
-        measured.to_html(tmp_path / "page.html")
-    assert list(tmp_path.iterdir()) == []

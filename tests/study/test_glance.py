@@ -6,7 +6,7 @@ from results_by_hand import MAKERS
 from visprism import Answer
 from visprism.estimates import questions
 from visprism.estimates.answers import DISAGREE
-from visprism.estimates.questions import QUESTIONS, Question, place_of, question_of
+from visprism.estimates.questions import QUESTIONS, Question
 from visprism.study.glance import MIXED, TIE, UNKNOWN, glance_of, glance_text, sentences_of
 from visprism.study.table import DASH, Difference, Row
 
@@ -126,21 +126,6 @@ def test_questions_without_a_label_have_no_line():
     assert not glance_of([row(Question("New?", "new"), {"cnn": 1.0})], MODELS)
 
 
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=str)
-def test_sentences_are_of_at_most_20_words(question):
-    assert len(question.sentence.split()) <= 20
-
-
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_the_answers_of_every_result_belong_to_a_declared_question(make):
     assert {answer.question for answer in make().answers()} <= set(QUESTIONS)
-
-
-def test_questions_that_are_not_declared_come_last():
-    assert question_of("New?").topic == questions.OTHER
-    assert place_of("New?") == len(QUESTIONS)
-    topics = list(dict.fromkeys(q.topic for q in QUESTIONS.values()))
-    assert [q.topic for q in QUESTIONS.values()] == sorted(
-        (q.topic for q in QUESTIONS.values()), key=topics.index
-    )
-    assert topics[-1] == questions.OTHER

@@ -10,7 +10,6 @@ from torch import nn
 from visprism import (
     Attack,
     DataOptions,
-    InputError,
     Preprocessing,
     Run,
     adversarial,
@@ -133,12 +132,6 @@ def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
         np.testing.assert_allclose(given, without, rtol=1e-4, atol=1e-6)
 
 
-def test_predictions_of_other_images_are_refused(model, data):
-    clean, space = predict(model, data[::-1]), PixelSpace(*NORMALIZATION.values())
-    with pytest.raises(InputError, match="clean must be predictions of one pass over the same"):
-        evaluate_perturbed(model, data, space, 1, darkened, clean=clean)
-
-
 # Batches.
 
 
@@ -147,14 +140,3 @@ def test_a_batch_size_that_the_user_names_is_used(model, data):
         {"net": model}, data, analyses=["calibration"], images=DataOptions(batch_size=9)
     )
     assert study["net"]["calibration"].provenance.batch_size == 9
-
-
-def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(data):
-    class Viewed(Net):
-        def forward(self, x):
-            x = self.conv(x)
-            return self.head(x.view(len(x), 6, -1).mean(2))
-
-    model = Viewed()
-    logits = torch.cat([model(images) for images, _ in data])
-    torch.testing.assert_close(predict(model, data).logits, logits)

@@ -145,15 +145,6 @@ def test_a_model_with_random_weights_has_no_verdict():
     }  # fmt: skip
 
 
-def test_nan_is_no_answer_and_no_row():
-    def result(*values):
-        answers = tuple(Answer("How bright?", str(i), v) for i, v in enumerate(values))
-        return [type("Answering", (Result,), {"answers": lambda _: answers})()]
-
-    rows = comparison_rows({"a": result(1.0, math.nan), "b": result(math.nan, math.nan)})
-    assert [(row.quantity, list(row.cells)) for row in rows] == [("0", ["a"])]
-
-
 @pytest.fixture(scope="module")
 def images():
     return torch.rand(IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(5))
@@ -267,21 +258,6 @@ def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):
     rows = [row for row in study.table() if "attention blocks" in row.quantity]
     assert rows
     assert all(row.difference is None for row in rows)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "form", "significant"),
-    [
-        (0.1, 0.3, "difference", True),
-        (-0.1, 0.3, "difference", False),
-        (1.1, 1.3, "ratio", True),
-        (0.4, 0.9, "ratio", True),
-        (0.9, 1.1, "ratio", False),
-    ],
-)
-def test_a_ratio_of_1_is_no_difference(low, high, form, significant):
-    difference = Difference((low + high) / 2, low, high, form)
-    assert difference.significant == significant
 
 
 # Numbers of two models together.

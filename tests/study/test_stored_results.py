@@ -100,39 +100,6 @@ def test_an_error_of_any_type_in_one_model_does_not_cost_the_other(
     assert [e.models for e in study.entries] == [("b",)]
 
 
-def test_three_models_have_the_difference_of_each_pair(net, loader, brightness):
-    models = {name: net(seed) for seed, name in enumerate("abc")}
-    study = examine(models, loader, analyses=[brightness])
-    (row,) = study.table()
-    assert list(row.differences) == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert row.difference_text().count("; ") == 2
-    assert row.difference_text().startswith("b - a: ")
-
-
-def test_a_loader_that_fails_is_named_with_the_batches_before(net, loader, brightness):
-    def failing():
-        yield from loader[:2]
-        raise RuntimeError("disk gone")
-
-    with pytest.raises(
-        InputError, match="data must be readable to its end, got RuntimeError after 2 batches"
-    ):
-        examine(net(), failing(), analyses=[brightness])
-
-
-@pytest.mark.parametrize(
-    ("batches", "message"),
-    [
-        ([torch.zeros(2, 3, 8, 8).numpy()], "images must be tensors, got ndarray. Convert"),
-    ],
-)
-def test_targets_and_images_of_another_type_are_refused_with_the_remedy(
-    batches, message, net, brightness
-):
-    with pytest.raises(InputError, match=message):
-        examine(net(), batches, analyses=[brightness])
-
-
 def test_what_is_stored_is_shown_whatever_the_time_limit(net, loader, brightness, tmp_path):
     class Slow(type(brightness)):
         name = "slow"
@@ -184,9 +151,3 @@ def test_a_changed_file_is_measured_again_and_said_so(net, loader, brightness, t
     assert again["Net"]["brightness"] == first["Net"]["brightness"]
     assert [e.resumed for e in events if isinstance(e, Finished)] == [False]
     assert any("is measured again" in text for text in events[0].preparation)
-
-
-def test_names_of_models_never_share_a_file(net, loader, tmp_path):
-    models = {name: net(seed) for seed, name in enumerate(["a", "b", "a-and-b"])}
-    study = examine(models, loader, analyses="cka", out=tmp_path)
-    assert Study.load(tmp_path).entries == study.entries

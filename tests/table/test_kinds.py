@@ -103,12 +103,6 @@ def test_a_raised_mean_is_no_low_pass_filter(noise):
     assert {answer.verdict for answer in summary.answers()} == {"undecided"}
 
 
-def test_a_grid_with_one_frequency_beside_0_has_one_reference(noise):
-    summary = spectra(["stem", "conv"], noise(8, 3, 3, 3), noise(8, 3, 3, 3))[-1]
-    assert set(summary.quantity) == {TO_MEAN.id, ABSOLUTE.id}
-    assert "-pass" not in summary.findings()[0].text
-
-
 # The change by kind: numbers and intervals over images.
 
 
@@ -140,17 +134,6 @@ def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise)
     assert summary.findings()[0].text.startswith(
         "mlp blocks do not change the feature-map variance significantly"
     )
-
-
-def test_changes_in_one_image_have_no_interval_and_are_not_called_insignificant(noise):
-    x = noise(1, 3, 8, 8)
-    for table in (
-        variances(["stem", "mlp"], x, x + noise(1, 3, 8, 8)),
-        spectra(["stem", "mlp"], x, x + noise(1, 3, 8, 8)),
-    ):
-        (finding,) = table[-1].findings()
-        assert "no interval, which takes the errors over at least 2 images" in finding.text
-        assert "signific" not in finding.text
 
 
 def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
@@ -259,20 +242,3 @@ def test_replication_takes_three_seeds_and_what_all_have():
 
 
 # Sentences.
-
-
-def test_ties_are_ties():
-    tie = replace(
-        summary_of(0.1, -0.5, 0.7),
-        blocks=np.array([8]),
-        falls=np.array([4]),
-        rises=np.array([4]),
-    )
-    (finding,) = tie.findings()
-    assert "(falls in 4 of 8 blocks, rises in 4)" in finding.text
-    assert "undecided" not in finding.text
-
-
-def test_the_split_is_said():
-    summary = summary_of(-1, -2, -0.5).with_provenance(images=8, split="test")
-    assert summary.findings()[0].text.endswith("intervals over 8 test images")

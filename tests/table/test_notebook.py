@@ -25,15 +25,6 @@ class Wide(Result):
     value_name = "norm"
 
 
-@result_type("test-narrow")
-class Narrow(Result):
-    """A table of four columns."""
-
-    value: Estimated = estimate("Value", "", "a number")
-    count: np.ndarray = column("Count", "", "a number that does not differ")
-    images: int = scalar("Images", "", "for every row", default=7)
-
-
 @pytest.fixture
 def wide():
     numbers = np.array([0.25, np.nan])
@@ -57,20 +48,3 @@ def test_a_wide_table_has_keys_the_main_value_and_its_interval(wide):
     assert headings(wide) == expected
     assert "6 more columns in <code>to_pandas()</code>" in wide._repr_html_()
     assert set(wide.to_pandas().columns) == set(wide.columns())
-
-
-def test_where_there_is_no_number_there_is_a_dash(wide):
-    html = wide._repr_html_()
-    assert "<td>nan</td>" not in html
-    assert html.count("<td>\N{EN DASH}</td>") == 5
-
-
-def test_a_single_row_has_no_constant_columns(wide):
-    one = wide.select(np.array([0]))
-    assert headings(one) == [*headings(wide), "Share", "share_low", "share_high", "Parts"]
-
-
-def test_a_narrow_table_has_all_its_columns():
-    narrow = Narrow(value=Estimated(np.ones(3)), count=np.ones(3))
-    assert headings(narrow) == ["Value", "value_low", "value_high", "Count", "Images"]
-    assert "more columns" not in narrow._repr_html_()

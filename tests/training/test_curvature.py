@@ -86,23 +86,3 @@ def test_a_resumed_run_measures_the_same_bits(tmp_path, recipe, make_model, make
     again(None)
     assert curvature_of(stopped) == curvature_of(complete)
     assert (stopped / "curvature.csv").read_text() == (complete / "curvature.csv").read_text()
-
-
-def test_the_loggers_receive_eigenvalue_and_threshold(tmp_path, recipe, make_model, make_feed):
-    class Logger:
-        def __init__(self):
-            self.values = []
-
-        def log(self, step, values):
-            if "eigenvalue" in values:
-                self.values.append((step, values))
-
-        def close(self):
-            """Do nothing."""
-
-    logger = Logger()
-    fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, loggers=[logger])
-    result = curvature_of(tmp_path)
-    decisive = result.select((result.matrix == "preconditioned") & (result.rank == 1))
-    assert [step for step, _ in logger.values] == decisive.step.tolist()
-    assert [v["eigenvalue"] for _, v in logger.values] == decisive.eigenvalue.tolist()

@@ -79,10 +79,3 @@ def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, rec
         average = {name: 0.7 * average[name] + 0.3 * state[name] for name in state}
     torch.testing.assert_close(read_state_dict(tmp_path / "ema.safetensors"), average)
     torch.testing.assert_close(dict(model.state_dict()), later[-1], rtol=0, atol=0)
-
-
-def test_the_average_is_evaluated_too(make_model, make_feed, recipe, test_batches):
-    recipe = replace(recipe, ema=0.9)
-    history = fit(make_model(), make_feed(recipe), recipe, test=test_batches)
-    assert np.isfinite(history.ema_nll).all()
-    assert (history.ema_nll > history.test_nll).all()  # it lags behind

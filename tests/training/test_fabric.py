@@ -61,17 +61,3 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     again = make_model(nn.BatchNorm1d(8))
     fit(again, make_feed(recipe), recipe, **options)
     torch.testing.assert_close(again.state_dict(), model.state_dict(), rtol=0, atol=0)
-
-
-def test_a_missing_compiler_is_reported(recipe, make_model, make_feed):
-    from torch._inductor import config
-
-    torch.compiler.reset()
-    missing = {"cpp.cxx": ("/nowhere/g++",), "fx_graph_cache": False}
-    with (
-        config.patch(missing),
-        pytest.raises(
-            ValueError, match=r"does not work on this machine \(.*C\+\+ compiler.*compile=fal"
-        ),
-    ):
-        fit(make_model(), make_feed(recipe), replace(recipe, compile=True))

@@ -128,11 +128,3 @@ def test_a_resumed_run_continues_the_run_of_the_service(service, tmp_path):
     handle = {"wandb": "id", "trackio": "name"}[name]
     assert runs[1].call["resume"] == "allow"
     assert runs[1].call[handle] == getattr(runs[0], handle)
-
-
-def test_a_run_that_is_refused_creates_none_on_the_service(service, tmp_path):
-    name, runs = service
-    (logger,) = make_loggers([name], tmp_path / "mine", {})
-    logger.close()
-    assert not runs
-    assert not (tmp_path / "mine").exists()

@@ -112,30 +112,6 @@ def test_metrics_are_those_of_the_weights_after_the_epoch(
     assert history.test_ece[-1] == metrics.of("ece")
 
 
-def test_evaluation_comes_every_so_many_epochs_and_after_the_last(
-    model, recipe, test_batches, make_feed
-):
-    recipe = replace(recipe, eval_every=2)
-    history = fit(model, make_feed(recipe), recipe, test=test_batches)
-    assert np.isfinite(history.test_accuracy).tolist() == [False, True, True]
-
-
-def test_loggers_receive_every_row(model, recipe, test_batches, make_feed):
-    logged = []
-
-    class Spy:
-        def log(self, step, values):
-            logged.append((step, values))
-
-        def close(self):
-            pass
-
-    history = fit(model, make_feed(recipe), recipe, test=test_batches, loggers=[Spy()])
-    assert [step for step, _ in logged] == [6, 12, 18]
-    assert [v["test_nll"] for _, v in logged] == history.test_nll.tolist()
-    assert "ema_nll" not in logged[0][1]  # not known, so not told
-
-
 # What leaves it unchanged.
 
 
@@ -202,18 +178,6 @@ def test_a_loss_that_is_not_finite_names_step_learning_rate_and_batch(
         fit(Poisoned(), feed, recipe)
 
 
-def test_the_feed_and_the_recipe_agree_on_the_batch(model, recipe, make_feed):
-    with pytest.raises(ValueError, match=r"must be that of the recipe \(9\), got 8"):
-        fit(model, make_feed(recipe), replace(recipe, batch_size=9))
-
-
-def test_a_teacher_and_distillation_come_together(model, recipe, make_feed, make_model):
-    with pytest.raises(ValueError, match="got 'hard' without a teacher"):
-        fit(model, make_feed(recipe), replace(recipe, distillation="hard"))
-    with pytest.raises(ValueError, match="got 'none' with a teacher"):
-        fit(model, make_feed(recipe), recipe, teacher=make_model())
-
-
 class Breaks(torch.optim.SGD):
     """Its sixth step, the last of an epoch, leaves a weight that is `value`."""
 
@@ -248,11 +212,3 @@ def test_weights_that_are_not_finite_are_reported_before_they_are_evaluated(
     test = [(1e3 * images.abs() + 1e3, targets)]
     with pytest.raises(ValueError, match=message):
         fit(model, make_feed(recipe), recipe, test=test, folder=tmp_path)
-
-
-def test_a_pass_of_one_image_is_refused_with_batch_norm(make_model, recipe, make_feed):
-    recipe = replace(recipe, grad_accum_steps=8)
-    with pytest.raises(
-        ValueError, match=r"at least 2 images for BatchNorm, got 1 .* grad_accum_steps=8 on 1"
-    ):
-        fit(make_model(nn.BatchNorm1d(8)), make_feed(recipe), recipe)

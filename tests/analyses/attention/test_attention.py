@@ -1,7 +1,6 @@
 """Laws of the statistics of attention (src/visprism/analyses/attention/attention.py)."""
 
 import math
-import pickle
 from dataclasses import replace
 from itertools import product
 
@@ -16,7 +15,6 @@ from visprism import (
     Compute,
     FeatureStatistic,
     Fourier,
-    InputError,
     Provenance,
     Seen,
     Weights,
@@ -238,14 +236,6 @@ def test_other_statistics_see_the_same_bits_beside_attention():
         assert_results_equal(a, b, rtol=0.0)
 
 
-def test_subnormal_weights_are_none(without_class_token):
-    weights = np.full((16, 16), 1e-310)
-    weights[:, 3] = 1.0
-    one_key = np.tile(np.eye(16)[3], (16, 1))
-    measured = (found(without_class_token, *[w] * 3) for w in (weights, one_key))
-    assert_results_equal(*measured, rtol=0.0)
-
-
 def test_one_analysis_measures_attentions_of_different_tokens(with_class_token, windowed):
     """What it keeps of the latest attention is used for the same tokens alone."""
     analysis = Attention()
@@ -259,10 +249,6 @@ def test_one_analysis_measures_attentions_of_different_tokens(with_class_token, 
         )
 
 
-def test_an_attention_is_the_same_in_another_process(with_class_token):
-    assert pickle.loads(pickle.dumps(with_class_token)) == with_class_token
-
-
 def test_one_head_has_no_other(monkeypatch):
     monkeypatch.setattr(
         "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 1)
@@ -274,10 +260,3 @@ def test_one_head_has_no_other(monkeypatch):
 
 
 # Contracts and errors.
-
-
-def test_a_model_without_attention():
-    model = timm.create_model("resnet10t").eval()
-    images = torch.randn(2, 3, 64, 64)
-    with pytest.raises(InputError, match=r"softmax over positions .*, and ResNet has none"):
-        observe(dissect(model, images), [images], [Attention()])

@@ -206,20 +206,3 @@ def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
     assert set(scores.block) == {"blocks.0.mlp"}
     assert scores.without_gradient == "blocks.1.attn, blocks.1.mlp"
     assert "the gradient to the grid is exactly 0 at the last blocks" in str(scores.findings())
-
-
-def test_the_sentence_names_a_maximum_and_its_baseline(patches):
-    anatomy, images = patches
-    scores, maps = measured(anatomy, [images], steps=4)
-    best = scores.method == GRADIENT_ACTIVATION
-    assert (scores.insertion_gain[best] > 0.02).all()
-    assert (scores.deletion_gain[best] < -0.05).all()
-    text = scores.findings()[0].text
-    assert text.startswith("gradient x activation: largest insertion gain over a random map of")
-    assert len(maps.pictures()) == 4 * len(set(scores.block.tolist()))
-
-
-def test_a_model_without_logits_is_refused():
-    model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.ReLU()).eval()
-    with pytest.raises(vp.InputError, match="does not return one vector of logits"):
-        vp.Attribution()(model, [torch.randn(2, 3, SIDE, SIDE)])

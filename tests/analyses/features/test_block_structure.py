@@ -7,7 +7,7 @@ import pytest
 import torch
 from maps import results_of
 
-from visprism import CKA, InputError
+from visprism import CKA
 from visprism.analyses.features.block_structure import BlockStructure
 from visprism.analyses.features.cka import Similarity
 from visprism.estimates.estimated import Estimated, Number
@@ -74,27 +74,12 @@ def test_neither_the_stem_nor_undefined_blocks_count():
     assert marked.block_structure().pairs.tolist() == [1, 6, 3]
 
 
-def test_one_stage_has_no_structure_to_speak_of():
-    result = similar([1, 1, 1], lambda *_: 0.5).block_structure()
-    assert np.isnan(result.score)
-    (finding,) = result.findings()
-    assert finding.text == "the model has one stage, so it has no block structure"
-
-
 def test_stages_of_one_block_each_cannot_be_told():
     result = similar([1, 2, 3], lambda *_: 0.5).block_structure()
     assert np.isnan(result.score)
     assert np.isnan(result.cka[0])
     assert "block structure is not available" in result.findings()[0].text
     assert result.answers() == ()
-
-
-def test_a_comparison_of_two_models_is_refused():
-    comparison = replace(similar(STAGES, lambda *_: 0.5), other_model="another")
-    with pytest.raises(
-        InputError, match="must be of one model for its block structure, got that of two"
-    ):
-        comparison.block_structure()
 
 
 # The interval over batches.

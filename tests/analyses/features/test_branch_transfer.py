@@ -7,7 +7,7 @@ import torch
 from maps import error_of
 from torch import nn
 
-from visprism import BranchTransfer, InputError, Result, dissect, observe
+from visprism import BranchTransfer, dissect
 from visprism.passes.features import observations
 from visprism.passes.residual_branches import residual_branches
 
@@ -125,20 +125,3 @@ def test_branches_are_found_in_networks_of_several_families(name, options, expec
     result, *_ = measured(model, images, profile="radial")
     assert len(dict.fromkeys(result.block.tolist())) == expected
     assert np.isfinite(result.gain).all()
-
-
-def test_batches_change_nothing_and_a_result_is_read_again(noise, tmp_path):
-    images = noise(6, 3, 9, 9)
-    anatomy = dissect(network(BLUR), images[:2])
-    one, other = (observe(anatomy, images.split(n), [BranchTransfer()])[0] for n in (6, 2))
-    np.testing.assert_allclose(one.gain, other.gain, rtol=1e-9)
-    np.testing.assert_allclose(one.gain.low, other.gain.low, atol=1e-9)
-    one.save(tmp_path / "a.npz")
-    assert Result.load(tmp_path / "a.npz") == one
-
-
-def test_a_model_without_residual_branches_is_refused(noise):
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(196, 5))
-    images = noise(2, 3, 9, 9)
-    with pytest.raises(InputError, match="must have a residual branch with an identity"):
-        measured(model.double().eval(), images)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 
 import visprism as vp
@@ -105,28 +104,3 @@ def test_the_background_has_no_color_and_does_not_count(network):
         rows = model.stem(images).permute(0, 2, 3, 1).reshape(-1, 6).double().numpy()
     scores, _ = principal_scores(rows[~background[result.block == "stem"]])
     np.testing.assert_allclose(result.second[stem], scaled(scores)[:, 1], atol=1e-4)
-
-
-def test_a_foreground_without_patches_is_refused(network):
-    model, images = network
-    with pytest.raises(
-        vp.InputError, match="background_threshold must leave at least 4 patches of 'stem'"
-    ):
-        measured(model, images[:1], background_threshold=0.999)
-
-
-def test_blocks_are_spread_over_the_depth(network):
-    model, images = network
-    assert set(measured(model, images, num_blocks=1).block) == {"block"}
-    assert len(set(measured(model, images, num_blocks=9).block)) == 2
-
-
-def test_the_figure_shows_the_colors_of_the_first_images(network):
-    model, images = network
-    result = measured(model, images, background_threshold=0.5)
-    ax = vp.plot(result, Figure().subplots(), images=3)
-    assert len(ax.images) == 6
-    picture = result.pictures()["stem", 0]
-    pixels = np.asarray(ax.images[0].get_array())
-    np.testing.assert_allclose(pixels, np.where(np.isnan(picture), 1, picture))
-    assert [text.get_text() for text in ax.texts] == ["stem", "block"]

@@ -83,15 +83,6 @@ def test_pooled_features_are_those_of_the_tokens(network, batches, pooling):
     np.testing.assert_allclose(pooled.logits, expected, atol=1e-5)
 
 
-def test_without_a_class_token_there_are_no_class_features(batches):
-    model = nn.Sequential(nn.Conv2d(3, 4, 4, 4), nn.Flatten(), nn.Linear(256, 3)).eval()
-    anatomy = vp.dissect(model, batches[0][0])
-    with pytest.raises(
-        vp.InputError, match="pooling must be 'mean' for Sequential, got 'class'"
-    ):
-        pooled_features(anatomy, batches, pooling="class", run=vp.Run())
-
-
 # k nearest neighbors.
 
 
@@ -220,9 +211,3 @@ def test_accuracies_are_those_of_single_images_and_of_the_model(network, batches
     lens = result.accuracy[result.readout == "logit lens"]
     assert lens[-1] == pytest.approx(torch.cat(right).double().mean().item())
     assert probe.max() > 0.8  # the class is the brightest channel
-
-
-def test_images_without_labels_have_no_readout(network, batches):
-    images = [images for images, _ in batches]
-    with pytest.raises(vp.InputError, match=r"readout does not apply: .*no labels in"):
-        vp.Readout()(network, images)

@@ -106,9 +106,3 @@ def test_agrees_with_the_decomposition_of_the_whole_matrix(measure, noise):
 
 def test_obeys_the_laws_of_statistics(tmp_path):
     check_statistic(SingularValues(), tmp_path)
-
-
-def test_blocks_of_different_widths_keep_their_own(noise):
-    result = ranks(noise(4, 3, 4, 4), noise(4, 5, 2, 2))
-    assert result.channels.tolist() == [3, 5]
-    assert result.block.tolist() == ["block0", "block1"]

@@ -44,22 +44,6 @@ def test_each_phase_has_the_eigenvalues_of_a_model_with_its_weights(measured, ch
         np.testing.assert_array_equal(phase.nll, alone.nll)
 
 
-def test_phases_of_one_file_name_are_named_with_their_folders(measured, checkpoint):
-    files = [checkpoint(seed, f"seed{seed}/m.safetensors") for seed in (1, 2)]
-    result = spectrum(measured, checkpoints=tuple(files), weight_decay=0.0)
-    assert list(dict.fromkeys(result.phase.tolist())) == [
-        str(path.with_suffix("")) for path in files
-    ]
-
-
-def test_a_checkpoint_twice_or_of_another_model_is_refused(measured, checkpoint, tmp_path):
-    file = checkpoint(1)
-    with pytest.raises(InputError, match="checkpoints must be different files"):
-        spectrum(measured, checkpoints=(file, file))
-    with pytest.raises(InputError, match=r"nothing\.safetensors"):
-        spectrum(measured, checkpoints=(tmp_path / "nothing.safetensors",))
-
-
 # Augmented images.
 
 

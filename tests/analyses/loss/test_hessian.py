@@ -280,25 +280,6 @@ def test_densities_have_the_area_of_their_signs():
     assert areas[-1] == pytest.approx((values < 0).mean(), abs=0.01)
 
 
-def test_few_eigenvalues_have_no_density_and_no_curvature_no_curve():
-    curves = spectrum_of([[5.0, 3.0, -1.0]]).curves()
-    assert sorted(curves.value) == [-1.0, 3.0, 5.0]
-    assert np.isnan(curves.density).all()
-    flat = spectrum_of([[0.0, 0.0]])
-    assert len(flat.curves()) == 0
-    assert flat.summary().nep[0] == 0
-
-
-def test_findings_name_objective_and_split_and_what_did_not_converge():
-    spectrum = spectrum_of([[4, -3, 2, 1]], phase="end")
-    vague = replace(spectrum, converged=np.arange(len(spectrum)) > 0)
-    vague = vague.with_provenance(split="train", batch_size=16)
-    first, _, second = vague.summary().findings()
-    assert "of the NLL of training images, end: 25% are negative (NEP)" in str(first)
-    assert "; 1 mini-batch of 16 images, too few for an interval" in str(first)
-    assert (second.code, second.severity) == ("VP106", "warning")
-
-
 def test_sharpness_above_the_limit_of_stability_is_a_finding():
     spectrum = spectrum_of([[50.0, 40.0]] * 10)
     codes = [

@@ -43,11 +43,6 @@ def test_polar_coordinates_of_a_right_triangle():
     assert result.distance == 3
 
 
-def test_behind_the_end_the_angle_is_pi():
-    result = trajectory(*path((1.0, 0.0, 0.0), (-0.5, 0.0, 0.0), (0.0, 0.0, 0.0)))
-    assert result.angle[1] == pytest.approx(pi)
-
-
 def test_a_straight_path_has_one_component():
     result = trajectory(*path((0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (3.0, 3.0, 0.0)))
     assert result.first_share == pytest.approx(1)

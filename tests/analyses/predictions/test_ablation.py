@@ -132,15 +132,6 @@ def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
     assert cut.images == 12
 
 
-def test_the_model_is_given_back(anatomy_and_images):
-    anatomy, images = anatomy_and_images
-    with torch.no_grad():
-        before = anatomy.model(images)
-        vp.ablation(anatomy, labeled(images, classes=5))
-        assert torch.equal(anatomy.model(images), before)
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in anatomy.model.modules())
-
-
 # Against running the whole model.
 
 
@@ -609,22 +600,6 @@ def test_intervals_cover_the_truth_of_a_simulation(early, late):
 # Contracts and errors.
 
 
-def test_results_are_saved_and_read(line, tmp_path):
-    anatomy, images = line
-    result = vp.ablation(anatomy, labeled(images))
-    result.save(tmp_path / "a.npz")
-    read = Ablations.load(tmp_path / "a.npz")
-    assert read.findings() == result.findings()
-    assert read.by_kind() == result.by_kind()
-
-
-def test_what_cannot_be_ablated_is_left_out_and_named():
-    anatomy, images = network("convnext")
-    result = vp.ablation(anatomy, labeled(images, classes=5))
-    assert "block 'stages.1.downsample' (downsample) must keep the shape" in result.not_ablated
-    assert "stages.1.downsample" not in result.block.tolist()
-
-
 def test_heads_within_one_operation_are_refused():
     class Attending(nn.Module):
         def __init__(self):
@@ -643,17 +618,3 @@ def test_heads_within_one_operation_are_refused():
     result = vp.ablation(anatomy, labeled(images), parts=("blocks", "heads"))
     assert "must expose its heads" in result.not_ablated
     assert result.ablated.tolist() == ["block"]
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"joint": (4,)}, "joint must be between 1 and 3, the number of blocks"),
-        ({"parts": ("heads",)}, "Line must have a part that can be ablated"),
-        ({"parts": ("tokens",)}, "got none: Line has no class tokens or registers"),
-    ],
-)
-def test_what_a_user_can_get_wrong(line, options, sentence):
-    anatomy, images = line
-    with pytest.raises(vp.InputError, match=sentence):
-        vp.ablation(anatomy, labeled(images), **options)

@@ -9,7 +9,7 @@ from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score,
 from torch import nn
 from torch.nn import functional
 
-from visprism import Adversarial, Attack, InputError, Result, adversarial
+from visprism import Adversarial, Attack, InputError, adversarial
 from visprism.analyses.predictions.attacks import AttackLoss, attack_images
 from visprism.analyses.predictions.bands import band
 
@@ -221,15 +221,6 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     assert (worst.value, single.value) == (rows.accuracy[4], rows.accuracy[3])
 
 
-def test_images_that_are_wrong_without_attack_are_wrong_under_it(network):
-    pixels = gray(20)[0].float()
-    targets = (predicted(network, pixels) + 1) % 4  # all wrong
-    batches = [(SPACE.normalized(pixels), targets)]
-    attacks = [Attack("random", 0.9), Attack("pgd", 0.5)]
-    rows = robust(network, batches, attacks)
-    assert (rows.accuracy == 0).all()
-
-
 def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
     class Deaf(nn.Module):
         def forward(self, x):
@@ -280,15 +271,6 @@ def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
     assert result.accuracy[2] == pytest.approx(float(right))
 
 
-def test_results_are_saved_and_read(network, tmp_path):
-    pixels, targets = gray(2)
-    batches = [(SPACE.normalized(pixels.float()), targets)]
-    result = robust(network, batches, [Attack()])
-    result.save(tmp_path / "a.npz")
-    assert Result.load(tmp_path / "a.npz").attack.tolist() == ["fgsm"]
-    assert "under fgsm (cross-entropy) with L∞ norm 8/255" in result.findings()[0].text
-
-
 class Detached(nn.Sequential):
     """A network that the gradient does not pass."""
 
@@ -337,29 +319,3 @@ def test_the_grid_holds_every_attack_at_every_size_once():
     assert sum(a.gradients for a in attacks) == 2 * (1 + 2 * 7 * 3)
     banded = Adversarial(attacks=("fgsm",), epsilons=(0.01,), frequencies=(0.3, 0.7)).grid()
     assert [a.frequency for a in banded] == [0.3, 0.7]
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"epsilon": 0.0}, "epsilon must be a number above 0, got 0.0"),
-        ({"epsilon": 4.0}, "epsilon must be at most 1, as pixels are in 0 ... 1, got 4.0"),
-        ({"frequency": 2.0}, "frequency must be a number from 0 to 1.41"),
-    ],
-)
-def test_an_attack_that_makes_no_sense_is_refused(options, sentence):
-    with pytest.raises(InputError, match=sentence):
-        Attack(**options)
-
-
-def test_what_a_user_can_get_wrong(network):
-    pixels, targets = gray(2)
-    images = SPACE.normalized(pixels.float())
-    with pytest.raises(InputError, match="attacks must hold at least one, got none"):
-        robust(network, [(images, targets)], [])
-    with pytest.raises(InputError, match="pixels must be between 0 and 1 when the normal"):
-        robust(network, [(images * 9, targets)], [Attack()])
-    with pytest.raises(InputError, match="one value for each of 4 channels, got 3 and 3"):
-        robust(network, [(torch.zeros(2, 4, 8, 8), targets)], [Attack()])
-    with pytest.raises(InputError, match=r"holds frequencies of 8x8 images, got 0\.1"):
-        robust(network, [(images, targets)], [Attack(frequency=0.1)])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import Adversarial, Attack, InputError, Preprocessing, adversarial
+from visprism import Adversarial, Attack, adversarial
 from visprism.analyses.predictions.attacks import (
     AttackLoss,
     PerturbationBall,
@@ -226,15 +226,3 @@ def test_it_is_as_strong_as_pgd_and_says_what_it_is_not(network):
     assert 0 < accuracy["worst case", ""] < 1
     assert accuracy["apgd-t", "dlr"] <= accuracy["pgd", "cross-entropy"]
     assert any("FAB and Square were not run" in f.text for f in result.findings())
-
-
-def test_few_classes_and_other_losses_are_refused():
-    with pytest.raises(InputError, match="loss must be 'dlr' for apgd-t, got 'cross-entropy'"):
-        Attack("apgd-t")
-    model, pixels, targets = classified(2)
-    with pytest.raises(InputError, match="loss 'dlr' must have at least 3 classes, got 2"):
-        attack_images(model, pixels, targets, Attack("apgd", 0.1, loss="dlr"), SPACE)
-    way = Preprocessing((6, 6), mean=(0.5,) * 3, std=(0.5,) * 3)
-    data = [(torch.zeros(16, *SHAPE), torch.arange(16) % 2)]
-    with pytest.raises(InputError, match="the DLR loss needs at least 4 classes"):
-        Adversarial(attacks=("apgd-t",))(Linear(2).float().eval(), data, preprocessing=way)

@@ -1,6 +1,5 @@
 """Metrics of calibration, their intervals and what is said of them."""
 
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -13,9 +12,7 @@ from torchmetrics.functional.classification import (
 )
 
 from visprism import (
-    InputError,
     Predictions,
-    Result,
     calibration,
     outcomes,
     reliability,
@@ -158,15 +155,6 @@ def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
     assert (first.passes, second.passes) == (1, 3)
 
 
-@pytest.mark.parametrize("cached", [1, 7, 30, 10**6])
-def test_the_size_of_blocks_does_not_matter(random_predictions, monkeypatch, cached):
-    predictions = random_predictions(50)
-    unsplit = outcomes(predictions)
-    monkeypatch.setattr(sys.modules[outcomes.__module__], "_CACHED", cached)
-    for name, column in outcomes(predictions).columns().items():
-        np.testing.assert_array_equal(column, unsplit.columns()[name])
-
-
 # Against another implementation.
 
 
@@ -268,13 +256,6 @@ def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
         nll = calibration(random_predictions(150, 3, seed=seed + 1)).of("nll")
         inside += nll.low <= truth <= nll.high
     assert 51 <= inside <= 60  # 57 expected, deviation 1.7
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "signed_ece", "debiased_ece"])
-def test_no_interval_leaves_out_its_value(random_predictions, metric):
-    for seed in range(20):
-        value = calibration(random_predictions(100, seed=seed)).of(metric)
-        assert value.low <= value <= value.high
 
 
 def covered_aurc(draw, truth: float, samples: int) -> float:
@@ -400,30 +381,12 @@ def test_a_reliability_diagram_by_hand(by_hand):
     np.testing.assert_allclose(diagram.confidence, [0.225, 0.5, np.nan, 1], rtol=1e-6)
 
 
-def test_a_confidence_of_0_stands_in_the_first_bin(by_hand):
-    assert reliability(by_hand([0.0, 1.0], [0, 1])).count.tolist() == [1, *[0] * 8, 1]
-
-
 def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_hand):
     curve = risk_coverage(by_hand([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 0]))
     np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])
     np.testing.assert_allclose(curve.confidence, [0.9, 0.8, 0.7, 0.6], rtol=1e-6)
     assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
-
-
-def test_where_all_are_equally_sure_the_risk_is_the_error_rate(by_hand):
-    curve = risk_coverage(by_hand([0.8] * 9, [1, 0, 0] * 3))
-    np.testing.assert_allclose(curve.risk, 2 / 3)
-
-
-@pytest.mark.parametrize(("points", "rows"), [(1, 1), (7, 7), (1000, 400)])
-def test_a_curve_has_as_many_points_as_asked_for_and_ends_with_all_images(
-    random_predictions, points, rows
-):
-    curve = risk_coverage(random_predictions(400), points=points)
-    assert len(curve) == rows
-    assert curve.coverage[-1] == 1
 
 
 def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
@@ -434,21 +397,3 @@ def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
 
 
 # Contracts and errors.
-
-
-def test_a_result_is_saved_and_read(random_predictions, tmp_path):
-    metrics = calibration(random_predictions(), cutoff=[0.5, 0.9])
-    metrics.save(tmp_path / "u.npz")
-    again = Result.load(tmp_path / "u.npz")
-    assert again.of("unc", 0.5) == metrics.of("unc", 0.5)
-    assert again == metrics
-
-
-def test_what_makes_no_sense_is_refused(random_predictions):
-    predictions = random_predictions()
-    with pytest.raises(InputError, match="cutoff must be at least 0 and below 1"):
-        calibration(predictions, cutoff=90.0)
-    with pytest.raises(InputError, match="values that differ within four digits"):
-        calibration(predictions, cutoff=[0.9, 0.90001])
-    with pytest.raises(InputError, match=r"metric must be one of accuracy, .* at cut-off 0.5"):
-        calibration(predictions).of("unc", 0.5)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Provenance, calibration, predict, robustness
+from visprism import Provenance, calibration, predict, robustness
 from visprism.analyses.predictions.corruptions import ALEXNET, CLEAN, CorruptedMetrics
 from visprism.estimates.estimated import Estimated, Number
 
@@ -171,14 +171,3 @@ def test_different_images_under_the_conditions_have_no_paired_drop(model):
     assert np.isnan(result.change).all()
     assert np.isnan(result.mean_drop)
     assert result.mean_accuracy.by_unit.tolist() == [1, 1]
-
-
-def test_nothing_to_measure_is_refused(model):
-    with pytest.raises(
-        InputError, match="corrupted must hold at least one condition, got none"
-    ):
-        robustness(model, {})
-    with pytest.raises(InputError, match="at least one corruption, got clean images only"):
-        measured({CLEAN: 0.5}).corruption_errors()
-    with pytest.raises(InputError, match="must have been measured, got 'ece' of 'fog' at"):
-        measured({("fog", 1): 0.5}).of("ece", "fog", 2)

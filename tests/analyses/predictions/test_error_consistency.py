@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from visprism import InputError, Provenance, Result, calibration
+from visprism import Provenance, calibration
 from visprism.analyses.predictions.error_consistency import (
     differing_pictures,
     error_consistency,
@@ -105,17 +105,6 @@ def test_the_interval_of_kappa_is_that_of_the_counts():
     counts = np.array([[np.sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)])
     result = error_consistency(outcomes(a), outcomes(b))
     assert (result.kappa.low, result.kappa.high) == kappa_interval(counts.astype(float))
-
-
-def test_error_consistency_survives_a_file(tmp_path):
-    result = error_consistency(outcomes([1, 0, 1]), outcomes([1, 1, 0]))
-    result.save(tmp_path / "kappa.npz")
-    assert Result.load(tmp_path / "kappa.npz") == result
-
-
-def test_outcomes_of_different_images_are_refused():
-    with pytest.raises(InputError, match="same images in the same order, got 3 and 2 images"):
-        error_consistency(outcomes([1, 0, 1]), outcomes([1, 0]))
 
 
 # Differences of the calibration error.
@@ -225,15 +214,6 @@ def test_pictures_have_the_pixels_the_classes_and_the_predictions_of_their_image
     assert result.second.tolist() == ["star", "star"]
     for index, picture in zip(result.image, result.pictures(), strict=True):
         np.testing.assert_array_equal(picture, pixels[index].permute(1, 2, 0))
-
-
-def test_large_pictures_are_means_of_areas_and_gray_ones_have_three_equal_channels():
-    _, pixels, result = shown([1], [0], size=(96, 48), channels=1)
-    (picture,) = result.pictures()
-    assert picture.shape == (48, 24, 3)
-    areas = pixels[0, 0].float().reshape(48, 2, 24, 2).mean((1, 3)).round()
-    for channel in range(3):
-        np.testing.assert_allclose(picture[..., channel], areas, atol=1)  # ties of rounding
 
 
 @pytest.mark.parametrize(("first", "second", "counts"), [(40, 40, (12, 12)), (40, 3, (21, 3))])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import FourierSensitivity, InputError, Preprocessing, fourier_sensitivity
+from visprism import FourierSensitivity, Preprocessing, fourier_sensitivity
 from visprism.analyses.predictions.fourier_sensitivity import basis_image
 
 GRAY = Preprocessing((16, 16), mean=(0.5,) * 3, std=(0.25,) * 3)
@@ -53,13 +53,3 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     assert (result.error[bright] == 1).all()
     assert result.clean_error == 0
     assert result.mean_rise == pytest.approx(2 / 81)
-
-
-def test_of_every_second_frequency_every_second_is_looked_at():
-    result = measured(max_frequency=4, frequency_step=2)
-    assert sorted({*result.vertical.tolist()}) == [-4, -2, 0, 2, 4]
-
-
-def test_frequencies_above_nyquist_are_refused():
-    with pytest.raises(InputError, match="must be at most 8, the Nyquist frequency of 16x16"):
-        measured(max_frequency=9)

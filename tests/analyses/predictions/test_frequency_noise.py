@@ -260,22 +260,4 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
     assert rows.provenance.protocol == "default"
 
 
-def test_bands_of_one_side_have_no_contrast():
-    assert np.isnan(noisy(HighPass(), images(), frequencies=(0.3, 0.4)).contrast)
-
-
 # Errors.
-
-
-def test_what_a_user_can_get_wrong():
-    model, good = Waves(basis_image((16, 16), (4, 1))), flat()
-    with pytest.raises(InputError, match=r"pixels must be between 0 and 1 .* got -0\.25 to"):
-        noisy(model, flat(level=-0.25))
-    with pytest.raises(InputError, match=r"frequencies must be numbers from 0 to 1\.41, got 3"):
-        noisy(model, good, frequencies=(3.0,))
-    with pytest.raises(InputError, match=r"width must be positive and at most 2 .* got 0.0"):
-        band((8, 8), 0.5, width=0.0)
-    with pytest.raises(InputError, match=r"rms must be a number above 0, got 0\.0"):
-        noisy(model, good, rms=0.0)
-    with pytest.raises(InputError, match="band_shape must be 'square' for the paper's"):
-        noisy(model, good, protocol="paper", band_shape="round")

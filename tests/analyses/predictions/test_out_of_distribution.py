@@ -200,17 +200,3 @@ def test_images_far_from_the_data_are_detected(anatomy):
     assert (answer.value, answer.subject) == (areas[MSP], "shapes?size=8")
     assert 0 <= answer.low < answer.high <= 1
     assert result.fitted_on == "30 images of the data, the other half of which is tested"
-
-
-def test_other_data_must_be_named(anatomy):
-    images = [(torch.zeros(4, 3, 8, 8), torch.arange(4) % 3)]
-    with pytest.raises(
-        vp.InputError, match="does not apply: no images of another distribution"
-    ):
-        vp.OutOfDistribution()(anatomy, images)
-
-
-def test_more_neighbors_than_images_are_refused(anatomy):
-    parts = [features(anatomy, seed=s) for s in range(3)]
-    with pytest.raises(vp.InputError, match=r"neighbors must be at most 40 .*, got 50"):
-        by_score(*parts, neighbors=50)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism import InputError, Quantization, dissect
+from visprism import Quantization, dissect
 from visprism.anatomy import quantized, weights_of
 from visprism.loss.density import traces_by_part
 
@@ -175,18 +175,3 @@ def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
     assert "no Hessian traces of the weights: " in result.findings()[-1].text
     silent = Quantization(bits=(4,), trace_probes=0)(anatomy.model, batches)
     assert len(silent.findings()) == 1
-
-
-def test_too_few_bits_and_models_without_weights_are_refused(network):
-    _, batches = network
-    with pytest.raises(InputError, match="bits must be integers from 2 to 16, got 1"):
-        Quantization(bits=(8, 1))
-
-    class Mean(nn.Module):
-        def forward(self, x):
-            return x.mean((2, 3))
-
-    with pytest.raises(InputError, match="Mean must have a block with weights, and has none"):
-        sensitivity(
-            dissect(Mean().eval(), batches[0][0]), [(batches[0][0], batches[0][1] % 3)], 4
-        )

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from visprism import (
-    InputError,
     Predictions,
     by_category,
     classes_of,
@@ -75,12 +74,6 @@ def test_the_interval_is_wilsons():
     np.testing.assert_allclose(high, [0.3662, 0.1605, 0.1611, 0.1718], atol=5e-5)
 
 
-def test_without_any_decision_there_is_no_bias():
-    result = shape_bias(predicted([2, 2], [0, 1]), np.array([1, 0]), ["a", "b", "c"])
-    assert np.isnan(result.bias).all()
-    assert "shape bias undefined" in result.findings()[0].text
-
-
 def test_the_score_of_a_category_is_the_mean_probability_of_its_classes():
     logits = torch.log(torch.tensor([[0.3, 0.3, 0.35, 0.05], [0.5, 0.0001, 0.4, 0.0999]]))
     joined = by_category(Predictions(logits, torch.tensor([0, 1])), [(0, 1), (2,)])
@@ -118,13 +111,6 @@ def test_shapes_agree_or_conflict_as_is_asked_for():
     assert picture.tobytes() != part[1][0].tobytes()
 
 
-def test_decisions_that_are_significantly_above_chance_have_no_code():
-    shapes = [0, 1, 2] * 20
-    textures = (np.array(shapes) + 1) % 3
-    (finding,) = shape_bias(predicted(shapes, shapes), textures, ["a", "b", "c"]).findings()
-    assert finding.code == ""
-
-
 # The sixteen categories.
 
 
@@ -139,19 +125,3 @@ def test_the_sixteen_categories_are_the_published_classes():
 def test_classes_are_those_of_imagenet_or_of_the_images_themselves():
     assert classes_of(["bear", "cat"], 1000) == [SIXTEEN["bear"], SIXTEEN["cat"]]
     assert classes_of(["x", "y"], 2) == [(0,), (1,)]
-
-
-def test_textures_and_categories_that_do_not_match_are_refused():
-    given, names = predicted([0, 1], [0, 1]), ["a", "b", "c"]
-    for textures, categories, sentence in (
-        ([1, 0], names[:2], "predictions must be over the 2 categories, got 3 classes"),
-        ([1, 0, 0], names, r"textures must be one per image \(2\), got 3"),
-        ([3, 0], names, "textures must be below 3, the number of categories, got 3"),
-        ([0, 1], names, "at least one image must have the shape of one category and"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            shape_bias(given, np.array(textures), categories)
-    with pytest.raises(InputError, match=r"classes must be below 3, .* got 3"):
-        by_category(given, [(0, 3)])
-    with pytest.raises(InputError, match="got categories x"):
-        classes_of(["cat", "x"], 1000)

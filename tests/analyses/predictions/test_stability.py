@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from visprism import InputError, stability
+from visprism import stability
 from visprism.analyses.predictions.stability import relative_flip_rates
 from visprism.estimates.estimated import Estimated
 
@@ -88,14 +88,3 @@ def test_the_relative_rate_is_the_mean_of_ratios_not_the_ratio_of_means(model):
     still = relative_flip_rates(reference, replace(reference, flip_rate=Estimated([0, 0.5])))
     assert np.isnan([still.ratio[0], still.mean_ratio]).all()
     assert "undefined" in str(still.findings()[0])
-
-
-def test_what_a_user_can_get_wrong(model):
-    with pytest.raises(InputError, match="must hold at least one perturbation, got none"):
-        stability(model, {})
-    with pytest.raises(InputError, match=r"must be frames \(images, frames, C, H, W\)"):
-        stability(model, {"tilt": [torch.zeros(2, 3, 4, 4)]})
-    with pytest.raises(InputError, match="must have one number of frames, got 2 and 3"):
-        stability(model, {"tilt": [torch.zeros(1, n, 3, 4, 4) for n in (2, 3)]})
-    with pytest.raises(InputError, match="must have the perturbations and frames"):
-        relative_flip_rates(rates(model), rates(model).select(np.array([0])))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, Provenance, Result, Run, assert_results_equal, patch_filters
+from visprism import InputError, assert_results_equal, patch_filters
 
 
 def pictures(result):
@@ -98,15 +98,6 @@ def test_agrees_with_the_eigenvectors_of_the_covariance(with_kernels, noise):
 # Contracts and errors.
 
 
-def test_it_asks_for_no_more_components_than_there_are(with_kernels, noise):
-    anatomy = with_kernels(noise(4, 3, 2, 2))
-    assert patch_filters(anatomy).component.max() == 3  # one less than kernels
-    assert patch_filters(anatomy, components=2).component.max() == 2
-    np.testing.assert_array_equal(  # shares are of the whole variance
-        shares(patch_filters(anatomy, components=2)), shares(patch_filters(anatomy))[:2]
-    )
-
-
 def test_kernels_are_found_in_a_gained_convolution(taken_apart):
     class Gained(nn.Conv2d):
         """As in networks without norms, weights are scaled before they are used."""
@@ -122,15 +113,6 @@ def test_kernels_are_found_in_a_gained_convolution(taken_apart):
     model = nn.Sequential(Gained(), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
     result = patch_filters(taken_apart(model, 1, 9, 9))
     assert (result.parameter, result.kernels) == ("0.weight", 6)
-
-
-def test_it_knows_where_it_comes_from(with_kernels, noise, tmp_path):
-    about = Run(provenance=Provenance(model="ours", seed=3))
-    result = patch_filters(with_kernels(noise(4, 3, 2, 2)), run=about)
-    assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
-    assert result.provenance.image_shape == (3, 9, 9)
-    result.save(tmp_path / "result.npz")
-    assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
 
 
 class Flat(nn.Module):
@@ -157,21 +139,3 @@ def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
         InputError, match=r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
     ):
         patch_filters(taken_apart(apart, 3, 9, 9))
-
-
-def test_a_stem_without_weights_is_refused(taken_apart):
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5)
-    model = nn.Sequential(nn.AvgPool2d(2), nn.Tanh(), *head)
-    with pytest.raises(InputError, match=r"and the first block, .*, has no convolution"):
-        patch_filters(taken_apart(model, 3, 8, 8))
-
-
-def test_kernels_that_are_alike_or_not_finite_are_refused(with_kernels):
-    alike = torch.full((4, 3, 2, 2), 0.1)
-    with pytest.raises(InputError, match=r"kernels must differ .* the 4 of 0.weight are equal"):
-        patch_filters(with_kernels(alike))
-    alike[0, 0, 0, 0] = torch.nan
-    with pytest.raises(
-        InputError, match=r"0.weight must be finite, got NaN or infinite weights"
-    ):
-        patch_filters(with_kernels(alike))

@@ -7,10 +7,6 @@ from torch import nn
 
 from visprism import (
     InputError,
-    Provenance,
-    Result,
-    Run,
-    assert_results_equal,
     dissect,
     load_model,
     positional_similarity,
@@ -189,29 +185,11 @@ def test_an_entry_of_zeros_has_no_direction(similarity, noise):
     assert np.isfinite(np.delete(np.delete(cosine, 5, 0), 5, 1)).all()
 
 
-def test_it_knows_where_it_comes_from(taken_apart, noise, tmp_path):
-    about = Run(provenance=Provenance(model="ours", seed=3))
-    result = positional_similarity(taken_apart(Tokens(noise(1, 12, 8)), 3, 6, 8), run=about)
-    assert result.parameter == "table"
-    assert (result.provenance.model, result.provenance.seed) == ("ours", 3)
-    assert result.provenance.image_shape == (3, 6, 8)
-    result.save(tmp_path / "result.npz")
-    assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
-
-
 def test_a_model_without_a_table_is_refused(taken_apart, noise):
     plain = Unplaced(noise(8))
     for model in (load_model("resnet20").model, plain):
         with pytest.raises(InputError, match="its first block, stem, adds none"):
             positional_similarity(taken_apart(model, 3, 8, 8))
-
-
-def test_relative_positions_are_no_table(taken_apart):
-    name = "timm:swin_tiny_patch4_window7_224?img_size=64&window_size=4&depths=[1,1]"
-    with pytest.raises(
-        InputError, match="model must add position embeddings that are a parameter"
-    ):
-        positional_similarity(taken_apart(load_model(name, pretrained=False).model, 3, 64, 64))
 
 
 def test_a_resampled_table_is_refused(taken_apart, noise):
@@ -227,16 +205,3 @@ def test_a_resampled_table_is_refused(taken_apart, noise):
         match=r"must be one parameter, and the model computes them from table \(1x12x8\)",
     ):
         positional_similarity(taken_apart(Resampled(noise(1, 12, 8)), 3, 12, 16))
-
-
-def test_a_table_made_of_two_is_refused(taken_apart, noise):
-    class Sum(Tokens):
-        def __init__(self):
-            super().__init__(noise(1, 12, 8))
-            self.tilt = nn.Parameter(noise(1, 12, 1))
-
-        def placed(self, x):
-            return x.flatten(2).transpose(1, 2) + (self.table + self.tilt)
-
-    with pytest.raises(InputError, match=r"from table \(1x12x8\), tilt \(1x12x1\)"):
-        positional_similarity(taken_apart(Sum(), 3, 6, 8))

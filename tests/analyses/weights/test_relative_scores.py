@@ -76,18 +76,6 @@ def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
 # Contracts and errors.
 
 
-def test_a_table_without_a_middle_is_refused():
-    with pytest.raises(vp.InputError, match="odd number of rows and columns, got 3x4 offsets"):
-        vp.relative_scores(torch.zeros(2, 3, 4))
-
-
-def test_a_head_that_looks_nowhere_is_refused():
-    table = torch.zeros(2, 3, 3)
-    table[1] = -torch.inf
-    with pytest.raises(vp.InputError, match="and head 2 has none"):
-        vp.relative_scores(table)
-
-
 # Tables of a model.
 
 
@@ -122,7 +110,3 @@ def test_tables_of_this_librarys_layers_are_found_in_forward_order():
         "first": (2, 7, 7),
         "second": (4, 3, 7),
     }
-
-
-def test_a_model_without_relative_scores_has_no_tables():
-    assert relative_score_tables(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(4, 4))) == {}

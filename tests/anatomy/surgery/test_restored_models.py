@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from visprism import ablate, dissect, replace, watch
+from visprism import ablate, replace, watch
 
 
 def hooks(model):
@@ -42,16 +42,6 @@ def test_leaves_no_scar_even_when_the_body_fails(anatomy, images, operation):
     assert hooks(model) == before[2]
     exactly(model.state_dict(), before[0])
     exactly(model(images), before[1])
-
-
-@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_leaves_no_scar_when_the_forward_pass_fails(anatomy, images, operation):
-    model = anatomy.model
-    before = model(images), hooks(model)
-    with pytest.raises(Exception, match=r"input|size|height"), operation(anatomy):
-        model(torch.zeros(2, 7, 16, 16))
-    assert hooks(model) == before[1]
-    exactly(model(images), before[0])
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
@@ -117,12 +107,3 @@ def test_works_in_inference_mode(anatomy, images, operation):
         with torch.inference_mode():
             fast = anatomy.model(images)
     torch.testing.assert_close(fast.clone(), plain)
-
-
-def test_surgery_on_a_compiled_model(built, images):
-    anatomy = built("residual")
-    with ablate(anatomy, anatomy["1"]):
-        wanted = anatomy.model(images)
-    compiled = dissect(torch.compile(anatomy.model, backend="eager"), images)
-    with ablate(compiled, compiled["_orig_mod.1"]):
-        exactly(compiled.model(images), wanted)

@@ -5,7 +5,6 @@ import torch
 
 from visprism import InputError, corrupt
 from visprism.images.corruptions import COMMON, EXTRA, table_for
-from visprism.images.corruptions.corrupt import check_images
 
 EVERY = [*COMMON, *EXTRA]
 
@@ -78,10 +77,3 @@ def test_the_severities_are_those_of_the_nearest_published_size(size, table):
 def test_what_cannot_be_corrupted_is_explained(noise, shape, name, severity, numbers, message):
     with pytest.raises(InputError, match=message):
         corrupt(noise(*shape), name, severity, numbers=numbers)
-
-
-def test_images_that_are_not_eight_bit_rgb_are_refused(noise):
-    with pytest.raises(InputError, match=r"images must be uint8, 0 to 255, .* got float32"):
-        check_images(noise(1, 3, 32, 32) / 255)
-    with pytest.raises(InputError, match=r"images must be RGB .*, got \(1, 1, 32, 32\)"):
-        check_images(noise(1, 1, 32, 32))

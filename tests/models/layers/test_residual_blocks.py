@@ -30,15 +30,6 @@ def images(*shape):
 
 
 @ALL
-@pytest.mark.parametrize("size", [(8, 8), (7, 7), (9, 6), (3, 5)])
-@pytest.mark.parametrize("stride", [1, 2])
-def test_the_grid_is_that_of_a_3x3_convolution(make, size, stride):
-    block = make(8, 16, stride)
-    like = nn.Conv2d(8, 16, 3, stride, padding=1)
-    assert block(images(2, 8, *size)).shape == like(images(2, 8, *size)).shape
-
-
-@ALL
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_parameter_gets_a_gradient(make, stride):
     block = make(8, 16, stride)

@@ -59,12 +59,3 @@ def test_two_models_are_paired_by_image(network, noise):
     assert row.difference.value == pytest.approx(b.value - a.value, rel=1e-6)
     assert row.difference.low > 0  # a kernel of 5 sees further than none
     assert (row.difference.over, a.over) == ("images", "images")
-
-
-def test_a_model_without_a_field_has_no_values(noise):
-    conv = nn.Conv2d(1, 1, 3, padding=1, bias=False)
-    nn.init.zeros_(conv.weight)
-    model = nn.Sequential(conv, nn.Flatten(), nn.Linear(81, 5)).double().eval()
-    images = noise(3, 1, 9, 9)
-    sizes, _ = receptive_field(dissect(model, images), [images])
-    assert sizes.answers() == ()

@@ -12,11 +12,7 @@ from maps import error_of
 from torch import nn
 
 from visprism import (
-    Compute,
     InputError,
-    Provenance,
-    Result,
-    Run,
     assert_results_equal,
     dissect,
     load_model,
@@ -271,21 +267,6 @@ def test_the_model_is_given_back_as_it_was(network, noise):
     assert not images.requires_grad
 
 
-def test_large_images_are_drawn_in_cells_of_a_power_of_two(fields, noise):
-    _, maps = fields(plain(box(4, stride=4)), noise(1, 1, 120, 64))
-    assert maps["stem"].shape == (30, 16)  # cells of 4x4
-    assert maps["stem"].sum() == pytest.approx(1)
-    assert maps["stem"].max() == pytest.approx(1)  # the patch is one cell
-
-
-def test_maps_are_kept_of_blocks_spread_over_the_depth(noise):
-    images = noise(1, 1, 9, 9)
-    anatomy = dissect(plain(*(box(padding=1) for _ in range(6))), images)
-    sizes, maps = receptive_field(anatomy, [images], num_blocks=3)
-    assert len(sizes) == 6
-    assert list(dict.fromkeys(maps.block.tolist())) == ["stem", "2", "5"]
-
-
 def test_a_dead_block_has_no_field(fields, noise):
     dead = box(padding=1)
     nn.init.zeros_(dead.weight)
@@ -294,36 +275,6 @@ def test_a_dead_block_has_no_field(fields, noise):
         assert np.isnan(column[1:]).all()
         assert np.isfinite(column[0])
     assert np.isnan(maps[sizes.block[-1]]).all()
-
-
-def test_it_knows_where_it_comes_from(network, noise, tmp_path):
-    images = noise(5, 3, 9, 9)
-    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
-    results = receptive_field(
-        anatomy,
-        [(images[:3], None), (images[3:], None)],
-        run=Run(provenance=Provenance(model="ours")),
-    )
-    for result in results:
-        assert result.provenance.model == "ours"
-        assert (result.provenance.images, result.provenance.batch_size) == (5, 3)
-        assert result.provenance.image_shape == (3, 9, 9)
-        result.save(tmp_path / "result.npz")
-        assert_results_equal(result, Result.load(tmp_path / "result.npz"), rtol=0.0)
-
-
-def test_images_in_a_mapping_are_differentiated_too(noise):
-    class Named(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = plain(box(padding=1))
-
-        def forward(self, pixel_values):
-            return self.inner(pixel_values)
-
-    images = {"pixel_values": noise(2, 1, 9, 9)}
-    sizes, _ = receptive_field(dissect(Named().eval(), images), [images])
-    assert sizes.side_95.item() == pytest.approx(3)
 
 
 class Detached(nn.Module):
@@ -338,37 +289,3 @@ def test_a_model_that_detaches_its_images_is_refused(noise):
         InputError, match=r"block '.*' has no receptive field \(the model detach"
     ):
         receptive_field(anatomy, [images])
-
-
-def test_what_has_no_derivative_is_refused(noise):
-    class Huge(nn.Module):
-        def forward(self, x):
-            return x.abs().sqrt()  # its derivative at 0 is infinite
-
-    images = noise(2, 1, 9, 9)
-    anatomy = dissect(plain(box(padding=1), Huge(), box(1)), images)
-    with pytest.raises(InputError, match="its gradient is NaN or infinite"):
-        receptive_field(anatomy, [0 * images])
-
-
-def test_no_data_no_maps_and_training_are_refused(network, noise):
-    images = noise(2, 3, 9, 9)
-    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
-    with pytest.raises(InputError, match="batches must hold at least one image, got none"):
-        receptive_field(anatomy, [])
-    with pytest.raises(InputError, match="num_blocks must be at least 1, got 0"):
-        receptive_field(anatomy, [images], num_blocks=0)
-    with pytest.raises(
-        InputError, match="images must be 3x9x9, as the model was dissected with"
-    ):
-        receptive_field(anatomy, [noise(2, 3, 8, 8)])
-    anatomy.model.train()
-    with pytest.raises(InputError, match=r"must be in evaluation mode. Call model.eval\(\)"):
-        receptive_field(anatomy, [images])
-
-
-def test_half_precision_is_refused(network, noise):
-    images = noise(2, 3, 9, 9)
-    anatomy = dissect(network(nn.Conv2d(3, 4, 3), channels=4), images)
-    with pytest.raises(InputError, match="precision must be 'fp32' for the receptive field"):
-        receptive_field(anatomy, [images], run=Run(compute=Compute(precision="bf16")))
