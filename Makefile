@@ -10,7 +10,7 @@ READY_DOCS := .venv/.ready-docs
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test slow lint format types contracts check clean
+.PHONY: help setup demo docs test slow sweep lint format types contracts check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -36,10 +36,13 @@ docs: $(READY_DOCS)  ## build the site in docs/_build/html; warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -q -j auto $(DOCS_OPTIONS) -b html docs docs/_build/html
 
 test: $(READY)  ## run the tests but for the slow ones
-	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow and not sweep"
 
-slow: $(READY)  ## run the slow tests: sweeps, simulations of coverage, several processes
+slow: $(READY)  ## run the slow tests: simulations of coverage, several processes, commands
 	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
+
+sweep: $(READY)  ## try every network of the zoo, and every analysis on every network
+	$(BIN)/pytest -n 2 --dist worksteal -rs -m sweep
 
 lint: $(READY)  ## look for mistakes
 	$(BIN)/ruff check

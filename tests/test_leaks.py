@@ -69,7 +69,7 @@ SLACK = 16 * 2**20
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 @pytest.mark.parametrize(
     ("call", "number"),
-    [*((call, 10) for call in CALLS), pytest.param("observe", 1000, marks=pytest.mark.slow)],
+    [*((call, 10) for call in CALLS), pytest.param("observe", 300, marks=pytest.mark.slow)],
 )
 def test_repeated_calls_leak_nothing(call, number):
     before, after, memory = repeated(CALLS[call], number)
@@ -87,23 +87,23 @@ def test_a_leak_is_noticed():
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 def test_a_pass_over_many_images_runs_in_flat_memory():
-    """Images are made when they are read; those of 1,600 batches would take 1.2 GB."""
+    """Images are made when they are read; those of 600 batches would take 60 MB."""
     generator = torch.Generator().manual_seed(0)
     sizes = []
 
     def batches(number):
         for step in range(number):
-            if step % 200 == 199:
+            if step % 100 == 99:
                 sizes.append(resident())
             yield torch.randn(32, 3, 16, 16, generator=generator), torch.arange(32) % 10
 
-    observe(ANATOMY, batches(1600), [Fourier(), Variance()])
+    observe(ANATOMY, batches(600), [Fourier(), Variance()])
     assert max(sizes) - sizes[0] < SLACK
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
-def test_a_study_of_twelve_models_runs_in_flat_memory():
+def test_a_study_of_six_models_runs_in_flat_memory():
     """Beside the results, nothing of one model remains while the next is measured."""
     data = [(torch.randn(8, 3, 16, 16), torch.arange(8)) for _ in range(4)]
     analyses = ["variance", "fourier", "calibration", "ablation"]
@@ -115,4 +115,4 @@ def test_a_study_of_twelve_models_runs_in_flat_memory():
         return resident()
 
     study(1)
-    assert study(12) - study(2) < 2 * SLACK
+    assert study(6) - study(2) < 2 * SLACK

@@ -1,7 +1,5 @@
 """Calls with other types or shapes than annotated raise, in the package as in the tests."""
 
-import gc
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -57,22 +55,6 @@ class Pair:
     b: Float[Tensor, " n"]
 
 
-def scaled_by(factor, kind=float):
-    @checked
-    def scaled(row: Float[Tensor, " n"], offsets: Float[Tensor, " n"]) -> kind:
-        return (factor * row + offsets).sum().item()
-
-    return scaled
-
-
-def countdown(step):
-    @checked
-    def count(start: int) -> list[int]:
-        return [start, *countdown(step + 1)(start - step)] if start > 0 else []
-
-    return count
-
-
 CALLS = {
     "argument": lambda: length(3),
     "returned value": lambda: length(""),
@@ -114,34 +96,3 @@ def test_a_call_has_axes_of_its_own():
     with pytest.raises(VIOLATION):
         inner(torch.ones(2), torch.ones(3))
     assert inner(torch.ones(3), torch.ones(3)) == 3  # after an error too
-
-
-def test_each_function_made_by_another_has_its_own_closure_and_annotations():
-    row = torch.ones(2)
-    twice, thrice, as_int = scaled_by(2), scaled_by(3), scaled_by(1, int)
-    assert [twice(row, row), thrice(row, row), twice(row, row)] == [6, 8, 6]
-    for scaled in (twice, thrice, as_int):
-        with pytest.raises(VIOLATION):
-            scaled(row, torch.ones(3))
-    with pytest.raises(VIOLATION):
-        as_int(row, row)
-    assert countdown(1)(7) == [7, 6, 4, 1]
-    with pytest.raises(VIOLATION):
-        countdown(1)("7")
-
-
-def test_checks_of_a_function_made_by_another_do_not_keep_its_closure():
-    held = torch.nn.Identity()
-
-    def made(module):
-        @checked
-        def identity(x: int) -> int:
-            return module(x)
-
-        return identity
-
-    assert made(held)(3) == 3
-    reference = weakref.ref(held)
-    del held
-    gc.collect()
-    assert reference() is None

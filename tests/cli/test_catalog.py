@@ -32,7 +32,7 @@ def test_the_catalog_states_what_a_network_costs(name, entry_of):
     assert read_catalog()[name] == entry_of(name)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_the_catalog_states_what_every_network_costs(entry_of):
     assert read_catalog() == {name: entry_of(name) for name in MODELS}
 

@@ -16,6 +16,8 @@ TINY = [
     "--epochs", "2", "--set", "snapshot_every=1",
 ]  # fmt: skip
 
+pytestmark = pytest.mark.slow  # runs of training, as a user starts them
+
 
 @pytest.fixture(autouse=True)
 def few_test_images(monkeypatch):

@@ -19,6 +19,8 @@ STEPS = IMAGES // BATCH
 OPTIONS = ["--model", "resnet20", "--size", "72", "--epochs", "2"]
 OPTIONS += ["--set", f"batch_size={BATCH}", "--set", "precision=fp32"]
 
+pytestmark = pytest.mark.slow  # runs of training, as a user starts them
+
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
@@ -75,7 +77,6 @@ print([main(command) for command in json.loads(sys.argv[1])])
 """
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_there_is_and_says_how_to_go_on(photos, tmp_path):
     """As a terminal sends it: to the command and to the processes that read for it."""
     run, searched = tmp_path / "run", tmp_path / "found"

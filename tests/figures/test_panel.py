@@ -16,7 +16,7 @@ def models(result, number):
     return [result.with_provenance(model=f"net:{i}") for i in range(number)]
 
 
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("number", [4])
 def test_there_are_axes_for_each_model_with_its_name_and_one_vertical_scale(result, number):
     before = pyplot.get_fignums()
     figure = panel(models(result, number))
@@ -34,9 +34,8 @@ def test_one_color_means_one_value_in_all_models():
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
 
 
-@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_nothing_is_drawn_beyond_the_edge(result, number):
-    figure = panel(models(result, number))
+def test_nothing_is_drawn_beyond_the_edge(result):
+    figure = panel(models(result, 3))
     figure.draw_without_rendering()  # as saving does: the layout settles
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()

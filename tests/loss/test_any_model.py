@@ -116,6 +116,7 @@ def test_a_product_is_that_of_autograd_on_the_model_as_it_is(model, batch):
         assert torch.equal(product, again)
 
 
+@pytest.mark.parametrize("model", ["ViT", "MobileNetV3"], indirect=True)
 def test_the_spectrum_of_mini_batches_needs_no_further_argument(model, batch):
     images, targets = batch
     halves = list(zip(images.float().split(2), targets.split(2), strict=True))

@@ -92,7 +92,7 @@ def test_every_family_compiles_to_one_graph_and_can_be_exported():
 
 
 # The deepest of a family have more of the same blocks, and take seconds even so.
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "name", [n for n in MODELS if not re.search("101|152|sasa.*(38|50)", n)]
 )

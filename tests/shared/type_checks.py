@@ -8,8 +8,6 @@ checker alone.
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from types import CodeType
 from typing import Any, ForwardRef, Literal, get_args, get_origin
 
 import jaxtyping
@@ -59,8 +57,8 @@ def _is_named(annotation: object) -> bool:
 
 
 def _checked_by(typechecker: Callable, function: Callable) -> Callable:
-    if "<locals>" in function.__qualname__:
-        return _checked_as_its_code(typechecker, function)
+    if "<locals>" in function.__qualname__:  # made anew in each call of another one
+        return function
     return _checked_when_called(typechecker, function)
 
 
@@ -98,49 +96,6 @@ def _checked_when_called(typechecker: Callable, function: Callable) -> Callable:
         return with_checks(*args, **options)
 
     return call
-
-
-def _switched(with_checks: Callable, function: Callable) -> Callable:
-    """`with_checks` unless checks are switched off, then `function`."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        if jaxtyping.config.jaxtyping_disable:
-            return function(*args, **options)
-        return with_checks(*args, **options)
-
-    return call
-
-
-_nested: dict[CodeType, tuple[dict[str, Any], Callable]] = {}
-_called: ContextVar[Callable] = ContextVar("_called")
-
-
-def _checked_as_its_code(typechecker: Callable, function: Callable) -> Callable:
-    """Check a function that is made in each call of another one.
-
-    Writing and compiling its checks takes a millisecond, so they are written for the first one
-    and call the one at hand.
-    """
-    annotations, with_checks = _nested.get(function.__code__, (None, None))
-    if with_checks is None or annotations != function.__annotations__:
-
-        @functools.wraps(function)
-        def at_hand(*args: Any, **options: Any) -> Any:
-            return _called.get()(*args, **options)
-
-        with_checks = _with_checks(typechecker, at_hand)
-        del vars(at_hand)["__wrapped__"]  # and what the first function refers to
-        _nested[function.__code__] = dict(function.__annotations__), with_checks
-
-    def with_its_checks(*args: Any, **options: Any) -> Any:
-        token = _called.set(function)
-        try:
-            return with_checks(*args, **options)
-        finally:
-            _called.reset(token)
-
-    return _switched(with_its_checks, function)
 
 
 def _arrays(annotation: object) -> Iterator[type[jaxtyping.AbstractArray]]:

@@ -66,7 +66,7 @@ def assert_equal(study, expected):
 
 
 @pytest.mark.parametrize(
-    ("kills", "seed"), [(3, 0), pytest.param(20, 1, marks=pytest.mark.slow)]
+    ("kills", "seed"), [(3, 0), pytest.param(8, 1, marks=pytest.mark.slow)]
 )
 def test_a_study_that_was_killed_resumes_to_the_same_results(
     kills, seed, undisturbed, program, forks, tmp_path

@@ -223,8 +223,8 @@ def test_images_that_are_all_equally_far_apart_are_marked(noise, kernel):
 
 
 def test_its_deviation_is_that_over_all_orders_of_the_images(noise):
-    x, y = noise(6, 3, 1, 1), noise(6, 2, 1, 1) ** 2
-    orders = [pair(x, y[list(order)]) for order in permutations(range(6))]
+    x, y = noise(5, 3, 1, 1), noise(5, 2, 1, 1) ** 2
+    orders = [pair(x, y[list(order)]) for order in permutations(range(5))]
     assert np.mean(orders) == pytest.approx(0, abs=1e-12)
     assert pair(x, y, "null_deviation") == pytest.approx(np.std(orders))
 

@@ -130,7 +130,7 @@ def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_roundin
     model = anatomy.model.double()
     batches = [(images.double(), targets) for images, targets in batches]
     head, (weight,) = list((b.name, weights_of(anatomy, b)) for b in anatomy)[-1]
-    traces = traces_by_part(model, batches, {head: [weight]}, probes=200)
+    traces = traces_by_part(model, batches, {head: [weight]}, probes=60)
     result = Quantization(bits=(3,), trace_probes=20)(anatomy, batches)
     parameter = dict(model.named_parameters())[weight].detach()
     images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
