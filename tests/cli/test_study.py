@@ -39,7 +39,7 @@ def test_a_command_writes_a_page_tables_and_figures_and_nothing_else(studied):
     assert files_of(studied) == {
         "report.html", "study.json", "study.md", "study.yaml", "results.json",
         *(f"results/{m}-sparsity-sparsity.{kind}" for m in (FIRST, SECOND) for kind in KINDS),
-        "figures/sparsity.png", "figures/.visprism",
+        "figures/sparsity.svg", "figures/.visprism",
     }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_the_same_command_in_another_folder_gives_the_same_numbers(
     assert main([*study_command, str(tmp_path)]) == 0
     for name in (FIRST, SECOND):
         assert sparsity_of(tmp_path, name) == sparsity_of(studied, name)
-    first, second = (f / "figures" / "sparsity.png" for f in (tmp_path, studied))
+    first, second = (f / "figures" / "sparsity.svg" for f in (tmp_path, studied))
     assert first.read_bytes() == second.read_bytes()
 
 

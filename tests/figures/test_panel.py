@@ -1,14 +1,18 @@
 """Panels: several models side by side, ready for a paper; and files that do not change."""
 
+from io import BytesIO
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
 from visprism.drawing import shapes
 from visprism.drawing.registry import frame_of
+from visprism.drawing.save import render_figure
 
 
 def models(result, number):
@@ -32,6 +36,37 @@ def test_one_color_means_one_value_in_all_models():
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
     shapes._picture_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
+
+
+def test_the_protocol_is_in_the_file_and_stands_below_on_request(made):
+    plain, footed = (panel(models(made["high_frequency"], 2), footer=f) for f in (False, True))
+    assert plain.get_supxlabel() == ""
+    assert footed.get_figheight() > plain.get_figheight()
+    png = Image.open(BytesIO(render_figure(plain, "png")))
+    for text in (footed.get_supxlabel().replace("\n", " "), png.text["Description"]):
+        assert "8 images of folder:cats/val" in text
+        assert text.count("8 images") == 1
+
+
+@pytest.mark.parametrize(("width", "inches"), [("column", 3.3), ("page", 6.9)])
+def test_a_figure_has_the_width_of_a_venue(made, width, inches):
+    for results in (models(made["spectrum"], 1), models(made["spectrum"], 2)):
+        assert panel(results, width=width).get_figwidth() == pytest.approx(inches)
+    with pytest.raises(InputError, match="width must be one of column, page, got 'wide'"):
+        panel(results, width="wide")
+
+
+def test_axes_of_the_users_get_the_key_and_keep_the_current_style(made):
+    with mpl.rc_context({"axes.labelsize": 17, "figure.figsize": (5, 4)}):
+        figure, axes = pyplot.subplots(1, 2)
+    size = figure.get_size_inches().tolist()
+    curves = plot(made["spectrum"], axes[0])
+    kinds = plot(made["high_frequency"], axes[1])
+    assert "Normalized depth" in [ax.get_ylabel() for ax in figure.axes]  # the color bar
+    assert "conv" in [text.get_text() for text in kinds.get_legend().get_texts()]
+    assert figure.get_size_inches().tolist() == size
+    assert curves.xaxis.label.get_size() == 17
+    pyplot.close(figure)
 
 
 def test_nothing_is_drawn_beyond_the_edge(result):
@@ -86,6 +121,13 @@ def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tm
     assert [path.suffix for path in first] == [".png", ".svg", ".pdf"]
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_files_carry_no_date(made, tmp_path):
+    png, svg, pdf = save_figure(panel([made["kind_summary"]]), tmp_path / "a")
+    assert set(Image.open(png).text) == {"Description"}
+    assert "dc:date" not in svg.read_text()
+    assert b"CreationDate" not in pdf.read_bytes()
 
 
 def test_a_failure_leaves_nothing_behind(made, tmp_path):

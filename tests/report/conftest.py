@@ -123,7 +123,7 @@ class MeasureNorms(Made):
             Norms,
             "Norms of blocks",
             "Each point is a block.",
-            figures={"": {}, "-count": {"quantity": "count"}},
+            figures={"": {}, "count": {"quantity": "count"}},
         ),
         Section(Gaps, "Gaps between blocks", "Each bar is a block.", table=False),
     )

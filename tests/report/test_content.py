@@ -187,5 +187,5 @@ def test_a_figure_of_convolutions_is_drawn_only_where_some_were_ablated(study):
         return [drawing.stem for drawing in drawings(content)]
 
     both = MAKERS["ablations"]()
-    assert "ablationconvolutions" in anchors(both)
-    assert "ablationconvolutions" not in anchors(both.experiment("block"))
+    assert "ablation-convolutions" in anchors(both)
+    assert "ablation-convolutions" not in anchors(both.experiment("block"))

@@ -5,13 +5,14 @@ import re
 from matplotlib.figure import Figure
 
 from visprism.drawing.save import render_figure
-from visprism.drawing.style import model_axes, tip
+from visprism.drawing.style import model_axes, paper_style, tip
 from visprism.report import inline_svg
 
 
 def drawn(gid="curve", *, blocks=frozenset(), label="x", axes="axes"):
-    figure = Figure()
-    ax = figure.subplots()
+    with paper_style():
+        figure = Figure()
+        ax = figure.subplots()
     ax.plot([0, 1], gid=gid)
     ax.set_gid(axes)
     svg = render_figure(figure, "svg").decode()
@@ -40,6 +41,14 @@ def test_a_tip_is_text_and_names_its_block():
     svg = drawn(tip("a <b> · conv · 3"), blocks={"a <b>"})
     assert 'data-tip="a &lt;b&gt; · conv · 3" data-block="a &lt;b&gt;"' in svg
     assert "data-block" not in drawn(tip("a <b> · conv"), blocks={"a"})
+
+
+def test_the_page_sets_the_colors_of_ink_and_background():
+    svg = drawn()
+    assert "#262626" not in svg.replace("var(--ink, #262626)", "")
+    assert "var(--ink, #262626)" in svg
+    background = svg[svg.index('id="p-patch_1"') :]
+    assert background[background.index("fill: ") :].startswith("fill: none")
 
 
 def test_axes_name_their_model():

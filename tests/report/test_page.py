@@ -100,6 +100,18 @@ def test_every_section_has_its_title_text_findings_and_figures(page):
     assert reader.values("data-stem") == [*stems, "test-norms-test-gaps-between-models"]
 
 
+def test_a_section_begins_with_its_figure_and_one_sentence_a_model(page):
+    section = page[
+        page.index('<div id="test-norms"') : page.index('<div id="test-norms-test-gaps"')
+    ]
+    seen = re.sub(r"<details.*?</details>", "", section, flags=re.DOTALL)
+    assert seen.index('data-stem="test-norms"') < seen.index("Norm 0.75 at attn2.")
+    assert len(re.findall(r'<p class="caption"', seen)) == 2
+    assert "Each point is a block." not in seen  # folded
+    assert 'data-stem="test-norms-count"' not in seen  # a further figure is folded, too
+    assert "Mind: Dead channels" in seen
+
+
 def test_codes_link_to_the_appendix_and_the_appendix_back(page):
     assert '<a class="code" href="#VP108">VP108</a>' in page
     appendix = page[page.index('<dt id="VP108"') :]

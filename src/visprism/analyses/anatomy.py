@@ -53,7 +53,7 @@ class Anatomy(Analysis):
         return Cost(per_image=0)
 
 
-def slabs_key(figure: Figure, axes: Sequence[Axes]) -> None:
+def slabs_key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur."""
     kinds = in_order({label for ax in axes for label in ax.get_legend_handles_labels()[1]})
     legend_above(figure, {kind: Patch(color=color_of(kind)) for kind in kinds})

@@ -104,7 +104,8 @@ class Section:
     result: type[Result]
     title: str
     text: str  # what the figure shows and how to read it; two or three plain sentences
-    # Ending of a figure's file name -> options of the figure; empty: the result has no figure.
+    # Ending of a figure's file name, after a hyphen -> options of the figure; the first is the
+    # main one; empty: the result has no figure.
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     table: bool = True  # whether the report shows the rows
 

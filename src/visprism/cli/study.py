@@ -96,8 +96,9 @@ class _Study(Printing):
     quiet: bool = argument(False, "print the path of the page only")
     fresh: bool = argument(False, "start over (default: resume what DIR holds)")
     formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
-        ("png",), "formats of figure files", "F,..."
+        ("svg",), "formats of figure files", "F,..."
     )
+    footer: bool = argument(False, "print the provenance below each figure")
 
     def perform(self, make: "Callable[[Run, Listener], Study]") -> int:
         """Measure by `make`, write the files of the study and print it; the exit code."""
@@ -115,7 +116,9 @@ class _Study(Printing):
                 is_first = rank() == 0
                 if is_first:
                     print("Drawing figures and writing the report", file=sys.stderr, flush=True)
-                    write_files(study, self.out, self.formats, progress=progress)
+                    write_files(
+                        study, self.out, self.formats, footer=self.footer, progress=progress
+                    )
         from visprism.cli.output import exit_code, print_outcome
 
         if is_first:

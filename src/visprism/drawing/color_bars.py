@@ -18,26 +18,28 @@ UNIT = Normalize(0, 1)  # the scale of fractions and of similarities
 
 
 def color_bar(
-    figure: Figure,
+    figure: Figure | Axes,
     axes: Sequence[Axes],
     label: str = "",
     *,
     scale: Normalize = UNIT,
     colors: Colormap | str = SIMILARITY,
+    mappable: ScalarMappable | None = None,
     aspect: int = 24,
     pad: float = 0.02,
     **options: Any,
 ) -> Colorbar:
     """A color bar at the side of the axes, without a frame."""
-    mappable = ScalarMappable(scale, colors)
-    bar = figure.colorbar(
+    mappable = mappable or ScalarMappable(scale, colors)
+    whole: Any = axes[0].get_figure() if isinstance(figure, Axes) else figure
+    bar = whole.colorbar(
         mappable, ax=list(axes), label=label, aspect=aspect, pad=pad, **options
     )
     bar.outline.set_visible(False)
     return bar
 
 
-def error_rate_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def error_rate_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """The color bar of an error rate from 0 to 1."""
     color_bar(figure, axes, "Error rate", format=PercentFormatter(1, decimals=0))
 

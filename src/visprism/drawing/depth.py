@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -178,7 +177,7 @@ def from_zero(ax: Axes) -> None:
     ax.axhline(0, linewidth=0, label="_zero").sticky_edges.y.append(0)
 
 
-def kinds_key(figure: Figure, axes: Sequence[Axes]) -> None:
+def kinds_key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A legend above: the kinds of block that occur, and the shades."""
     labels = {label for ax in axes for label in ax.get_legend_handles_labels()[1]}
     kinds = {
@@ -195,12 +194,16 @@ def in_order(kinds: Iterable[str]) -> list[str]:
     return sorted(kinds, key=lambda k: (order.index(k) if k in order else len(order), k))
 
 
-def legend_above(figure: Figure, handles: Mapping[str, Artist]) -> None:
+def legend_above(figure: Figure | Axes, handles: Mapping[str, Any]) -> None:
     """A legend above all axes, in as many lines as the figure's width asks for.
 
-    The figure grows by what is more than one line.
+    The figure grows by what is more than one line. Axes of a figure that is not ours get an
+    ordinary legend.
     """
     if not handles:
+        return
+    if isinstance(figure, Axes):
+        figure.legend(list(handles.values()), list(handles))
         return
     widths = [inches(label, _KEY_SIZE) + _KEY_HANDLE for label in handles]
     for lines in range(1, len(widths) + 1):
@@ -221,7 +224,7 @@ def legend_above(figure: Figure, handles: Mapping[str, Artist]) -> None:
     )
 
 
-def depth_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def depth_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side: normalized depth."""
     ticks = [0, 0.25, 0.5, 0.75, 1]
     color_bar(figure, axes, "Normalized depth", colors=DEPTH, ticks=ticks, aspect=22)

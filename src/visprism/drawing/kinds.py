@@ -1,10 +1,13 @@
 """Figures by kind of block: of one network, and replicated over trained seeds."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, color_of, marker_of, tip
+from visprism.drawing.style import FAINT, INK, color_of, marker_of, tip
 from visprism.table.kinds import (
     ABSOLUTE,
     CHANGES,
@@ -93,11 +96,16 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
     first = [i for i in rows if columns["quantity"][i] == quantities[0]]
     ax.set_xticks(
         [kinds.index(columns["kind"][i]) for i in first],
-        [f"{columns['kind'][i]}\n{counts[i]}" for i in first],
+        [f"{columns['kind'][i]}\n{counts[i]}{_mixed(columns, rows, i)}" for i in first],
     )
     ax.tick_params(axis="x", length=0)
-    names = [SHORT.get(q, q) for q in quantities]
-    legend = f"\n(filled: {names[0]}, open: {', '.join(names[1:])})" if len(names) > 1 else ""
+    if len(quantities) > 1:
+        faces = [INK, *["white"] * (len(quantities) - 1)]
+        handles = [
+            Line2D([], [], marker="o", linestyle="none", color=INK, markerfacecolor=face)
+            for face in faces
+        ]
+        ax.legend(handles, [SHORT.get(q, q) for q in quantities])
     subject = (
         "log amplitude"
         if TO_MEAN.id in quantities
@@ -107,6 +115,14 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
     )
     ax.set(
         xlim=(-0.6, max(len(kinds), 1) - 0.4),
-        ylabel=f"Mean change {f'of the {subject}' if subject else ''}{legend}",
+        ylabel=f"Mean change{f' of the {subject}' if subject else ''}",
     )
     return ax
+
+
+def _mixed(columns: Mapping[str, np.ndarray], rows: Sequence[int], row: int) -> str:
+    """A word below a kind whose quantities change in opposite directions."""
+    same = [i for i in rows if columns["kind"][i] == columns["kind"][row]]
+    up = any(columns["mean_low"][i] > 0 for i in same)
+    down = any(columns["mean_high"][i] < 0 for i in same)
+    return "\nmixed" if up and down else ""

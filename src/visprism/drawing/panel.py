@@ -10,37 +10,46 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.core.errors import InputError
-from visprism.drawing.registry import frame_of, plot
-from visprism.drawing.style import FAINT, model_axes, paper_style
-from visprism.drawing.text import caption, set_titles
+from visprism.drawing.registry import draw_on, frame_of, plot
+from visprism.drawing.style import model_axes, paper_style
+from visprism.drawing.text import describe, set_titles
 from visprism.table.result import Result
-
-_SMALL = 5.5  # points; the protocol
 
 MakeFigure = Callable[..., Figure]
 
 
 def panel(
     results: Mapping[str, Result] | Sequence[Result],
+    *,
+    width: str | None = None,
+    footer: bool = False,
     **options: Any,
 ) -> Figure:
     """A figure of results of one type, one model each, for a paper.
 
     The models share one legend, and their vertical axis where it means the same for all. Each
-    has its name as title, and the provenance is printed below in small type. No global figure
-    is opened.
+    has its name as title. Saved files hold the provenance as metadata. No global figure is
+    opened.
 
     Args:
         results: results by the name of the model, which is the title; without names, the
             titles are the models of the provenance.
+        width: "column" for 3.3 inches and "page" for 6.9, as two-column venues have them;
+            None for what the number of models asks for.
+        footer: whether the provenance is also printed below, in small type.
         **options: of the figure, as `plot` takes them.
     """
-    return _side_by_side(results, Figure, options)[0]
+    return _side_by_side(results, Figure, width, options, footer=footer)[0]
 
 
 # Dispatch is on the class alone, which has no type arguments.
 @plot.register(Mapping)  # pyrefly: ignore[bad-singledispatch-register]
-def _(results: Mapping[str, Result], ax: Axes | None = None, **options: Any) -> np.ndarray:
+def _(
+    results: Mapping[str, Result],
+    ax: Axes | None = None,
+    width: str | None = None,
+    **options: Any,
+) -> np.ndarray:
     """Models side by side on a new figure; one axes per model."""
     from matplotlib import pyplot  # its figures are global: here only
 
@@ -48,13 +57,16 @@ def _(results: Mapping[str, Result], ax: Axes | None = None, **options: Any) -> 
         raise InputError(
             f"ax must be None for {len(results)} results, got axes. Plot one result on axes."
         )
-    return _side_by_side(results, pyplot.figure, options)[1]
+    return _side_by_side(results, pyplot.figure, width, options)[1]
 
 
 def _side_by_side(
     results: Mapping[str, Result] | Sequence[Result],
     make_figure: MakeFigure,
+    width: str | None,
     options: Mapping[str, Any],
+    *,
+    footer: bool = False,
 ) -> tuple[Figure, np.ndarray]:
     """The figure, and its axes in the order of the results."""
     if isinstance(results, Mapping):
@@ -69,17 +81,16 @@ def _side_by_side(
             "Make one panel for each type."
         )
     frame = frame_of(results[0])
-    rows = ceil(len(results) / frame.across)
+    most = frame.across if width != "column" else 1
+    rows = ceil(len(results) / most)
     columns = ceil(len(results) / rows)  # rows of like length
-    width = frame.width * columns + frame.key_width
-    sentences = [result.provenance.sentence() for result in results]
-    protocol = caption(sentences, names, width=width - 0.2, size=_SMALL)
-    lines = protocol.count("\n") + 1
-    height = rows * (frame.height + 0.2) + frame.key_height + lines * _SMALL * 1.3 / 72
+    scale = frame.scale(columns, width)
+    inches = scale * frame.width * columns + frame.key_width
+    height = rows * (scale * frame.height + 0.22) + frame.key_height
 
     with paper_style():
         layout = ConstrainedLayoutEngine(wspace=0.04, hspace=0.06)
-        figure = make_figure(figsize=(width, height), layout=layout)
+        figure = make_figure(figsize=(inches, height), layout=layout)
         grid = figure.subplots(
             rows, columns, sharex=frame.share_values, sharey=frame.share, squeeze=False
         ).ravel()
@@ -88,14 +99,12 @@ def _side_by_side(
             unused.remove()
         for i, (ax, result, name) in enumerate(zip(axes, results, names, strict=True)):
             ax.set_gid(model_axes(name))
-            plot(result, ax, **options)
+            draw_on(result, ax, **options)
             if i % columns:
                 ax.set_ylabel("")
             if i + columns < len(results):
                 ax.set_xlabel("")
-        set_titles(axes, names, width=0.8 * frame.width)
+        set_titles(axes, names, width=0.8 * scale * frame.width)
         frame.key(figure, list(axes))
-        figure.supxlabel(
-            protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
-        )
+        describe(figure, [r.provenance.sentence() for r in results], names, footer=footer)
     return figure, axes

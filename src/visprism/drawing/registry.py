@@ -13,10 +13,12 @@ from visprism.drawing.style import paper_style
 from visprism.table.result import Result
 
 Draw = Callable[..., Axes]
-Key = Callable[[Figure, Sequence[Axes]], None]  # explains the colors, once for all axes
+# Explains the colors, once for all axes: in the margin of a figure, or on axes of the user's.
+Key = Callable[[Figure | Axes, Sequence[Axes]], None]
+WIDTHS: Mapping[str, float] = {"column": 3.3, "page": 6.9}  # inches, of two-column venues
 
 
-def no_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+def no_legend(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """No key, for a figure that needs none."""
 
 
@@ -32,9 +34,18 @@ class Frame:
     key: Key = no_legend
     key_width: float = 0.0  # room for the key at the side,
     key_height: float = 0.0  # or above
+    draw: Draw | None = None  # without a key
+
+    def scale(self, columns: int, width: str | None) -> float:
+        """By which `columns` axes are wider than they are declared, to fill a width."""
+        if width is None:
+            return 1.0
+        if width not in WIDTHS:
+            raise InputError(f"width must be one of {', '.join(WIDTHS)}, got {width!r}")
+        return (WIDTHS[width] - self.key_width) / (columns * self.width)
 
 
-FRAMES: dict[Draw, Frame] = {}  # by the function that draws
+FRAMES: dict[Draw, Frame] = {}  # by the function that is registered
 
 
 @singledispatch
@@ -45,8 +56,9 @@ def plot(
 ) -> Axes:
     """Draw `result` on `ax`, or on axes of a new figure, and return the axes.
 
-    On given axes only the data is drawn, in the current style. A
-    new figure is opened with pyplot, has the style of a paper, and a legend.
+    Given axes get the data and the key of its colors in the current style, `rcParams`. A new
+    figure is opened with pyplot and has the style of a paper; ``width="column"`` and
+    ``width="page"`` make it 3.3 and 6.9 inches wide.
 
     A mapping of names to results of one type, such as ``study["fourier"]``, is drawn on a new
     figure, models side by side; then an array of axes is returned, one per result.
@@ -84,19 +96,25 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
                 return on_new_axes(result, **options)
             if not hasattr(ax, "get_figure"):
                 raise InputError(f"ax must be axes of Matplotlib or None, got {ax!r}")
-            return draw(result, ax, **options)
+            draw(result, ax, **options)
+            frame.key(ax, [ax])
+            return ax
 
-        def on_new_axes(result: Result, **options: Any) -> Axes:
+        def on_new_axes(result: Result, width: str | None = None, **options: Any) -> Axes:
             from matplotlib import pyplot  # its figures are global: here only
 
-            size = (frame.width + frame.key_width, frame.height + frame.key_height)
+            scale = frame.scale(1, width)
+            size = (
+                scale * frame.width + frame.key_width,
+                scale * frame.height + frame.key_height,
+            )
             with paper_style():
                 figure, ax = pyplot.subplots(figsize=size)
                 draw(result, ax, **options)
                 frame.key(figure, [ax])
             return ax
 
-        frame = Frame(**room)
+        frame = Frame(**room, draw=draw)
         FRAMES[on_axes] = frame
         return plot.register(on_axes)
 
@@ -106,3 +124,8 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
 def frame_of(result: Result) -> Frame:
     """The frame of the figure of `result`; a plugin may have registered one without."""
     return FRAMES.get(plot.dispatch(type(result)), Frame())
+
+
+def draw_on(result: Result, ax: Axes, **options: Any) -> None:
+    """Draw `result` on axes of a figure that has one key for all of them."""
+    (frame_of(result).draw or plot)(result, ax, **options)

@@ -5,19 +5,21 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.drawing.style import paper_style
 
-# Arguments of `Figure.savefig`: no dates and versions; what the formats call their fields.
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "png": {"metadata": {"Software": None}},
-    "svg": {"metadata": {"Date": None, "Creator": None}},
-    "pdf": {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}},
+# Metadata of files: no dates and versions, and what each format calls the provenance.
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-FORMATS = tuple(_OPTIONS)
+_PROVENANCE = {"png": "Description", "svg": "Description", "pdf": "Subject"}
+FORMATS = tuple(_METADATA)
 
 
 def render_figure(figure: Figure, format: str) -> bytes:
@@ -26,12 +28,20 @@ def render_figure(figure: Figure, format: str) -> bytes:
 
 
 def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
-    """The content of a file in each format."""
+    """The content of a file in each format; the layout is computed once for all."""
     rendered = {}
+    formats = check_formats(formats)
     with paper_style():
-        for format in check_formats(formats):
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
+            mpl.rcParams["figure.constrained_layout.use"] = False
+            figure.set_layout_engine(None)  # each file would compute the layout twice
+        for format in formats:
             file = BytesIO()
-            figure.savefig(file, format=format, **_OPTIONS[format])
+            metadata = dict(_METADATA[format])
+            if figure.get_label():
+                metadata[_PROVENANCE[format]] = figure.get_label()
+            figure.savefig(file, format=format, metadata=metadata)
             rendered[format] = file.getvalue()
     return rendered
 
@@ -55,6 +65,6 @@ def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
     """The formats as a tuple."""
     formats = tuple(formats)
     for format in formats:
-        if format not in _OPTIONS:
+        if format not in _METADATA:
             raise InputError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     return formats

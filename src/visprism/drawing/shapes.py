@@ -79,7 +79,7 @@ def _colored(series: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, str]]
     return [(n, r, palette[i % len(palette)]) for i, (n, r) in enumerate(series.items())]
 
 
-def _kinds_without_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+def _kinds_without_legend(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """The kinds of block, where the colors are not those of several distributions."""
     if not any(ax.get_legend() for ax in axes):
         kinds_key(figure, axes)
@@ -114,15 +114,12 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
     return ax
 
 
-def _value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def _value_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side, of one scale for all axes."""
     mappables = [m for ax in axes for m in (*ax.images, *ax.collections)]
     if mappables:
         _share_scale(mappables)
-        bar = figure.colorbar(
-            mappables[0], ax=list(axes), label=str(mappables[0].get_label()), pad=0.02
-        )
-        bar.outline.set_visible(False)
+        color_bar(figure, axes, str(mappables[0].get_label()), mappable=mappables[0])
 
 
 def _share_scale(mappables: Sequence[ScalarMappable]) -> None:
@@ -181,12 +178,12 @@ def _(result: Surface, ax: Axes) -> Axes:
     return ax
 
 
-def _picture_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def _picture_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     images = [image for ax in axes for image in ax.images]
     if images:
         _share_scale(images)
         norm = Normalize(*images[0].get_clim())
-        color_bar(figure, axes, scale=norm, pad=0.01)
+        color_bar(figure, axes, str(images[0].get_label()), scale=norm, pad=0.01)
 
 
 @figure(width=6.0, height=1.4, across=1, share=False, key=_picture_bar, key_width=0.65)
@@ -206,6 +203,7 @@ def _(result: Pictures, ax: Axes) -> Axes:
             interpolation="nearest",
         )
         picture.set_gid(tip(name))
+        picture.set_label(result.value_info().heading)
         ax.annotate(
             name,
             (left + width / 2, 1),

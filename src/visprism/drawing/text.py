@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-from visprism.drawing.style import FONTS
+from visprism.drawing.style import FAINT, FONTS
 
 SEPARATOR = " · "
+_SMALL = 5.5  # points; the provenance
 
 
 @lru_cache(maxsize=10_000)  # figures of a report repeat their captions
@@ -71,3 +73,17 @@ def caption(
     common = [fact for fact in shared if fact not in names]
     lines = [fill(group, SEPARATOR, width=width, size=size) for group in (common, particular)]
     return "\n".join(line for line in lines if line)
+
+
+def describe(
+    figure: Figure, sentences: Sequence[str], names: Sequence[str], *, footer: bool
+) -> None:
+    """Give a figure its provenance, which its files hold, and print it below if asked for."""
+    width, height = figure.get_size_inches()
+    text = caption(sentences, names, width=width - 0.2, size=_SMALL)
+    figure.set_label(text.replace("\n", SEPARATOR))
+    if footer:
+        figure.set_figheight(height + (text.count("\n") + 1) * _SMALL * 1.3 / 72)
+        figure.supxlabel(
+            text, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
+        )

@@ -51,6 +51,7 @@ class Measure:
     cells: Mapping[str, Sequence[Cell]]  # by model, all or none; none if it is of two together
     differences: Sequence[Comparison] = ()
     images: str = ""  # how many were measured
+    unit: str = ""  # of the numbers of the models
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class Drawing:
     anchor: str
     label: str  # for screen readers
     draw: Callable[[], Figure | None]  # None: there is nothing to show
+    first: bool = True  # whether it is the main figure of its section
 
     def files(self, formats: Sequence[str]) -> dict[str, bytes]:
         """The figure in each format; empty if there is nothing to show."""
@@ -41,31 +42,33 @@ class Drawing:
         return {} if figure is None else render_formats(figure, formats)
 
 
-def drawings(content: Content) -> list[Drawing]:
+def drawings(content: Content, *, footer: bool = False) -> list[Drawing]:
     """Every figure of a report, not yet drawn."""
     return [
         Drawing(
             OVERVIEW,
             OVERVIEW,
             "Quantities of each block against depth",
-            partial(overview, content.results()),
+            partial(overview, content.results(), footer=footer),
         ),
-        *_drawings_of(content.chapters),
+        *_drawings_of(content.chapters, footer=footer),
     ]
 
 
-def _drawings_of(chapters: Sequence[Chapter]) -> Iterator[Drawing]:
+def _drawings_of(chapters: Sequence[Chapter], *, footer: bool) -> Iterator[Drawing]:
     for chapter in chapters:
         for part in chapter.sections:
-            for ending, options in part.section.figures.items():
+            for place, (ending, options) in enumerate(part.section.figures.items()):
                 for suffix, results in part.panels.items():
-                    if not any(r.has_figure(**options) for r in results.values()):
+                    shown = {n: r for n, r in results.items() if r.has_figure(**options)}
+                    if not shown:
                         continue
                     yield Drawing(
-                        f"{part.anchor}{ending}{suffix}",
+                        "-".join(filter(None, (part.anchor, ending))) + suffix,
                         part.anchor,
-                        f"{part.section.title}: {', '.join(results)}",
-                        partial(panel, results, **options),
+                        f"{part.section.title}: {', '.join(shown)}",
+                        partial(panel, shown, footer=footer, **options),
+                        first=not place,
                     )
 
 
@@ -73,6 +76,7 @@ def rendered(
     content: Content,
     formats: Sequence[str],
     *,
+    footer: bool = False,
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Drawing, Mapping[str, bytes]]]:
@@ -84,10 +88,11 @@ def rendered(
     Args:
         content: what the report shows.
         formats: "svg", "png", "pdf".
+        footer: whether each figure has its provenance below.
         processes: that draw; None: as many as pay; 1: this one.
         progress: shows how many are drawn.
     """
-    todo = drawings(content)
+    todo = drawings(content, footer=footer)
     number = _processes(len(todo)) if processes is None else processes
     files = (d.files(formats) for d in todo) if number == 1 else _shared(todo, formats, number)
     tracked = progress(todo, "figures") if progress else todo

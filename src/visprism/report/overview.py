@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from visprism.drawing.depth import kinds_key
-from visprism.drawing.registry import plot
+from visprism.drawing.registry import draw_on
 from visprism.drawing.style import FAINT, model_axes, paper_style
-from visprism.drawing.text import caption, set_titles
+from visprism.drawing.text import describe, set_titles
 from visprism.table.result import Result
 
 _ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short labels
@@ -20,49 +21,52 @@ _ROWS: list[tuple[str, dict[str, Any], str]] = [  # types from above, with short
     ("receptive-field", {}, "Receptive field \N{GREEK SMALL LETTER SIGMA}\n(pixels)"),
 ]
 _WIDTH, _HEIGHT, _KEY = 2.75, 1.15, 0.45  # inches
-_SMALL = 5.5  # points; the protocol
 
 
-def overview(results: Mapping[str, Sequence[Result]]) -> Figure | None:
+def overview(results: Mapping[str, Sequence[Result]], *, footer: bool = False) -> Figure | None:
     """Several results of each model above each other, models side by side.
 
     Args:
         results: of each model, by its name.
+        footer: whether the provenance is printed below.
 
     Returns:
         None where there are fewer than two quantities.
     """
     rows = [
-        (drawable, options, label)
+        (drawable, kind, options, label)
         for kind, options, label in _ROWS
         if (drawable := {n: r for n, rs in results.items() for r in rs if r.identifier == kind})
     ]
     if len(rows) < 2:
         return None
     sources = [rs[0].provenance.sentence() for rs in results.values()]
-    width = _WIDTH * len(results)
-    protocol = caption(sources, list(results), width=width - 0.2, size=_SMALL)
-    lines = protocol.count("\n") + 1
-    size = width, _HEIGHT * len(rows) + _KEY + lines * _SMALL * 1.3 / 72
+    size = _WIDTH * len(results), _HEIGHT * len(rows) + _KEY
     with paper_style():
         figure = Figure(size, layout=ConstrainedLayoutEngine(wspace=0.04, hspace=0.03))
         grid = figure.subplots(
             len(rows), len(results), sharex=True, sharey="row", squeeze=False
         )
-        for i, (drawable, options, label) in enumerate(rows):
+        for i, (drawable, kind, options, label) in enumerate(rows):
             for j, name in enumerate(results):
                 ax = grid[i, j]
                 ax.set_gid(model_axes(name))
                 if name in drawable:
-                    plot(drawable[name], ax, **options)
+                    draw_on(drawable[name], ax, **options)
+                    ax.tick_params(labelleft=name == next(n for n in results if n in drawable))
                 else:
-                    ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center")
+                    _empty(ax, "no attention" if "attention" in kind else "not measured")
                 ax.set_ylabel("" if j else label, fontsize=7)
                 ax.set_xlabel("Normalized depth" if i == len(rows) - 1 else "")
         set_titles(grid[0], list(results), width=0.8 * _WIDTH)
         figure.align_ylabels(grid[:, 0])
-        figure.supxlabel(
-            protocol, x=0.01, ha="left", fontsize=_SMALL, color=FAINT, parse_math=False
-        )
         kinds_key(figure, [ax for ax in grid.ravel() if ax.get_legend_handles_labels()[1]])
+        describe(figure, sources, list(results), footer=footer)
     return figure
+
+
+def _empty(ax: Axes, reason: str) -> None:
+    """Axes of a model that has no such values."""
+    ax.text(0.5, 0.5, reason, transform=ax.transAxes, ha="center", fontsize=7, color=FAINT)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0, labelleft=False)

@@ -16,7 +16,17 @@ import jinja2
 from markupsafe import Markup, escape
 
 from visprism.drawing.registry import surface_of
-from visprism.drawing.style import MODEL, TIP, color_of
+from visprism.drawing.style import (
+    ATTENTION_SHADE,
+    FAINT,
+    INK,
+    KIND_COLORS,
+    MODEL,
+    STRIP,
+    SUBSAMPLING_SHADE,
+    TIP,
+    color_of,
+)
 from visprism.estimates.findings import CODES
 from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report.content import Content, SectionContent, label_of
@@ -29,6 +39,21 @@ _STANDALONE = re.compile(
     r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>| xmlns(?::\w+)?=\"[^\"]*\"",
     re.DOTALL,
 )
+# Colors that the page sets, for light and dark; a file of the figure alone keeps its own.
+_THEMED = {
+    INK: "ink",
+    FAINT: "faint",
+    STRIP: "strip",
+    ATTENTION_SHADE: "shade",
+    SUBSAMPLING_SHADE: "shade-blue",
+    KIND_COLORS["stem"]: "stem",
+    KIND_COLORS["conv"]: "conv",
+}
+_COLOR = re.compile(rf"(?:{'|'.join(_THEMED)})\b", re.IGNORECASE)
+_BACKGROUND = re.compile(
+    r'(<g id="patch_\d+">\s*<path d="[^"]*"[^>]*? style="fill: )#ffffff(?="|; stroke: none)'
+)
+_WHITE = re.compile(r"stroke: #ffffff|fill: #ffffff(?=; stroke)")
 _SEPARATOR = " · "  # between the parts of a tip; the first is the block, where there is one
 _MARKS = {"supports": "✓", "contradicts": "✗", "undecided": "?", "not applicable": DASH}
 _MEANINGS = {
@@ -66,10 +91,13 @@ def inline_svg(
     # An identifier with double quotes stands in single ones.
     svg = re.sub(r" id='([^']*)'", lambda m: f' id="{m[1].replace(chr(34), "&quot;")}"', svg)
     svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # equal images have equal ones
+    svg = _BACKGROUND.sub(r"\1none", svg)
+    svg = _WHITE.sub(lambda m: m[0].replace("#ffffff", "var(--paper, #ffffff)"), svg)
     svg = re.sub(rf'<g id="{TIP}[^"]*"/>', "", svg)  # an artist that has nothing to show
     svg = re.sub(rf'<g id="{TIP}([^"]*)"', tip, svg)
     svg = re.sub(rf'<g id="{MODEL}([^"]*)"', r'<g data-model="\1"', svg)
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    svg = _COLOR.sub(lambda m: f"var(--{_THEMED[m[0].upper()]}, {m[0]})", svg)
     opening = (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" '
         f'style="--natural: {float(width) / 72:.3g}in">'
@@ -84,6 +112,7 @@ class PageFigure:
     stem: str
     label: str
     svg: Markup
+    first: bool  # whether it is the main figure of its section
 
 
 @dataclass
@@ -97,7 +126,7 @@ class PageFigures:
         """Add a figure, given the content of its SVG file."""
         names = self.block_names
         markup = inline_svg(svg, prefix=drawing.stem, label=drawing.label, blocks=names)
-        figure = PageFigure(drawing.stem, drawing.label, markup)
+        figure = PageFigure(drawing.stem, drawing.label, markup, drawing.first)
         self.by_anchor.setdefault(drawing.anchor, []).append(figure)
 
     @cached_property
@@ -134,6 +163,7 @@ def page_html(content: Content, figures: PageFigures) -> str:
         sections={
             part.anchor: _section_context(part) for c in content.chapters for part in c.sections
         },
+        all_codes=CODES,
         codes={code: (CODES[code], places) for code, places in content.codes.items()},
         marks=_MARKS,
         meanings=_MEANINGS,
@@ -162,11 +192,33 @@ def _section_context(part: SectionContent) -> dict[str, Any]:
     if part.section.table:
         tables = {label: table_of(result) for label, result in labeled}
     surfaces = {label: surface_of(result) for label, result in labeled}
+    codes = {f.code for fs in part.findings.values() for f in fs if f.code}
+    captions = {label: first_clause(fs[0].text) for label, fs in part.findings.items()}
     return {
+        "codes": sorted(codes),
+        "captions": captions,
+        "shortened": any(
+            len(fs) > 1 or fs[0].text != captions[label] for label, fs in part.findings.items()
+        ),
         "tables": tables,
         "protocols": {label: result.provenance.sentence() for label, result in labeled},
         "surfaces": {name: json.dumps(s) for name, s in surfaces.items() if s is not None},
     }
+
+
+def first_clause(text: str) -> str:
+    """What stands before the first semicolon outside brackets: the result, without remarks.
+
+    Example:
+        >>> first_clause("CKA 0.9 (a; b), largest 1; over 8 batches")
+        'CKA 0.9 (a; b), largest 1'
+    """
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign in "([") - (sign in ")]")
+        if sign == ";" and not depth:
+            return text[:place]
+    return text
 
 
 def _template_text(name: str) -> str:

@@ -45,8 +45,9 @@ def write_report(study: Study, path: Path) -> None:
 def write_files(
     study: Study,
     folder: Path,
-    formats: Sequence[str] = ("png",),
+    formats: Sequence[str] = ("svg",),
     *,
+    footer: bool = False,
     progress: Progress | None = None,
 ) -> None:
     """Write ``report.html``, ``study.md``, ``results.json`` and the figures, all or none.
@@ -61,7 +62,7 @@ def write_files(
         _keep_other_files(folder, scratch)
         names = []
         kinds = ["svg", *(f for f in formats if f != "svg")]
-        for drawing, files in rendered(content, kinds, progress=progress):
+        for drawing, files in rendered(content, kinds, footer=footer, progress=progress):
             figures.add(drawing, files["svg"].decode())
             for format in formats:
                 names.append(f"{drawing.stem}.{format}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.anatomy.costs import Costs, short
 from visprism.core.provenance import Provenance
+from visprism.estimates.answers import POINTS
 from visprism.estimates.questions import PAPER_CLAIMS, question_of
 from visprism.images.image_set import DATA
 from visprism.report import (
@@ -336,7 +337,8 @@ class _Table:
         of_models = any(row.cells for row in rows)  # not of two models together
         cells = {m: self._cells(rows, m) for m in self.study.models} if of_models else {}
         differences = [_comparison(row) for row in rows if row.differences]
-        return Measure(rows[0].measure, cells, differences, images_of(rows))
+        unit = "points" if rows[0].unit == POINTS else rows[0].unit
+        return Measure(rows[0].measure, cells, differences, images_of(rows), unit)
 
     def _cells(self, rows: Sequence[Row], model: str) -> list[Cell]:
         answers = [(row, row.cells[model]) for row in rows if model in row.cells]
@@ -344,7 +346,10 @@ class _Table:
             return [self._empty(rows[0], model)]
         return [
             Cell(
-                answer.number if answer.subject and not answer.measure else str(answer),
+                _without_unit(
+                    answer.number if answer.subject and not answer.measure else str(answer),
+                    answer.unit,
+                ),
                 answer.verdict,
                 anchor=self._anchor(row),
                 subject=answer.subject,
@@ -379,12 +384,17 @@ def _reasons(study: Study) -> Iterator[tuple[tuple[str, type[Result]], str]]:
 def _comparison(row: Row) -> Comparison:
     difference = row.difference
     return Comparison(
-        row.difference_value(),
+        _without_unit(_without_unit(row.difference_value(), row.unit), POINTS),
         significant=difference is not None and bool(row.cells) and difference.significant,
         remark="" if difference is None else difference.remark,
         subject=next((a.subject for a in row.cells.values() if a.measure), ""),
         mark="" if difference is None else difference.verdict,
     )
+
+
+def _without_unit(text: str, unit: str) -> str:
+    """The number alone: the unit stands once, under the question."""
+    return text if unit in ("", "%") else text.replace(f" {unit}", "")
 
 
 def _claim(rows: Sequence[Row]):

@@ -369,7 +369,7 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
     return _pictures(ax, pictures)
 
 
-@figure(width=2.2, height=1.8, share=False)
+@figure(width=2.2, height=1.9, share=False)
 def _(result: Rollout, ax: Axes) -> Axes:
     """The rollout on the token grid, from its smallest to its largest value."""
     picture = _grid(result.row, result.column, result.weight)

@@ -56,6 +56,10 @@ class BlockStructure(Result):
     )
     groups: int = scalar("Groups", "", "groups of batches of the jackknife", default=0)
 
+    def has_figure(self, **options: Any) -> bool:
+        """Whether there are several stages to compare."""
+        return len(np.unique(self.stage)) > 1
+
     def sentences(self) -> Iterator[str | Finding]:
         """The score with its interval."""
         stages = len(np.unique(self.stage))
@@ -168,7 +172,7 @@ def _ends(score: Number) -> tuple[float, float]:
     return (score.low, score.high) if isinstance(score, Number) else (np.nan, np.nan)
 
 
-def similarity_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def similarity_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side: CKA from 0 to 1."""
     color_bar(figure, axes, "CKA", ticks=[0, 0.2, 0.4, 0.6, 0.8, 1], aspect=22)
 
@@ -193,6 +197,6 @@ def _(result: BlockStructure, ax: Axes) -> Axes:
     ax.tick_params(length=0)
     limits = (0, max(1, len(stages)))
     ax.set(xlim=limits, ylim=limits, ylabel="Stage", aspect="equal")
-    ax.set_xlabel("Stage (CKA, and its excess\nover pairs at equal distance)")
+    ax.set_xlabel("Stage")
     ax.spines[:].set_visible(False)
     return ax

@@ -487,7 +487,7 @@ def _(
     return ax
 
 
-def strength_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def strength_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side: weight of a pixel."""
     bar = color_bar(
         figure,

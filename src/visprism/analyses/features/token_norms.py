@@ -7,7 +7,7 @@ sink emerges in language models, eq. 5 (the share of heads with a sink).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -85,6 +85,10 @@ class OutlierTokens(ScalarPerBlock):
         "no interval where fewer than 5 images differ from the median",
         question=questions.OUTLIERS,
     )
+
+    def has_figure(self, *, quantity: str = "", **_: Any) -> bool:
+        """Whether there are outliers at all; the largest norms have a figure in any case."""
+        return bool(quantity) or bool((self.share > 0).any())
 
     def sentences(self) -> Iterator[str | Finding]:
         """Mean over blocks, and the block with the most."""

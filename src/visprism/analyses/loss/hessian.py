@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -20,6 +21,7 @@ from visprism.analyses.loss.checkpoints import phases
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
+from visprism.drawing.depth import legend_above
 from visprism.drawing.registry import figure
 from visprism.drawing.style import DEPTH, FAINT, tip
 from visprism.loss.hessian_summary import (
@@ -53,9 +55,10 @@ class Hessian(Analysis):
         Section(
             HessianSummary,
             "Sharpness and convexity",
-            "Each point is one objective. Further to the right the loss is sharper (APE, the "
-            "mean of the positive leading eigenvalues); further up it is less convex (NEP, the "
-            "fraction of negative ones). Intervals are over mini-batches.",
+            "With a larger APE, the mean of the positive leading eigenvalues, the loss is "
+            "sharper. With a larger NEP, the fraction of negative ones, it is less convex. "
+            "Intervals are over mini-batches.",
+            figures={},
         ),
         Section(
             HessianCurves,
@@ -140,14 +143,14 @@ _STYLES = ("-", "--", "-.", ":")  # of objectives
 _OBJECTIVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # as of kinds of block
 
 
-def _key(figure: Figure, axes: Sequence[Axes]) -> None:
+def _key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A legend of the objectives, once for all models."""
-    lines: dict[str, Artist] = {}
+    lines: dict[str, Artist | Container] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         lines |= dict(zip(labels, handles, strict=True))
     if len(lines) > 1:
-        figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=2)
+        legend_above(figure, lines)
 
 
 @figure(width=3.2, height=2.1, key=_key, key_height=0.45, share_values=True)

@@ -25,6 +25,7 @@ from visprism.analyses.loss.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.color_bars import color_bar
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.drawing.registry import figure, surface_of
 from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, tip
@@ -82,15 +83,13 @@ _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(c
 # Endings of the names of the figures of a surface, and their options.
 SURFACES: Mapping[str, Mapping[str, Any]] = {
     "": {},
-    "-surface": {"view": "surface"},
-    "-slices": {"view": "slices"},
-    "-accuracy": {"quantity": "accuracy"},
-    "-l2": {"quantity": "l2"},
+    "slices": {"view": "slices"},
+    "accuracy": {"quantity": "accuracy"},
 }
 _CUT = 2.5  # a slice ends above this many log(classes)
 
 
-def value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def value_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side, of one scale for all axes; none beside slices."""
     surfaces: list[ScalarMappable] = [
         artist
@@ -106,13 +105,12 @@ def value_bar(figure: Figure, axes: Sequence[Axes]) -> None:
         scale = Normalize(float(ends.min()), float(ends.max()))
         for surface in surfaces:
             surface.set_norm(scale)
-    label = surfaces[0].get_label()  # pyrefly: ignore
-    bar = figure.colorbar(surfaces[0], ax=list(axes), label=label, aspect=22, pad=0.02)
+    label = str(surfaces[0].get_label())  # pyrefly: ignore
+    bar = color_bar(figure, axes, label, mappable=surfaces[0], aspect=22)
     if isinstance(scale, LossScale):
         same = len({surface.norm.vmax for surface in surfaces}) == 1
         bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
     bar.ax.minorticks_off()
-    bar.outline.set_visible(False)
 
 
 @figure(width=2.6, height=2.3, share=False, key=value_bar, key_width=0.8)
@@ -260,8 +258,7 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
             ha="right",
             fontsize="x-small",
         )
-        top = np.nanmax(np.where(np.isfinite(result.nll), result.nll, 0))
-        ax.set_ylim(0, min(_CUT * chance, max(1.05 * top, 1.1 * chance)))
+        ax.set_ylim(0, _CUT * chance)  # the same for every model of as many classes
     if quantity == "accuracy":
         ax.set_ylim(0, 1)
     ax.set(
@@ -309,6 +306,9 @@ def _(result: Rings, ax: Axes) -> Axes:
         ax.legend(fontsize="x-small", frameon=False, handlelength=3.2)
     infos, norm = Rings.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
+    if result.classes > 1:  # beyond, a loss depends on the scale of the logits
+        top = _CUT * float(np.log(result.classes))
+        ax.set_ylim(top=min(top, ax.get_ylim()[1]))
     ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
     return ax
 

@@ -37,7 +37,7 @@ class TrainingCurvature(Analysis):
             "dashed line is the largest curvature at which updates are stable on a quadratic: "
             "2 / learning rate for gradient descent. For Adam the preconditioned Hessian has "
             "one. The second figure is the fraction of the gradient in leading directions.",
-            figures={"": {}, "-alignment": {"quantity": "alignment"}},
+            figures={"": {}, "alignment": {"quantity": "alignment"}},
         ),
     )
 

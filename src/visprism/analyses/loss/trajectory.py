@@ -137,7 +137,7 @@ class Trajectory(Analysis):
             "components or by distance and direction from the end. Two numbers cannot show a "
             "path through millions of dimensions, and every random walk looks smooth in such a "
             "plane: conclude nothing from the shape alone.",
-            figures={"": {}, "-polar": {"view": "polar"}},
+            figures={"": {}, "polar": {"view": "polar"}},
         ),
     )
 

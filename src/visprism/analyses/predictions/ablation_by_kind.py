@@ -226,7 +226,8 @@ def chance_of(result: Any) -> tuple[Finding, ...]:
 
 @figure(width=3.4, height=2.2, share=False, share_values=True)
 def _(result: KindAblations, ax: Axes) -> Axes:
-    """Means by kind and their differences, with 95% intervals over images."""
+    """Means by kind and their differences over all stages, with 95% intervals over images."""
+    result = result.select(np.char.find(result.comparison, ", stage ") < 0)
     ax.axvline(0, color=FAINT, linewidth=0.6)
     places = np.arange(len(result))[::-1]
     names = list(zip(result.ablated.tolist(), result.comparison.tolist(), strict=True))
@@ -244,8 +245,8 @@ def _(result: KindAblations, ax: Axes) -> Axes:
             gid=tip(f"{ablated} · {comparison} · {drop:.1%} [{drop.low:.1%}, {drop.high:.1%}]"),
         )
     ax.set_yticks(places, [f"{comparison} ({ablated}s)" for ablated, comparison in names])
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set(xlabel=result.infos()["drop"].heading, ylim=(-0.6, len(result) - 0.4))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None, symbol=""))
+    ax.set(xlabel="Accuracy drop (points)", ylim=(-0.6, len(result) - 0.4))
     return ax
 
 

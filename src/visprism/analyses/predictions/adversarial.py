@@ -363,11 +363,13 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
     """Robust accuracy with its 95% interval against the size of the perturbation.
 
     The dashed line is the clean accuracy. Attacks within frequency bands are drawn against
-    frequency, where there are no others.
+    frequency, where there are no others. Attacks of one size are drawn below each other.
     """
     banded = np.isfinite(result.frequency)
     rows = result.select(banded if banded.all() else ~banded)
     place = rows.frequency if banded.all() else rows.epsilon
+    if len(np.unique(place)) == 1 and not banded.all():
+        return _by_attack(ax, rows)
     ax.axhline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for attack, loss, norm in dict.fromkeys(
         zip(rows.attack.tolist(), rows.loss.tolist(), rows.norm.tolist(), strict=True)
@@ -403,4 +405,34 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
         else ("L∞ norm of the perturbation (1/255)" if largest else "Norm of the perturbation")
     )
     ax.legend(fontsize=6, handlelength=1.8)
+    return ax
+
+
+def _by_attack(ax: Axes, rows: RobustAccuracy) -> Axes:
+    """A point with its 95% interval for each attack, all of one size."""
+    names = []
+    for i, (attack, loss) in enumerate(
+        zip(rows.attack.tolist(), rows.loss.tolist(), strict=True)
+    ):
+        color, marker = _STYLES.get(attack, (FAINT, "X"))
+        names.append(_NAMES.get(attack, attack) + _LABELED.get(loss, ""))
+        accuracy = rows.accuracy[i : i + 1]
+        ax.errorbar(
+            accuracy,
+            [-i],
+            xerr=[accuracy - accuracy.low, accuracy.high - accuracy],
+            color=color,
+            marker=marker,
+            markersize=4,
+            elinewidth=1.0,
+            linestyle="none",
+            gid=tip(f"{names[-1]} · {float(accuracy[0]):.1%}"),
+        )
+    ax.axvline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    ax.set_yticks(-np.arange(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    size = f"{255 * rows.epsilon[0]:.3g}/255" if rows.norm[0] == "linf" else rows.epsilon[0]
+    label = f"{rows.infos()['accuracy'].heading}, {_NAMES[rows.norm[0]]} norm {size}"
+    ax.set(xlim=(0, 1.02), ylim=(0.6 - len(names), 0.6), xlabel=label)
     return ax

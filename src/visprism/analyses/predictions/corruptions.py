@@ -117,6 +117,10 @@ class CorruptedMetrics(Result):
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
+    def has_figure(self, **options: Any) -> bool:
+        """Whether there are several severities; one is a bar of `CorruptionErrors`."""
+        return len(np.unique(self.severity[self.corruption != CLEAN[0]])) > 1
+
     def of(self, metric: str, corruption: str, severity: int) -> Number:
         """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``."""
         at = (self.corruption == corruption) & (self.severity == severity)

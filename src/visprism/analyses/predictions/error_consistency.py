@@ -283,6 +283,8 @@ def _(result: DifferingPictures, ax: Axes) -> Axes:
             fontsize=6,
             color=INK,
         )
-    ax.set(xlim=(0, _ACROSS * _STEP), ylim=(rows * down, 0), aspect="equal")
+    models = f"1: {result.first_model}   2: {result.second_model}"
+    ax.text(0, -0.1, models, fontsize=7, color=INK, parse_math=False)
+    ax.set(xlim=(0, _ACROSS * _STEP), ylim=(rows * down, -0.35), aspect="equal")
     ax.axis("off")
     return ax

@@ -161,7 +161,7 @@ class Quantization(Analysis):
             "each output channel and to nearest; activations keep their precision. The second "
             "figure is the rise that the Hessian trace of the block's weights predicts for "
             "rounding errors without correlation, with its interval over random vectors.",
-            figures={"": {}, "-predicted": {"quantity": "predicted_rise"}},
+            figures={"": {}, "predicted": {"quantity": "predicted_rise"}},
         ),
     )
 

@@ -170,7 +170,7 @@ def _computed(shape: Sequence[int], stored: Mapping[str, Sequence[int]]) -> Inpu
     )
 
 
-def cosine_bar(figure: Figure, axes: Sequence[Axes]) -> None:
+def cosine_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side: the cosine similarity."""
     ticks = [-1, -0.5, 0, 0.5, 1]
     color_bar(

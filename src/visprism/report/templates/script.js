@@ -215,10 +215,11 @@
       points.forEach((p, i) => (i ? context.lineTo(...at(p)) : context.moveTo(...at(p))));
     };
     const square = (z) => [[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]].map(([x, y]) => project(x, y, z));
-    context.strokeStyle = "#9C9C9C";
+    const style = getComputedStyle(canvas);
+    context.strokeStyle = style.getPropertyValue("--strip");
     path(square(0));
     context.stroke();
-    context.fillStyle = "#595959";
+    context.fillStyle = style.getPropertyValue("--faint");
     context.font = "12px system-ui, sans-serif";
     context.textAlign = "center";
     context.fillText(surface.axes[0], ...at(project(0, -1.2, 0)));
@@ -243,7 +244,7 @@
     if (surface.level) {
       const ring = square(surface.level.height);
       context.setLineDash([5, 3]);
-      context.strokeStyle = context.fillStyle = "#262626";
+      context.strokeStyle = context.fillStyle = style.getPropertyValue("--ink");
       path(ring);
       context.stroke();
       const [x, y] = at(ring.reduce((left, p) => (p.x < left.x ? p : left)));
@@ -270,5 +271,6 @@
     });
   }
   window.addEventListener("resize", () => canvases.forEach(draw));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => canvases.forEach(draw));
   canvases.forEach(draw);
 })();
