@@ -6,8 +6,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-
-from visprism.cli.parser import commands, parse
+from internals import commands, parse
 
 PROJECT = Path(__file__).parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ import os
 
 import pytest
 import torch
+from internals import RankSlice, gather, rank, share, world_size
 from torch import nn
 
 from visprism import Compute, InputError, processes
-from visprism.core.processes import RankSlice, gather, rank, share, world_size
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from internals import options_of
 
 import visprism
 from visprism import ANALYSES
-from visprism.core.options import options_of
-from visprism.table.result import result_types
+from visprism.results import result_types
 
 PROJECT = Path(__file__).parent.parent
 STUB = Path(visprism.__file__).with_suffix(".pyi")

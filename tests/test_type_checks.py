@@ -8,10 +8,9 @@ import jaxtyping
 import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
+from internals import stream
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
-
-from visprism.core.run import stream
 
 checked = jaxtyping.jaxtyped(typechecker=beartype.beartype)
 VIOLATION = (BeartypeCallHintViolation, TypeCheckError)

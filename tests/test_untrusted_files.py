@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pytest
 import torch
+from internals import read_recipe
 from torch import nn
 
 from visprism import (
@@ -32,7 +33,6 @@ from visprism import (
     save_checkpoint,
 )
 from visprism.harmonize import save_alternet
-from visprism.training.recipe_files import read_recipe
 
 _RUN = "ran"  # the file that an attack would make
 

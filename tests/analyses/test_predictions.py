@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import decoded_images, subject_of
 from torch import nn
 
 from visprism import (
@@ -22,8 +23,6 @@ from visprism import (
     load_data,
     load_model,
 )
-from visprism.analyses.subject import subject_of
-from visprism.images.images import decoded_images
 
 
 def network(seed):

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from internals import GROUPS, options_of, subject_of
 
 from visprism import ANALYSES, Needs, Result, plot
-from visprism.analyses.base import GROUPS
-from visprism.analyses.subject import subject_of
-from visprism.core.options import options_of
-from visprism.table.result import result_types
+from visprism.results import result_types
 
 NAMES = list(ANALYSES)
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from visprism import examine
-from visprism.loss.hessian_summary import HessianSpectrum
+from visprism.results import HessianSpectrum
 
 CURVATURE = {
     "hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0},

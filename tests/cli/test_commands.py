@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from internals import command_parser, commands
 from PIL import Image
 
 import visprism
 from visprism import ANALYSES, Study
 from visprism.cli import main
-from visprism.cli.parser import command_parser, commands
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = PACKAGE.parents[1] / "docs" / "command_line.md"

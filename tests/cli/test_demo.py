@@ -1,10 +1,10 @@
 """Laws of the demonstration, with few images and recipes of a few steps."""
 
 import pytest
+from internals import SHIPPED
 
 from visprism import ANALYSES, Recipe, Study
 from visprism.cli import main
-from visprism.cli.study import SHIPPED
 from visprism.demo import NETWORKS
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from internals import stream
 
 from visprism import Result, harmonize_model, load_model
 from visprism.cli import main
-from visprism.core.run import stream
-from visprism.harmonize.replacement_search import ReplacementSearch
+from visprism.results import ReplacementSearch
 
 
 @pytest.fixture(scope="module")

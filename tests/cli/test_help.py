@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from internals import GROUPS, command_parser, commands, help_text
 
 from visprism import ANALYSES
-from visprism.analyses.base import GROUPS
 from visprism.cli import parser
-from visprism.cli.parser import command_parser, commands, help_text
 
 HELP = Path(__file__).parent / "help"
 COMMANDS = [name for name in commands() if name != "sparsity"]

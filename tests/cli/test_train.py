@@ -4,12 +4,11 @@ import sys
 
 import pytest
 import torch
+from internals import Checkpointer, read_state_dict
 from PIL import Image
 
 from visprism import Result, read_metadata
 from visprism.cli import main
-from visprism.models.state_dicts import read_state_dict
-from visprism.training.checkpointer import Checkpointer
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",

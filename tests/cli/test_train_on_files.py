@@ -8,11 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+from internals import read_checkpoint, valid_checkpoint
 from PIL import Image
 
 from visprism import Result
 from visprism.cli import main
-from visprism.training.checkpoint_files import read_checkpoint, valid_checkpoint
 
 IMAGES, BATCH = 24, 4
 STEPS = IMAGES // BATCH

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from internals import auroc
 from scipy.stats import norm
 
-from visprism.analyses.predictions.out_of_distribution import auroc
 from visprism.core.statistics import auroc_interval
 
 

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
-from visprism.core.errors import OutputError
-from visprism.core.files import atomic_write, output_folder, remove_leftovers, write_text
+from internals import OutputError, atomic_write, output_folder, remove_leftovers, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}
 NEW = {"page.html": "new", "figures/a.png": "new a", "table.md": "new", "deep/x/y.npz": "new y"}

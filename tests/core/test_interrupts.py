@@ -2,10 +2,10 @@
 
 import os
 import signal
+import threading
 
 import pytest
-
-from visprism.core.devices import delayed_interrupts
+from internals import delayed_interrupts
 
 
 def test_a_signal_waits_and_is_handled_at_the_end():
@@ -26,3 +26,15 @@ def test_an_error_inside_is_raised_and_handlers_are_restored():
     with pytest.raises(ZeroDivisionError), delayed_interrupts():
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_other_threads_are_left_alone():
+    def run():
+        with delayed_interrupts():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    seen = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [signal.default_int_handler]

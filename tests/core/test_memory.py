@@ -3,8 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
+from internals import reused_memory
 
 from visprism.core import devices
 
@@ -58,3 +62,50 @@ def test_a_block_that_is_freed_is_reused_inside_and_leaves_at_the_end():
     assert inside < 0.1 * 8 * pages
     assert held > 0.9 * pages
     assert left < 0.1 * pages
+
+
+@settable
+def test_the_outermost_call_decides_in_all_threads(settings):
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with reused_memory():
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    with reused_memory():
+        thread.start()
+        inside.wait()
+        with reused_memory():
+            pass
+    before = list(settings)
+    leave.set()
+    thread.join()
+    assert before == [devices._REUSE]
+    assert settings == [devices._REUSE, devices._USUAL]
+
+
+@settable
+def test_an_error_ends_it(settings):
+    with pytest.raises(ValueError, match="wrong"), reused_memory():
+        raise ValueError("wrong")
+    assert settings == [devices._REUSE, devices._USUAL]
+
+
+@settable
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MALLOC_MMAP_THRESHOLD_", "131072"), ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1")],
+)
+def test_settings_of_the_user_stay(monkeypatch, settings, name, value):
+    monkeypatch.setenv(name, value)
+    with reused_memory():
+        pass
+    assert settings == []
+
+
+def test_large_blocks_of_other_threads_are_allocated():
+    with reused_memory(), ThreadPoolExecutor(2) as threads:
+        sums = threads.map(lambda n: torch.ones(BLOCK // 4).sum().item() * n, range(1, 5))
+        assert list(sums) == [BLOCK / 4 * n for n in range(1, 5)]

@@ -3,8 +3,7 @@
 import subprocess
 
 import pytest
-
-from visprism.core.provenance import revision
+from internals import revision
 
 
 @pytest.fixture

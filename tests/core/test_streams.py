@@ -1,8 +1,7 @@
 """Laws of random streams (src/visprism/core/run.py)."""
 
 import torch
-
-from visprism.core.run import stream
+from internals import stream
 
 
 def draw(*use):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from internals import CODES
 
 import visprism
 from visprism import Predictions, calibration
-from visprism.estimates.findings import CODES
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = (PACKAGE.parents[1] / "docs" / "findings.md").read_text(encoding="utf-8")

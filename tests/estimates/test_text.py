@@ -1,8 +1,7 @@
 """Laws of the text of numbers (src/visprism/estimates/text.py)."""
 
 import pytest
-
-from visprism.estimates.text import interval_text, missing_interval
+from internals import interval_text, missing_interval
 
 NAN = float("nan")
 

@@ -1,9 +1,9 @@
 """The drawing of a model shows its blocks, grids and costs."""
 
 import pytest
+from internals import stages
 
 from visprism import plot
-from visprism.analyses.anatomy import stages
 
 
 def bars(ax, label):

@@ -5,10 +5,10 @@ from math import isnan, nan
 
 import numpy as np
 import pytest
+from internals import at_chance
 from scipy.stats import binomtest
 
 from visprism import Provenance
-from visprism.estimates.findings import at_chance
 
 
 @pytest.mark.parametrize("correct", [0, 25, 30, 33, 34, 35, 40, 100])

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from internals import FAINT, SIMILARITY
 
 from visprism import plot
-from visprism.drawing.style import FAINT, SIMILARITY
 
 
 def cells(ax):

@@ -5,13 +5,12 @@ from dataclasses import dataclass, fields
 import matplotlib as mpl
 import numpy as np
 import pytest
+from internals import frame_of, render_formats
 from matplotlib import pyplot
 from results_by_hand.base import complete
 
 from visprism import InputError, Result, figure, panel, plot
-from visprism.analyses.features.class_separability import NeuralCollapse
-from visprism.drawing.registry import frame_of
-from visprism.drawing.save import render_formats
+from visprism.results import NeuralCollapse
 
 BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 

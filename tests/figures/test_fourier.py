@@ -1,15 +1,10 @@
 """The figures of the Fourier analysis show the numbers of the result."""
 
 import pytest
+from internals import ATTENTION_SHADE, DEPTH, KIND_COLORS, SUBSAMPLING_SHADE
 from matplotlib.colors import to_hex
 
 from visprism import plot
-from visprism.drawing.style import (
-    ATTENTION_SHADE,
-    DEPTH,
-    KIND_COLORS,
-    SUBSAMPLING_SHADE,
-)
 
 
 def spans(ax, color):

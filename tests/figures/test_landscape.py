@@ -1,9 +1,9 @@
 """The figures of landscapes show the numbers of the result."""
 
 import numpy as np
+from internals import CHANCE_POSITION, LossScale
 
 from visprism import panel, plot
-from visprism.drawing.losses import CHANCE_POSITION, LossScale
 
 # The scale.
 

@@ -1,11 +1,10 @@
 """The figures of outputs show their numbers in their places."""
 
 import pytest
+from internals import SIMILARITY, percent
 from matplotlib.patches import Rectangle
 
 from visprism import plot
-from visprism.analyses.predictions.corruptions import percent
-from visprism.drawing.style import SIMILARITY
 
 
 def bars(ax):

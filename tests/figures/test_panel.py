@@ -5,14 +5,13 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 import pytest
+from internals import frame_of, render_figure
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from PIL import Image
 
 from visprism import InputError, panel, plot, save_figure
 from visprism.drawing import shapes
-from visprism.drawing.registry import frame_of
-from visprism.drawing.save import render_figure
 
 
 def models(result, number):

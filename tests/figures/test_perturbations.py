@@ -1,10 +1,10 @@
 """The figures of ablations, noise, attacks and cue conflicts show their numbers in place."""
 
 import numpy as np
+from internals import color_of
 from matplotlib.colors import to_hex
 
 from visprism import plot
-from visprism.drawing.style import color_of
 
 
 def markers(ax):

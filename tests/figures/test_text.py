@@ -1,8 +1,7 @@
 """Text fits into its room and nothing of it is lost."""
 
 import pytest
-
-from visprism.drawing.text import caption, inches, title
+from internals import caption, inches, title
 
 LONG = "timm:vit_base_patch14_reg4_dinov2.lvd142m?img_size=224&num_classes=10"
 

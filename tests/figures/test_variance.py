@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from internals import Estimated
 
 from visprism import panel
-from visprism.estimates.estimated import Estimated
 
 
 def test_the_axis_is_logarithmic_and_labeled_in_plain_numbers(made):

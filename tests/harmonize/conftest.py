@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from visprism.core.run import stream
+from internals import stream
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from internals import MSABlock, PostActMSABlock, PreActBottleneck, alter_resnet, preact_resnet
 from timm.layers import LayerNorm2d
 from torch import nn
 
@@ -17,9 +18,6 @@ from visprism import (
     harmonize_model,
     load_model,
 )
-from visprism.models.layers.residual_blocks import MSABlock, PostActMSABlock, PreActBottleneck
-from visprism.models.zoo.alter_resnet import alter_resnet
-from visprism.models.zoo.preact_resnet import preact_resnet
 
 
 def timms(name, **arguments):

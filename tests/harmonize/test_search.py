@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from internals import is_significant, paired_gain
 from scipy.stats import binomtest
 
 from visprism import InputError, Run, load_model, search_replacements
-from visprism.harmonize.replacement_search import ReplacementSearch, paired_gain
-from visprism.harmonize.search import is_significant
+from visprism.results import ReplacementSearch
 
 
 @pytest.fixture(scope="module")

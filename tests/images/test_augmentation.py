@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import Mix, batch_share, cut, draw_mix, mixed, shifted, soft, stream
 from timm.data import Mixup
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
@@ -18,9 +19,7 @@ from visprism import (
     fixed_augmentation,
     load_data,
 )
-from visprism.core.run import stream
 from visprism.images import STRONG
-from visprism.images.augmented import Mix, batch_share, cut, draw_mix, mixed, shifted, soft
 
 SMALL = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 RAW = replace(SMALL, mean=(0.0,) * 3, std=(1.0,) * 3)

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from internals import balanced
 from PIL import Image
 
 from visprism import ImageSet, load_data, statistics, stratified
 from visprism.images import held_out
-from visprism.images.image_set import balanced
 
 # What a limit selects.
 

@@ -1,13 +1,15 @@
 """Laws of the images of a study, and of their batches."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
+from internals import center_crop, decoded_images, normalized, ordered, tensor_images, to_pixels
 from PIL import Image
 
 from visprism import ImageSet, InputError, Preprocessing, batches, load_data
-from visprism.images.images import decoded_images, ordered, tensor_images, to_pixels
-from visprism.images.pixels import center_crop, normalized
+from visprism.images import images as study
 
 WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
 PLAIN = {"mean": (0.0,) * 3, "std": (1.0,) * 3}
@@ -135,6 +137,18 @@ def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(sourc
     assert counted.reads.tolist() == [2] * 20
 
 
+def test_crops_beyond_the_memory_are_decoded_again(source, monkeypatch):
+    monkeypatch.setattr(study, "_CROP_BYTES", 6 * 3 * 12 * 12)
+    counted, way = source(10), Preprocessing((12, 12))
+    images = decoded_images(counted.image_set())
+    first, again = (torch.cat([images.pixels(way, i, i + 4) for i in (0, 4)]) for _ in range(2))
+    assert torch.equal(first, again)
+    assert counted.reads.tolist() == [1] * 4 + [2] * 4 + [0] * 2
+    images.pixels(Preprocessing((4, 4)), 0, 3)
+    images.pixels(Preprocessing((4, 4)), 0, 3)  # no memory is left for another size
+    assert counted.reads.tolist() == [3] * 3 + [1] + [2] * 4 + [0] * 2
+
+
 def test_pixels_come_back_exactly_from_normalized_tensors(tensors):
     images, pixels = tensors
     assert torch.equal(images.pixels(WAY, 2, 20), pixels[2:])
@@ -155,6 +169,22 @@ def test_a_slice_of_batches_reads_only_its_own_images(source):
     assert [targets.tolist() for _, targets in parts[1::2]] == [[2, 3], [6]]
     assert counted.reads.tolist() == [0, 0, 1, 1, 0, 0, 1]
     assert parts[-1][1].tolist() == parts[1::2][1][1].tolist() == [6]
+
+
+def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(tensors):
+    changed = threading.Event()
+
+    def change(pixels, indices):
+        if 4 in indices:
+            changed.set()
+        return pixels
+
+    before = threading.active_count()
+    iterator = iter(tensors[0].batches(WAY, batch_size=4, change=change))
+    next(iterator)
+    assert changed.wait(timeout=10)
+    iterator.close()
+    assert threading.active_count() == before
 
 
 def test_an_error_in_the_thread_reaches_the_user(folder):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from internals import SILHOUETTES, TEXTURES
 
 from visprism import Preprocessing, load_data
 from visprism.images import in_memory
-from visprism.images.shapes import SILHOUETTES, TEXTURES
 
 
 def pixels(images, positions):

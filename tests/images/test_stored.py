@@ -6,11 +6,11 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
+from internals import NO_CLASS
 from PIL import Image
 from torchvision.datasets import CIFAR10, cifar
 
 from visprism import InputError, Preprocessing, batches, load_data
-from visprism.images.image_set import NO_CLASS
 
 IMAGES = 4  # of each severity
 

@@ -6,6 +6,8 @@ interface as we use, so that nothing is fetched.
 
 import json
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from io import BytesIO
 from types import SimpleNamespace
@@ -123,6 +125,30 @@ def test_reads_real_images(real_images):
 def test_labels_that_are_no_class_are_counted(write, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         load_data(f"parquet:{write(labels=labels)}")
+
+
+def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
+    # pyarrow's reader crashes the process then, as when two models go through one image set.
+    at_once = []
+    inside = threading.Semaphore(1)
+    read = parquet.ParquetFile.read_row_group
+
+    def watched(file, group, **options):
+        at_once.append(not inside.acquire(blocking=False))
+        time.sleep(0.002)
+        inside.release()
+        return read(file, group, **options)
+
+    monkeypatch.setattr("visprism.images.tables._MOST_BYTES", 0)  # groups are read repeatedly
+    images = load_data(f"parquet:{write(labels=(0, 1) * 10)}")
+    monkeypatch.setattr(parquet.ParquetFile, "read_row_group", watched)
+    threads = [threading.Thread(target=images.read, args=[range(20)]) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(at_once) >= 10
+    assert not any(at_once)
 
 
 # Untrusted files.

@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import PreActBasic, Products, alter_resnet, stream
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torchvision.models import VisionTransformer
 
 from visprism import Objective, hessian_spectrum
-from visprism.core.run import stream
-from visprism.loss.products import Products
-from visprism.models.layers.residual_blocks import PreActBasic
-from visprism.models.zoo.alter_resnet import alter_resnet
 
 
 def hugging_face():

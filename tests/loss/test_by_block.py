@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from internals import Products, hvp
 
 from visprism import Objective, dissect, hessian_by_block, top_eigenvalues
-from visprism.loss.products import Products, hvp
 
 
 def dense(model, batches, names):

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
+from internals import gaussian
 from torch import nn
-
-from visprism.loss.directions import gaussian
 
 
 class Network(nn.Module):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from internals import stream
 from scipy.sparse.linalg import eigsh
 
 from visprism import InputError
-from visprism.core.run import stream
 from visprism.loss.krylov import Krylov, Request
 from visprism.loss.krylov import eigenpairs as eigenpairs_of
 

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from internals import Products, stream
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch.nn import functional
 
@@ -18,8 +19,6 @@ from visprism import (
     top_eigenvalues,
     trace,
 )
-from visprism.core.run import stream
-from visprism.loss.products import Products
 
 
 @pytest.fixture

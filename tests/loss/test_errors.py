@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from internals import hvp
 from torch import nn
 from torch.nn import functional
 
@@ -15,7 +16,6 @@ from visprism import (
     sharpness,
     top_eigenvalues,
 )
-from visprism.loss.products import hvp
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import Products
 
 from visprism import (
     InputError,
@@ -14,7 +15,6 @@ from visprism import (
     hessian_spectrum,
     top_eigenvalues,
 )
-from visprism.loss.products import Products
 
 
 @pytest.fixture

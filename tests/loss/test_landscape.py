@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import PreActBasic, alter_resnet
 from landscape_cases import lines, random_images, squares
 from scipy import stats
 from timm.models.mlp_mixer import MlpMixer
@@ -24,8 +25,6 @@ from visprism import (
     plane_through,
     random_planes,
 )
-from visprism.models.layers.residual_blocks import PreActBasic
-from visprism.models.zoo.alter_resnet import alter_resnet
 
 
 def moved(model, plane, a, b):

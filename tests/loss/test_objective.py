@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from internals import Products, gauss_newton_product, hvp, stream
 from torch import nn
 from torch.nn import functional
 
@@ -13,8 +14,6 @@ from visprism import (
     dissect,
     smoothed_cross_entropy,
 )
-from visprism.core.run import stream
-from visprism.loss.products import Products, gauss_newton_product, hvp
 
 
 def dense(model, images, targets, names=None):
@@ -141,6 +140,16 @@ def test_products_are_those_of_the_data_however_it_is_cut(network, images, class
     v = torch.randn(len(uncut), generator=stream(0, "v")).double()
     np.testing.assert_allclose(hvp(cut, v), hvp(uncut, v), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(cut.gradient(), uncut.gradient(), rtol=1e-9, atol=1e-12)
+
+
+def test_graphs_that_are_not_kept_give_the_same_products(network, images, classes, monkeypatch):
+    batches = list(zip(images.split(3), classes.split(3), strict=True))
+    stored = Products(Objective(network, batches))
+    monkeypatch.setattr("visprism.loss.products._MEMORY_SHARE", 0.0)
+    anew = Products(Objective(network, batches))
+    V = torch.randn(2, len(stored.objective), generator=stream(0, "v")).double()
+    for _ in range(2):
+        assert torch.equal(stored(V), anew(V))
 
 
 def test_nll_and_number_of_examples_come_with_the_first_product(

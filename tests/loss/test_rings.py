@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from internals import crossed_mean, difference, stacked
 from scipy import stats
 from torch import nn
 
 from visprism import Run, landscape, random_planes, rings
-from visprism.estimates.differences import difference
-from visprism.estimates.estimated import stacked
-from visprism.loss.rings import Rings, crossed_mean
+from visprism.results import Rings
 
 
 def squares(logits, targets):

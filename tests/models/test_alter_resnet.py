@@ -3,10 +3,9 @@
 import pytest
 import timm
 import torch
+from internals import attention_places, stream
 
 from visprism import MODELS, dissect, harmonize_model, load_model
-from visprism.core.run import stream
-from visprism.models.zoo.alter_resnet import attention_places
 
 SMALL = "alter_resnet18_32"
 

@@ -2,15 +2,13 @@
 
 import pytest
 import torch
+from internals import LocalAttention, ShiftedWindowAttention, stream
 from timm.layers import Attention
 from timm.models.swin_transformer import SwinTransformerBlock
 from torch.autograd.functional import hvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from visprism.core.run import stream
 from visprism.models.zoo import conv_vit as local_attention
-from visprism.models.zoo.conv_vit import LocalAttention
-from visprism.models.zoo.swin import ShiftedWindowAttention
 
 
 def tokens(height, width, channels=12, batch=2):

@@ -7,9 +7,9 @@ import re
 
 import pytest
 import torch
+from internals import stream
 
 from visprism import MODELS, InputError, Preprocessing, load_model, save_checkpoint
-from visprism.core.run import stream
 
 CLASSES = 100
 NAMES = [

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from internals import Metadata
 from safetensors.torch import save_file
 from small_models import small_convnet as network
 
@@ -16,7 +17,6 @@ from visprism import (
     read_metadata,
     save_checkpoint,
 )
-from visprism.models.metadata import Metadata
 
 
 @dataclass(frozen=True)

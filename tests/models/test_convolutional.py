@@ -3,11 +3,10 @@
 import pytest
 import torch
 import torchvision
+from internals import SpatialSmoothing, stream
 from torch import nn
 
 from visprism import MODELS, dissect, load_model, predict
-from visprism.core.run import stream
-from visprism.models.layers.smoothing import SpatialSmoothing
 
 
 def images(*shape):

@@ -7,9 +7,9 @@ import pytest
 import timm
 import torch
 import torchvision
+from internals import stream
 
 from visprism import InputError, load_model
-from visprism.core.run import stream
 
 
 def timms(name):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from internals import ModelSpec
 from safetensors.torch import save_file
 
 from visprism import load_model
-from visprism.models.spec import ModelSpec
 
 SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10"
 SMALL_VIT += "&pretrained=False"

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from internals import image_size, stream
 
 from visprism import MODELS, load_model
-from visprism.core.run import stream
-from visprism.models.zoo_registry import image_size
 
 # The smallest of each family; the others differ in numbers alone.
 SMALL = [

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from internals import PREFIX, default_card, epochs_in_words, pretrained_cards, stream
 from safetensors import safe_open
 
 from visprism import (
@@ -18,13 +19,6 @@ from visprism import (
     load_model,
     read_metadata,
 )
-from visprism.core.run import stream
-from visprism.models.pretrained import (
-    default_card,
-    epochs_in_words,
-    pretrained_cards,
-)
-from visprism.models.timm_entries import PREFIX
 
 PROJECT = Path(__file__).parents[2]
 CARDS = pretrained_cards()

@@ -3,6 +3,7 @@
 import pytest
 import timm
 import torch
+from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.mlp_mixer import MlpMixer
@@ -12,10 +13,6 @@ from timm.models.vision_transformer import VisionTransformer
 
 from visprism import MODELS
 from visprism.models.zoo.conv_vit import conv_vit
-from visprism.models.zoo.mixer import mixer
-from visprism.models.zoo.pit import pit
-from visprism.models.zoo.swin import swin
-from visprism.models.zoo.vit import deit, vit
 
 
 def size_of(name, **arguments):

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
+from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
 
 import visprism as vp
 from visprism import MODELS, load_model
 from visprism.models.zoo.conv_vit import conv_vit
-from visprism.models.zoo.mixer import mixer
-from visprism.models.zoo.pit import pit
-from visprism.models.zoo.swin import swin
-from visprism.models.zoo.vit import deit, vit
 
 FAMILIES = {
     "vit": lambda **k: vit(32, 2, **{"depth": 2, **SMALL, **k}),

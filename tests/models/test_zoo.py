@@ -3,10 +3,10 @@
 import pytest
 import timm
 import torch
+from internals import stream
 from torch import nn
 
 from visprism import MODELS, InputError, load_model
-from visprism.core.run import stream
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
     "preact_resnet18_32": [64, 64, 128, 256, 512],
@@ -53,6 +53,16 @@ def test_timm_gives_feature_maps_with_the_channels_and_reductions_it_states(name
         maps = network(torch.zeros(1, 3, 32, 32))
     assert [x.shape[1] for x in maps] == channels == network.feature_info.channels()
     assert [32 // x.shape[2] for x in maps] == network.feature_info.reduction()
+
+
+@pytest.mark.parametrize(
+    ("out_indices", "expected"), [((1, -1), [32, 64]), ((-1,), [64]), (1, [64])]
+)
+def test_timm_gives_the_feature_maps_that_are_asked_for(out_indices, expected):
+    network = timm.create_model(
+        "visprism_resnet20", features_only=True, out_indices=out_indices
+    )
+    assert [x.shape[1] for x in network(torch.zeros(2, 3, 32, 32))] == expected
 
 
 @torch.no_grad()

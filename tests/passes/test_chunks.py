@@ -3,10 +3,10 @@
 import pytest
 import torch
 from einops import rearrange
+from internals import channel_mean
 
 from visprism import Fourier, FourierPlane, Variance
 from visprism.passes import blocks as chunks
-from visprism.passes.blocks import channel_mean
 
 
 def contiguous(x):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-
-from visprism.passes.perturbed import Paired
+from internals import Paired
 
 
 def measured(sizes: list[int], starts: list[int | None]) -> tuple[Paired, torch.Tensor]:

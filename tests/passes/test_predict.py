@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from internals import dropout_modules
 from torch import nn
 
 from visprism import InputError, Predictions, Run, calibration, predict
-from visprism.passes.predict import dropout_modules
 
 SCRIPT = Path(__file__).with_name("predict_in_processes.py")
 

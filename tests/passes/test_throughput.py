@@ -5,11 +5,10 @@ import time
 
 import pytest
 import torch
+from internals import model_cost, stream
 from torch import nn
 
 from visprism import MODELS, costs, dissect
-from visprism.core.run import stream
-from visprism.passes.forward_passes import model_cost
 
 ATTENDS = ["alter_resnet18_32", "vit_pico_patch4_32"]
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from internals import Tokens, token_roles
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -15,7 +16,6 @@ from visprism import (
     observe,
 )
 from visprism.anatomy import watch_tokens
-from visprism.passes.tokens import Tokens, token_roles
 
 SMALL = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2}
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
+from internals import tip
 
 from visprism import (
     ANALYSES,
@@ -25,7 +26,6 @@ from visprism import (
     result_type,
     scalar,
 )
-from visprism.drawing.style import tip
 
 BLOCKS = ("stem", "conv1", "attn2")
 

@@ -4,16 +4,13 @@ import sys
 from dataclasses import replace
 
 import pytest
+from internals import FROM_PYTHON, PAPER_CLAIMS, Number, content_of
 from results_by_hand import MAKERS
 
 from visprism import Answer, Entry, Provenance
-from visprism.analyses.predictions.temperature import TemperatureScaling
 from visprism.estimates import questions
-from visprism.estimates.estimated import Number
-from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report import drawings
-from visprism.study.report_content import content_of
-from visprism.study.study import FROM_PYTHON
+from visprism.results import TemperatureScaling
 
 KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}
 

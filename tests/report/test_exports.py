@@ -4,8 +4,7 @@ import json
 import re
 
 import numpy as np
-
-from visprism.study.exports import json_of
+from internals import json_of
 
 
 def test_markdown_has_the_rows_of_the_table(study):

@@ -2,10 +2,9 @@
 
 import re
 
+from internals import model_axes, paper_style, render_figure, tip
 from matplotlib.figure import Figure
 
-from visprism.drawing.save import render_figure
-from visprism.drawing.style import model_axes, paper_style, tip
 from visprism.report import inline_svg
 
 

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from internals import (
+    PAPER_CLAIMS,
+    TermLinks,
+    content_of,
+    render_formats,
+    write_files,
+    write_report,
+)
 
 import visprism.report
 import visprism.study.files
 from visprism import Study, panel
-from visprism.drawing.save import render_formats
-from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report import rendered
-from visprism.report.terms import TermLinks
-from visprism.study.files import write_files, write_report
-from visprism.study.report_content import content_of
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}

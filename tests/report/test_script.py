@@ -9,8 +9,7 @@ import subprocess
 from html import unescape
 
 import pytest
-
-from visprism.report.tables import MINUS
+from internals import MINUS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 OPTIONS = (

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from visprism.report.tables import amount, table_cell, table_of
+from internals import amount, table_cell, table_of
 
 
 @pytest.mark.parametrize(

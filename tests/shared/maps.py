@@ -5,11 +5,11 @@ from functools import cache
 
 import numpy as np
 import torch
+from internals import Gathered
 from scipy.stats import t
 from torch import nn
 
 from visprism import Block, Layout, Provenance, Seen, dissect
-from visprism.passes.features import Gathered
 
 
 def blocks_of(*maps, kinds=None, stages=None, subsampling=False):

@@ -4,12 +4,10 @@ import warnings
 from dataclasses import replace
 
 import torch
+from internals import DEFAULT_RUN, images_of, subject_of
 from results_by_hand.loss import training_curvature
 
 from visprism import ANALYSES, DataOptions, InputError, Preprocessing
-from visprism.analyses.subject import subject_of
-from visprism.core.run import DEFAULT_RUN
-from visprism.study.subjects import images_of
 
 SIDE = 16
 DATA = f"shapes?size={SIDE}&cues=conflict"  # of ten classes

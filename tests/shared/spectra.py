@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from visprism.loss.hessian_summary import HessianSpectrum
+from visprism.results import HessianSpectrum
 
 
 def spectrum_of(values, phase=""):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from internals import Estimated, Question, mean
 from torch import nn
 
 from visprism import (
@@ -19,8 +20,6 @@ from visprism import (
     option,
     result_type,
 )
-from visprism.estimates.estimated import Estimated, mean
-from visprism.estimates.questions import Question
 
 BRIGHT = Question("How bright?", "brightness")
 

@@ -4,9 +4,9 @@ import errno
 from pathlib import Path
 
 import pytest
+from internals import OutputError
 
 from visprism import Study, examine
-from visprism.core.errors import OutputError
 
 
 class DiskThatFills:

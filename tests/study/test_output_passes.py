@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import PixelSpace, evaluate_perturbed, subject_of
 from torch import nn
 
 from visprism import (
@@ -16,8 +17,6 @@ from visprism import (
     examine,
     predict,
 )
-from visprism.analyses.subject import subject_of
-from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -140,3 +139,14 @@ def test_a_batch_size_that_the_user_names_is_used(model, data):
         {"net": model}, data, analyses=["calibration"], images=DataOptions(batch_size=9)
     )
     assert study["net"]["calibration"].provenance.batch_size == 9
+
+
+def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(data):
+    class Viewed(Net):
+        def forward(self, x):
+            x = self.conv(x)
+            return self.head(x.view(len(x), 6, -1).mean(2))
+
+    model = Viewed()
+    logits = torch.cat([model(images) for images, _ in data])
+    torch.testing.assert_close(predict(model, data).logits, logits)

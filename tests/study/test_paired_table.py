@@ -6,15 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import Difference, Estimated, Row, comparison_rows, error_consistency, mean
 from scipy import optimize, stats
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
-from visprism.analyses.predictions.error_consistency import error_consistency
-from visprism.analyses.predictions.frequency_noise import BandAccuracy
-from visprism.estimates.estimated import Estimated, mean
-from visprism.passes.outcomes import Outcomes
-from visprism.study.table import Difference, Row, comparison_rows
+from visprism.results import BandAccuracy, Outcomes
 
 HIGH_ACCURACY, HIGH_DROP, LOW_DROP = (
     BandAccuracy.estimates()[name].label for name in ("high_accuracy", "high_drop", "low_drop")

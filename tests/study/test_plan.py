@@ -6,13 +6,18 @@ import time
 from dataclasses import dataclass, replace
 
 import pytest
+from internals import (
+    EFFORTS,
+    Speed,
+    candidates_of,
+    json_of,
+    number_of_images,
+    ordered_steps,
+    subjects_of,
+)
 
 import visprism as vp
 from visprism import ANALYSES, Cost, DataOptions, Planned, Sizes, Started, examine
-from visprism.core.options import EFFORTS
-from visprism.study.exports import json_of
-from visprism.study.plan import Speed, number_of_images, ordered_steps
-from visprism.study.subjects import candidates_of, subjects_of
 
 
 @pytest.fixture

@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import Estimated, code_of, fingerprint_of, json_of
 from torch import nn
 
 from visprism import Cost, Finished, InputError, Planned, Study, examine
-from visprism.estimates.estimated import Estimated
-from visprism.study.exports import json_of
-from visprism.study.fingerprints import code_of, fingerprint_of
 
 
 class Scaled(nn.Module):
@@ -151,3 +149,9 @@ def test_a_changed_file_is_measured_again_and_said_so(net, loader, brightness, t
     assert again["Net"]["brightness"] == first["Net"]["brightness"]
     assert [e.resumed for e in events if isinstance(e, Finished)] == [False]
     assert any("is measured again" in text for text in events[0].preparation)
+
+
+def test_names_of_models_never_share_a_file(net, loader, tmp_path):
+    models = {name: net(seed) for seed, name in enumerate(["a", "b", "a-and-b"])}
+    study = examine(models, loader, analyses="cka", out=tmp_path)
+    assert Study.load(tmp_path).entries == study.entries

@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from maps import results_of
-
-from visprism import Fourier, InputError, Variance
-from visprism.estimates.estimated import Estimated
-from visprism.table.kinds import (
+from internals import (
     ABSOLUTE,
     SCALE_FREE,
     TO_LOWEST,
     TO_MEAN,
     VARIANCE,
-    KindSummary,
+    Estimated,
     replicate_by_kind,
 )
+from maps import results_of
+
+from visprism import Fourier, InputError, Variance
+from visprism.results import KindSummary
 
 BLUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 

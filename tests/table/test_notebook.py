@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
+from internals import Estimated
 
 from visprism import Result, column, estimate, result_type, scalar
-from visprism.estimates.estimated import Estimated
 
 
 @result_type("test-wide")

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from internals import Estimated, Number, atomic_write, mean
 
 from visprism import Provenance, Result, column, estimate, result_type, scalar
-from visprism.analyses.features.receptive_field import ReceptiveMaps
-from visprism.core.files import atomic_write
-from visprism.estimates.estimated import Estimated, Number, mean
+from visprism.results import ReceptiveMaps
 
 
 @result_type("test-temperatures")
@@ -186,3 +185,13 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_written_has_the_mode_of_any_new_file(tmp_path):
+    """Some writers, as that of safetensors, make files that only their owner may read."""
+    plain = tmp_path / "plain"
+    plain.touch()
+    with atomic_write(tmp_path / "file") as scratch:
+        scratch.unlink()
+        scratch.touch(mode=0o600)
+    assert (tmp_path / "file").stat().st_mode == plain.stat().st_mode

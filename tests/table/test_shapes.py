@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from internals import Estimated
 from matplotlib.figure import Figure
 
 from visprism import (
@@ -24,7 +25,6 @@ from visprism import (
     plot,
     result_type,
 )
-from visprism.estimates.estimated import Estimated
 
 BLOCKS = {
     "block": np.array(["stem", "a", "b"]),

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import read_state_dict
 
 from visprism import Objective, Run, fit, top_eigenvalues
-from visprism.loss.monitor import CurvatureDuringTraining
-from visprism.models.state_dicts import read_state_dict
+from visprism.results import CurvatureDuringTraining
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import read_checkpoint, read_state_dict
 from torch import nn
 
 from visprism import Run, fit
-from visprism.models.state_dicts import read_state_dict
-from visprism.training.checkpoint_files import read_checkpoint
 
 
 class StopError(Exception):

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from internals import OutputError, read_state_dict
 
 from visprism import InputError, fit, save_checkpoint
-from visprism.core.errors import OutputError
-from visprism.models.state_dicts import read_state_dict
 
 NEEDED = {
     "last.ckpt": (InputError, "the training checkpoint of step 6 could not be written"),

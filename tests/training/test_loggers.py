@@ -4,9 +4,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from internals import TensorBoardLogger, make_loggers
 
 from visprism import Run, fit
-from visprism.training.loggers import TensorBoardLogger, make_loggers
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from internals import decay_groups, make_optimizers
 from torch import nn
 
 from visprism import Recipe
-from visprism.training.optimizers import decay_groups, make_optimizers
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05, weight_decay=0.1)
 

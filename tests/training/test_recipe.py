@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from internals import recipe_fields
 from torch import nn
 
 from visprism import (
@@ -14,7 +15,6 @@ from visprism import (
     save_checkpoint,
 )
 from visprism.training import as_yaml, recipe_from_fields
-from visprism.training.recipe_files import recipe_fields
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)
 

@@ -12,20 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from internals import read_checkpoint, read_state_dict, valid_checkpoint
 from PIL import Image
 
 from visprism import (
     InputError,
     Preprocessing,
+    Result,
     Run,
     fit,
     load_data,
+    load_recipe,
     loader_feed,
-)
-from visprism.models.state_dicts import read_state_dict
-from visprism.training.checkpoint_files import (
-    read_checkpoint,
-    valid_checkpoint,
 )
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
@@ -217,6 +215,22 @@ def test_another_recipe_or_model_is_refused_by_name(tmp_path, make_model, make_f
         fit(wider, make_feed(recipe), recipe, folder=tmp_path)
 
 
+def test_other_data_are_refused_by_name(tmp_path, make_model, make_feed, make_images, recipe):
+    fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, names={"data": "one"})
+    images, targets = make_images()
+    same = make_feed(recipe, images.clone(), targets.clone())
+    fit(make_model(), same, recipe, folder=tmp_path, names={"data": "one"})
+    with pytest.raises(ValueError, match="run data one there and two now"):
+        fit(make_model(), same, recipe, folder=tmp_path, names={"data": "two"})
+    names = {"data": "one"}
+    others = make_feed(recipe, images, 1 - targets)
+    with pytest.raises(ValueError, match=r"data classes \w+ there and \w+ now\. Resume"):
+        fit(make_model(), others, recipe, folder=tmp_path, names=names)
+    others = make_feed(recipe, 255 - images, targets)
+    with pytest.raises(ValueError, match=r"data sampled images \w+ there and \w+ now\. Resume"):
+        fit(make_model(), others, recipe, folder=tmp_path, names=names)
+
+
 @pytest.mark.parametrize("other", ["an image", "a class"])
 def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recipe, other):
     names = [f"{target}/{i}.png" for target in "ab" for i in range(6)]
@@ -242,6 +256,17 @@ def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recip
         fit(make_model(), feed(), recipe, folder=tmp_path / "run")
 
 
+def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
+    taught = replace(recipe, distillation="hard", epochs=1, warmup=0.0)
+    feed = make_feed(taught)
+    fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model())
+    other = make_model()
+    with torch.no_grad():
+        other[1].weight[0, 0] += 1
+    with pytest.raises(ValueError, match=r"teacher weights \w+ there and \w+ now\. Resume"):
+        fit(make_model(), feed, taught, folder=tmp_path, teacher=other)
+
+
 def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_feed, recipe):
     fcntl = pytest.importorskip("fcntl")
     descriptor = os.open(tmp_path, os.O_RDONLY)
@@ -253,3 +278,18 @@ def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_fe
     assert scratch.exists()  # an unfinished file of the other run
     os.close(descriptor)
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
+
+
+def test_a_run_is_resumed_only_with_resume(tmp_path, model, make_feed, recipe):
+    fit(model, make_feed(recipe), recipe, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"holds a run after 18 steps\. Set resume=True"):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)
+
+
+def test_the_recipe_and_the_history_are_there_after_an_epoch(
+    tmp_path, model, make_feed, recipe
+):
+    with pytest.raises(StopError):
+        fit(model, make_feed(recipe), recipe, folder=tmp_path, run=Run(progress=stopping(7)))
+    assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
+    assert Result.load(tmp_path / "history.npz").epoch.tolist() == [1]

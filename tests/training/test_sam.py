@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
+from internals import sam_displaced, sam_step
 from torch import nn
 
 from visprism import fit
-from visprism.training.optimizers import sam_displaced, sam_step
 
 CURVATURES = torch.tensor([1.0, 4.0, 9.0])
 
@@ -104,3 +105,12 @@ def test_running_statistics_are_those_of_the_first_pass_alone(make_model, make_f
     buffers = (dict(model[2].named_buffers()) for model in (plain, sharp))
     torch.testing.assert_close(*buffers, rtol=0, atol=0)
     assert plain[2].running_mean.abs().max() > 0
+
+
+def test_weights_come_back_when_the_second_pass_fails():
+    bowl = Bowl()
+    before = weights(bowl)
+    bowl.loss().backward()
+    with pytest.raises(ZeroDivisionError), sam_displaced(bowl, 0.1, adaptive=False):
+        raise ZeroDivisionError
+    torch.testing.assert_close(weights(bowl), before, rtol=0, atol=0)

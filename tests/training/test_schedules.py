@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 import torch
+from internals import learning_rate
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, MultiStepLR
 
 from visprism import RECIPES, Recipe
-from visprism.training.optimizers import learning_rate
 
 RECIPE = Recipe(epochs=11, batch_size=8, lr=1.0, warmup=1.0)
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from internals import has_unused_parameters, world_size
 from torch import nn
-
-from visprism.core.processes import world_size
-from visprism.training.engine import has_unused_parameters
 
 SCRIPT = Path(__file__).with_name("fit_repeatedly.py")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import observing
 from maps import error_of, gathered
 
 from visprism import (
@@ -25,7 +26,6 @@ from visprism import (
     observe,
 )
 from visprism.analyses import Attention
-from visprism.passes.features import observing
 
 PATCH = 16  # pixels; the networks' grids are 4x4
 

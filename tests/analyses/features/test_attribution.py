@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from torch import nn
-
-import visprism as vp
-from visprism.analyses.features.attribution import (
+from internals import (
     GRAD_CAM,
     GRADIENT_ACTIVATION,
     RANDOM,
@@ -15,8 +12,11 @@ from visprism.analyses.features.attribution import (
     faithfulness,
     gradient_maps,
     ranks,
+    subject_of,
 )
-from visprism.analyses.subject import subject_of
+from torch import nn
+
+import visprism as vp
 
 SIDE, PATCH = 16, 4
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import Estimated, Number
 from maps import results_of
 
 from visprism import CKA
-from visprism.analyses.features.block_structure import BlockStructure
-from visprism.analyses.features.cka import Similarity
-from visprism.estimates.estimated import Estimated, Number
+from visprism.results import BlockStructure, Similarity
 
 
 def similar(stages, cka, defined=None):

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import observations, residual_branches
 from maps import error_of
 from torch import nn
 
 from visprism import BranchTransfer, dissect
-from visprism.passes.features import observations
-from visprism.passes.residual_branches import residual_branches
 
 
 class Residual(nn.Module):

@@ -5,12 +5,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from internals import subject_of
 from scipy.linalg import pinv
 from torch import nn
 
 import visprism as vp
 from visprism.analyses.features.class_separability import classifier_of
-from visprism.analyses.subject import subject_of
 
 
 class Net(nn.Module):

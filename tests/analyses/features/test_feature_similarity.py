@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from internals import subject_of
 from matplotlib.figure import Figure
 from scipy.spatial import procrustes as scipy_procrustes
 from scipy.spatial.distance import pdist
@@ -12,7 +13,6 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.subject import subject_of
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 RUN = vp.Run()

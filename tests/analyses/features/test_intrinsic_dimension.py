@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from internals import pooled_features, save_features, twonn_dimension
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.features.intrinsic_dimension import save_features, twonn_dimension
-from visprism.passes.pooled import pooled_features
 
 
 def torus(number, dimension, width=12, seed=0):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import blocks_off_grid
 from maps import error_of
 from torch import nn
 
@@ -19,7 +20,6 @@ from visprism import (
     dissect,
     observe,
 )
-from visprism.passes.features import blocks_off_grid
 
 
 class Residual(nn.Module):

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from internals import principal_scores
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.features.patch_pca import principal_scores, scaled
+from visprism.analyses.features.patch_pca import scaled
 
 
 class Net(nn.Module):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from internals import world_size
 
 from visprism import Result, assert_results_equal
-from visprism.core.processes import world_size
 
 SCRIPT = Path(__file__).with_name("observe_in_processes.py")
 

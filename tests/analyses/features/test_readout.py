@@ -5,19 +5,19 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from internals import (
+    folds,
+    lens_blocks,
+    lens_predictions,
+    neighbor_predictions,
+    pooled_features,
+    ridge_predictions,
+)
 from scipy.stats import binomtest
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.features.readout import (
-    folds,
-    lens_blocks,
-    lens_predictions,
-    neighbor_predictions,
-    ridge_predictions,
-)
-from visprism.passes.pooled import pooled_features
 
 CLASSES = 3
 

@@ -3,21 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from internals import PROBABILITIES, Tokens, observations
 from maps import blocks_of, error_of, gathered
 from timm.models.vision_transformer import VisionTransformer
 
 from visprism import TokenNorms, check_statistic, dissect
-from visprism.analyses.features.token_norms import (
-    PROBABILITIES,
+from visprism.core.statistics import mean_interval
+from visprism.results import (
     AttentionSinks,
     MassiveActivations,
     OutlierPlaces,
     OutlierTokens,
     TokenNormQuantiles,
 )
-from visprism.core.statistics import mean_interval
-from visprism.passes.features import observations
-from visprism.passes.tokens import Tokens
 
 
 def found(grid, off=None, roles=(), **options):

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from internals import SERIES, Tokens, observations
 from maps import blocks_of, error_of, gathered
 from timm.models.vision_transformer import VisionTransformer
 
 from visprism import TokenSimilarity, check_statistic, dissect
-from visprism.analyses.features.token_similarity import SERIES
-from visprism.passes.features import observations
-from visprism.passes.tokens import Tokens
 
 
 def cosines(tokens, off=None):

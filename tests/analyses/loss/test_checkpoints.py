@@ -7,9 +7,7 @@ import pytest
 from results_by_hand.loss import training_curvature
 
 from visprism import InputError
-from visprism.loss.hessian_summary import HessianSpectrum
-from visprism.loss.landscape import LossSurface
-from visprism.loss.planes import Projection
+from visprism.results import HessianSpectrum, LossSurface, Projection
 
 HESSIAN = {"mini_batch": 8, "k": 1}
 

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
-from spectra import spectrum_of
-
-from visprism.estimates.differences import difference
-from visprism.estimates.eigenvalues import (
+from internals import (
     average_positive,
+    difference,
     geometric_mean,
     heavy_tailed,
     negative_proportion,
+    stacked,
 )
-from visprism.estimates.estimated import stacked
-from visprism.loss.hessian_summary import HessianSummary
+from scipy import stats
+from spectra import spectrum_of
+
+from visprism.results import HessianSummary
 
 FIELDS = ("nep", "ape", "ape_log_mean", "largest")
 

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+from internals import mode_connectivity
 from torch import nn
 from torch.nn import functional
-
-from visprism.analyses.loss.mode_connectivity import mode_connectivity
 
 CLASSES = 3
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
+from internals import difference
 from torch import Tensor, nn
 
 from visprism import Objective, Run, mini_batch_sharpness, sharpness
-from visprism.estimates.differences import difference
 
 
 @dataclass

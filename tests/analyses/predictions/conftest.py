@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from visprism import Predictions
-from visprism.passes.outcomes import Outcomes
+from visprism.results import Outcomes
 
 
 @pytest.fixture

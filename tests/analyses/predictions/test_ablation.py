@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import ablated_outcomes, mean, subject_of
 from timm.models.mlp_mixer import MlpMixer
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -13,8 +14,6 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 import visprism as vp
-from visprism.analyses.predictions.ablation import Ablations
-from visprism.analyses.subject import subject_of
 from visprism.anatomy import (
     ablate_head,
     ablation_cuts,
@@ -32,8 +31,7 @@ from visprism.anatomy import (
     inner_blocks,
     replaced_ablation,
 )
-from visprism.estimates.estimated import mean
-from visprism.passes.ablated import ablated_outcomes
+from visprism.results import Ablations
 
 MODELS = {
     "resnet": ("resnet26", {"layers": (1, 2, 1, 1)}, 32),

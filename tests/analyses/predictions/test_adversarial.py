@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score, small_network
+from internals import AttackLoss, attack_images, band
 from torch import nn
 from torch.nn import functional
 
 from visprism import Adversarial, Attack, InputError, adversarial
-from visprism.analyses.predictions.attacks import AttackLoss, attack_images
-from visprism.analyses.predictions.bands import band
 
 
 @pytest.fixture

@@ -5,18 +5,18 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
-from visprism import Adversarial, Attack, adversarial
-from visprism.analyses.predictions.attacks import (
+from internals import (
     AttackLoss,
     PerturbationBall,
+    PixelSpace,
     attack_images,
     auto_pgd,
     checkpoints,
     other_classes,
 )
-from visprism.passes.perturbed import PixelSpace
+from torch import nn
+
+from visprism import Adversarial, Attack, adversarial
 
 SPACE = PixelSpace((0.0,) * 3, (1.0,) * 3)
 SHAPE, CLASSES = (3, 6, 6), 5

@@ -18,7 +18,7 @@ from visprism import (
     reliability,
     risk_coverage,
 )
-from visprism.passes.outcomes import Outcomes
+from visprism.results import Outcomes
 
 # What it measures: closed forms.
 

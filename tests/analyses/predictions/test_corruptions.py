@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from internals import ALEXNET, CLEAN, Estimated, Number
 from torch import nn
 
 from visprism import Provenance, calibration, predict, robustness
-from visprism.analyses.predictions.corruptions import ALEXNET, CLEAN, CorruptedMetrics
-from visprism.estimates.estimated import Estimated, Number
+from visprism.results import CorruptedMetrics
 
 
 class Brightest(nn.Module):

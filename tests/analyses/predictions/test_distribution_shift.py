@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from internals import ALEXNET, Estimated, ShiftedImages, distribution_shift, stored_conditions
 from torch import nn
 
 from visprism import DistributionShift, InputError, Predictions, Preprocessing, Provenance
-from visprism.analyses.predictions.corruptions import ALEXNET
-from visprism.analyses.predictions.distribution_shift import (
-    ShiftedAccuracy,
-    ShiftedImages,
-    distribution_shift,
-)
 from visprism.core.statistics import difference_interval, wilson
-from visprism.estimates.estimated import Estimated
-from visprism.images.stored import stored_conditions
+from visprism.results import ShiftedAccuracy
 
 
 class Pixels(nn.Module):

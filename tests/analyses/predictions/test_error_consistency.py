@@ -5,16 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import difference, differing_pictures, error_consistency
 from scipy import stats
 
 from visprism import Provenance, calibration
-from visprism.analyses.predictions.error_consistency import (
-    differing_pictures,
-    error_consistency,
-)
 from visprism.core.statistics import kappa_interval
-from visprism.estimates.differences import difference
-from visprism.passes.outcomes import Outcomes
+from visprism.results import Outcomes
 
 
 def outcomes(correct, confidence=None, name=""):

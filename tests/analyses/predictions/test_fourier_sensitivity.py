@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from internals import basis_image
 from torch import nn
 
 from visprism import FourierSensitivity, Preprocessing, fourier_sensitivity
-from visprism.analyses.predictions.fourier_sensitivity import basis_image
 
 GRAY = Preprocessing((16, 16), mean=(0.5,) * 3, std=(0.25,) * 3)
 

@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
-from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
-from visprism.analyses.predictions.bands import (
+from internals import (
     BAND_CENTERS,
+    PixelSpace,
     band,
+    basis_image,
     filtered,
     paper_band,
     radius,
+    subject_of,
     with_rms,
 )
-from visprism.analyses.predictions.fourier_sensitivity import basis_image
-from visprism.analyses.predictions.frequency_noise import FrequencyContrasts
-from visprism.analyses.subject import subject_of
-from visprism.passes.perturbed import PixelSpace
+from torch import nn
+
+from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
+from visprism.results import FrequencyContrasts
 
 SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
 

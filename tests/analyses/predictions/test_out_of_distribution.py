@@ -3,21 +3,22 @@
 import numpy as np
 import pytest
 import torch
-from scipy.spatial.distance import mahalanobis
-from torch import nn
-
-import visprism as vp
-from visprism.analyses.predictions.out_of_distribution import (
+from internals import (
     ENERGY,
     MAHALANOBIS,
     MAX_LOGIT,
     MSP,
     NEIGHBOR,
+    PooledFeatures,
     auroc,
     false_positives,
+    halves,
     scores,
 )
-from visprism.passes.pooled import PooledFeatures, halves
+from scipy.spatial.distance import mahalanobis
+from torch import nn
+
+import visprism as vp
 
 
 class Net(nn.Module):

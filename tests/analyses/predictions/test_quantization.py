@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import traces_by_part
 from torch import nn
 from torch.nn import functional
 
 from visprism import Quantization, dissect
 from visprism.anatomy import quantized, weights_of
-from visprism.loss.density import traces_by_part
 
 SMALL = {
     "resnet18": {"channels": (16, 24, 32, 48)},

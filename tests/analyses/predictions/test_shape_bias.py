@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from internals import SIXTEEN
 
 from visprism import (
     Predictions,
@@ -11,7 +12,6 @@ from visprism import (
     load_data,
     shape_bias,
 )
-from visprism.analyses.predictions.shape_bias import SIXTEEN
 from visprism.core.statistics import wilson
 
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from internals import Estimated, relative_flip_rates
 from scipy import stats
 from torch import nn
 
 from visprism import stability
-from visprism.analyses.predictions.stability import relative_flip_rates
-from visprism.estimates.estimated import Estimated
 
 
 class Brightest(nn.Module):

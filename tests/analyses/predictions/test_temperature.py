@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from internals import temperature_if_finite
 
 from visprism import InputError, Predictions, outcomes, temperature
-from visprism.analyses.predictions.temperature import temperature_if_finite
 from visprism.core.statistics import mean_interval
 
 

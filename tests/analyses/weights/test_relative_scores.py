@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import ShiftedWindowAttention, WindowAttention, relative_score_tables
 from torch import nn
 
 import visprism as vp
-from visprism.analyses.weights.relative_scores import relative_score_tables
-from visprism.models.layers.window_attention import WindowAttention
-from visprism.models.zoo.swin import ShiftedWindowAttention
 
 # What it measures: closed forms.
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from internals import COMMON, EXTRA, table_for
 
 from visprism import InputError, corrupt
-from visprism.images.corruptions import COMMON, EXTRA, table_for
 
 EVERY = [*COMMON, *EXTRA]
 

@@ -4,10 +4,9 @@ import math
 
 import pytest
 import torch
+from internals import AttentionPool, MeanPool, SpatialSmoothing, pool_of, stream
 
-from visprism.core.run import stream
-from visprism.models.layers.heads import AttentionPool, MeanPool, classifier_of, pool_of
-from visprism.models.layers.smoothing import SpatialSmoothing
+from visprism.models.layers.heads import classifier_of
 
 
 def images(*shape):

@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-
-from visprism.core.run import stream
-from visprism.models.zoo.sasa_resnet import NeighborhoodAttention
+from internals import NeighborhoodAttention, stream
 
 
 def made(*arguments, **options):

@@ -2,15 +2,8 @@
 
 import pytest
 import torch
+from internals import MSABlock, PostActMSABlock, PreActBasic, PreActBottleneck, stream
 from torch import nn
-
-from visprism.core.run import stream
-from visprism.models.layers.residual_blocks import (
-    MSABlock,
-    PostActMSABlock,
-    PreActBasic,
-    PreActBottleneck,
-)
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
 BLOCKS = {

@@ -4,9 +4,7 @@ import math
 
 import pytest
 import torch
-
-from visprism.core.run import stream
-from visprism.models.layers.window_attention import WindowAttention
+from internals import WindowAttention, stream
 
 
 def made(seed=0, *arguments, **options):

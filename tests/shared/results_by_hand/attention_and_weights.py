@@ -3,11 +3,14 @@
 import numpy as np
 
 from results_by_hand.base import PROVENANCE, complete, within
-from visprism.analyses.attention.attention import AttentionStatistics
-from visprism.analyses.attention.attention_maps import QueryWeights, Rollout
-from visprism.analyses.weights.patch_filters import FilterComponents
-from visprism.analyses.weights.position_embeddings import PositionalSimilarity
-from visprism.analyses.weights.relative_scores import ScoresByOffset
+from visprism.results import (
+    AttentionStatistics,
+    FilterComponents,
+    PositionalSimilarity,
+    QueryWeights,
+    Rollout,
+    ScoresByOffset,
+)
 
 
 def patch_filters():

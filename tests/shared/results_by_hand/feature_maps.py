@@ -1,6 +1,7 @@
 """Results of feature maps, written by hand."""
 
 import numpy as np
+from internals import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Estimated
 
 from results_by_hand.base import (
     BLOCKS,
@@ -11,25 +12,20 @@ from results_by_hand.base import (
     complete,
     within,
 )
-from visprism.analyses.features.branch_transfer import BranchGains
-from visprism.analyses.features.cka import Similarity
-from visprism.analyses.features.fourier import HighFrequency, Spectrum
-from visprism.analyses.features.patch_pca import PatchComponents
-from visprism.analyses.features.receptive_field import FieldSizes, ReceptiveMaps
-from visprism.analyses.features.singular_values import (
+from visprism.results import (
+    BranchGains,
+    Costs,
     EffectiveRanks,
-    SingularSpectrum,
-)
-from visprism.analyses.features.variance import Variances
-from visprism.anatomy.costs import Costs
-from visprism.estimates.estimated import Estimated
-from visprism.table.kinds import (
-    SCALE_FREE,
-    TO_LOWEST,
-    TO_MEAN,
-    VARIANCE,
+    FieldSizes,
+    HighFrequency,
     KindReplication,
     KindSummary,
+    PatchComponents,
+    ReceptiveMaps,
+    Similarity,
+    SingularSpectrum,
+    Spectrum,
+    Variances,
 )
 
 

@@ -1,18 +1,21 @@
 """Results of the loss and of training, written by hand."""
 
 import numpy as np
+from internals import Estimated
 
 from results_by_hand.base import PROVENANCE, complete
-from visprism.analyses.loss.density import SpectralDensity
-from visprism.analyses.loss.sharpness import LossIncrease
-from visprism.analyses.loss.trajectory import WeightTrajectory
-from visprism.estimates.estimated import Estimated
-from visprism.loss.eigenvalues import Eigenvalues
-from visprism.loss.hessian_summary import HessianCurves, HessianSummary
-from visprism.loss.landscape import LossSurface
-from visprism.loss.monitor import CurvatureDuringTraining
-from visprism.loss.rings import Rings
-from visprism.training.history import History
+from visprism.results import (
+    CurvatureDuringTraining,
+    Eigenvalues,
+    HessianCurves,
+    HessianSummary,
+    History,
+    LossIncrease,
+    LossSurface,
+    Rings,
+    SpectralDensity,
+    WeightTrajectory,
+)
 
 
 def history():

@@ -1,22 +1,27 @@
 """Results of predictions and of replacements, written by hand."""
 
 import numpy as np
+from internals import Estimated, Number
 
 from results_by_hand.base import BLOCKS, PROVENANCE, complete
-from visprism.analyses.predictions.ablation import Ablations
-from visprism.analyses.predictions.ablation_by_kind import JointAblations, KindAblations
-from visprism.analyses.predictions.adversarial import RobustAccuracy
-from visprism.analyses.predictions.calibration import Reliability, RiskCoverage
-from visprism.analyses.predictions.corruptions import CorruptedMetrics, CorruptionErrors
-from visprism.analyses.predictions.distribution_shift import ShiftedAccuracy
-from visprism.analyses.predictions.error_consistency import DifferingPictures
-from visprism.analyses.predictions.fourier_sensitivity import FrequencyErrors
-from visprism.analyses.predictions.frequency_noise import BandAccuracy
-from visprism.analyses.predictions.shape_bias import CueDecisions
-from visprism.analyses.predictions.stability import FlipRates
-from visprism.claims.effects import ClaimEffects
-from visprism.estimates.estimated import Estimated, Number
-from visprism.harmonize.replacement_search import ReplacementSearch
+from visprism.results import (
+    Ablations,
+    BandAccuracy,
+    ClaimEffects,
+    CorruptedMetrics,
+    CorruptionErrors,
+    CueDecisions,
+    DifferingPictures,
+    FlipRates,
+    FrequencyErrors,
+    JointAblations,
+    KindAblations,
+    Reliability,
+    ReplacementSearch,
+    RiskCoverage,
+    RobustAccuracy,
+    ShiftedAccuracy,
+)
 
 
 def around(values, margin):
