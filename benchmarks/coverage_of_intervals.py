@@ -52,8 +52,8 @@ from visprism.core.statistics import (
     wilson,
 )
 from visprism.estimates.answers import Answer
+from visprism.estimates.answers import difference as difference_of_models
 from visprism.estimates.calibration_error import calibration_error
-from visprism.estimates.differences import difference as difference_of_models
 from visprism.estimates.eigenvalues import average_positive, geometric_mean, negative_proportion
 from visprism.estimates.estimated import Number, mean, within_one
 from visprism.passes.outcomes import Outcomes

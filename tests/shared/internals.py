@@ -109,9 +109,9 @@ from visprism.drawing.text import caption as caption
 from visprism.drawing.text import inches as inches
 from visprism.drawing.text import title as title
 from visprism.estimates.answers import DISAGREE as DISAGREE
+from visprism.estimates.answers import difference as difference
 from visprism.estimates.calibration_error import Bins as Bins
 from visprism.estimates.calibration_error import calibration_error as calibration_error
-from visprism.estimates.differences import difference as difference
 from visprism.estimates.eigenvalues import average_positive as average_positive
 from visprism.estimates.eigenvalues import geometric_mean as geometric_mean
 from visprism.estimates.eigenvalues import heavy_tailed as heavy_tailed
@@ -177,6 +177,7 @@ from visprism.loss.rings import crossed_mean as crossed_mean
 from visprism.loss.update_rules import sam_threshold as sam_threshold
 from visprism.loss.update_rules import update_rule as update_rule
 from visprism.models.attention_as_convolution import largest_difference as largest_difference
+from visprism.models.checkpoints import Metadata as Metadata
 from visprism.models.layers.heads import AttentionPool as AttentionPool
 from visprism.models.layers.heads import MeanPool as MeanPool
 from visprism.models.layers.heads import pool_of as pool_of
@@ -184,9 +185,8 @@ from visprism.models.layers.residual_blocks import MSABlock as MSABlock
 from visprism.models.layers.residual_blocks import PostActMSABlock as PostActMSABlock
 from visprism.models.layers.residual_blocks import PreActBasic as PreActBasic
 from visprism.models.layers.residual_blocks import PreActBottleneck as PreActBottleneck
-from visprism.models.layers.smoothing import SpatialSmoothing as SpatialSmoothing
+from visprism.models.layers.residual_blocks import SpatialSmoothing as SpatialSmoothing
 from visprism.models.layers.window_attention import WindowAttention as WindowAttention
-from visprism.models.metadata import Metadata as Metadata
 from visprism.models.pretrained import default_card as default_card
 from visprism.models.pretrained import epochs_in_words as epochs_in_words
 from visprism.models.pretrained import pretrained_cards as pretrained_cards
@@ -220,7 +220,7 @@ from visprism.passes.pooled import PooledFeatures as PooledFeatures
 from visprism.passes.pooled import halves as halves
 from visprism.passes.pooled import pooled_features as pooled_features
 from visprism.passes.predict import dropout_modules as dropout_modules
-from visprism.passes.residual_branches import residual_branches as residual_branches
+from visprism.passes.sources import residual_branches as residual_branches
 from visprism.passes.tokens import Tokens as Tokens
 from visprism.passes.tokens import token_roles as token_roles
 from visprism.report.tables import MINUS as MINUS
@@ -229,11 +229,11 @@ from visprism.report.tables import table_cell as table_cell
 from visprism.report.tables import table_of as table_of
 from visprism.report.terms import TermLinks as TermLinks
 from visprism.study.console import TimeLeft as TimeLeft
+from visprism.study.examination import code_of as code_of
+from visprism.study.examination import fingerprint_of as fingerprint_of
 from visprism.study.exports import json_of as json_of
 from visprism.study.files import write_files as write_files
 from visprism.study.files import write_report as write_report
-from visprism.study.fingerprints import code_of as code_of
-from visprism.study.fingerprints import fingerprint_of as fingerprint_of
 from visprism.study.glance import MIXED as MIXED
 from visprism.study.glance import TIE as TIE
 from visprism.study.glance import UNKNOWN as UNKNOWN

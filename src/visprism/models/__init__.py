@@ -1,8 +1,12 @@
 """Models: the zoo of visprism, and models of timm, torchvision and Hugging Face by name."""
 
-from visprism.models.checkpoints import load_checkpoint, save_checkpoint
+from visprism.models.checkpoints import (
+    Metadata,
+    load_checkpoint,
+    read_metadata,
+    save_checkpoint,
+)
 from visprism.models.loading import LoadedModel, load_model
-from visprism.models.metadata import Metadata, read_metadata
 from visprism.models.zoo import (  # noqa: F401 (they register their models)
     alter_resnet,
     cifar_resnet,

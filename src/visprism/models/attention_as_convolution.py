@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from visprism.core.errors import InputError
-from visprism.models.layers.patches import check_divisible
+from visprism.models.layers.heads import check_divisible
 
 Offset = tuple[int, int]  # of a key's place from its query's, in tokens
 

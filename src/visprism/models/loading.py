@@ -14,9 +14,8 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import stream
 from visprism.models.author_checkpoints import author_format
-from visprism.models.checkpoints import load_state
+from visprism.models.checkpoints import load_state, read_metadata
 from visprism.models.data_configs import states_preprocessing
-from visprism.models.metadata import read_metadata
 from visprism.models.pretrained import default_card, with_pretrained_weights
 from visprism.models.sources import RANDOM, SOURCES, stored_model_name
 from visprism.models.spec import ModelSpec

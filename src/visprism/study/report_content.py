@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
-from visprism.anatomy.costs import Costs, short
+from visprism.anatomy.blocks.anatomy import Costs, short
 from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS
 from visprism.estimates.questions import PAPER_CLAIMS, question_of

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 
 from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS, Answer, Verdict
-from visprism.estimates.differences import difference as paired_difference
+from visprism.estimates.answers import difference as paired_difference
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import place_of
 from visprism.estimates.text import interval_text

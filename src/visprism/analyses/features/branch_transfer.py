@@ -24,7 +24,7 @@ from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
-from visprism.passes.residual_branches import BranchEnd, residual_branches
+from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.kinds import GAIN_TO_LOWEST, GAIN_TO_MEAN, KindSummary, summarize_by_kind
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape

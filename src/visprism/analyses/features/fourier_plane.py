@@ -22,7 +22,7 @@ from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.passes.features import Arrays, Extracts, Seen, Sees
 from visprism.passes.profiles import log_amplitude_plane
-from visprism.passes.residual_branches import BranchEnd, residual_branches
+from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.result import Result, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import Pictures

@@ -12,9 +12,8 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import check_head
-from visprism.models.layers.vision_transformer import ViT, ViTOptions, build_vit, family_of
 from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo.vit import variants
+from visprism.models.zoo.vit import ViT, ViTOptions, build_vit, family_of, variants
 from visprism.models.zoo_registry import MODELS
 
 # Up to so many tokens every token is compared with all, most of them masked: the weights are

@@ -4,8 +4,7 @@ from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import AttentionPool, KeepsMLP, check_head
-from visprism.models.layers.patches import PatchEmbed
+from visprism.models.layers.heads import AttentionPool, KeepsMLP, PatchEmbed, check_head
 from visprism.models.zoo_registry import MODELS
 
 

@@ -8,7 +8,7 @@ from torchvision.models.mobilenetv2 import InvertedResidual
 from torchvision.ops import Conv2dNormActivation
 
 from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
-from visprism.models.layers.smoothing import SpatialSmoothing
+from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
 # Expansion, channels, blocks, stride: Sandler et al., table 2.

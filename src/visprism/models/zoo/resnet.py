@@ -10,7 +10,7 @@ from timm.models.resnet import BasicBlock, Bottleneck
 from torch import nn
 
 from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
-from visprism.models.layers.smoothing import SpatialSmoothing
+from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import AttentionPool, KeepsMLP, check_head
-from visprism.models.layers.patches import PatchEmbed
+from visprism.models.layers.heads import AttentionPool, KeepsMLP, PatchEmbed, check_head
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS
 

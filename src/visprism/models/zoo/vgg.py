@@ -15,7 +15,7 @@ from visprism.models.layers.heads import (
     mlp,
     pool_of,
 )
-from visprism.models.layers.smoothing import SpatialSmoothing
+from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
 
