@@ -38,8 +38,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from visprism.anatomy.blocks import anatomy as costs
-from visprism.anatomy.blocks import dissect
+from visprism.anatomy import costs, dissect
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.images.open_data import load_data

@@ -122,7 +122,7 @@ from visprism.anatomy import Weights as Weights
 from visprism.anatomy import ablate as ablate
 from visprism.anatomy import attend as attend
 from visprism.anatomy import attentions as attentions
-from visprism.anatomy.blocks import anatomy as costs as costs
+from visprism.anatomy import costs as costs
 from visprism.anatomy import dissect as dissect
 from visprism.anatomy import forward as forward
 from visprism.anatomy import layers as layers

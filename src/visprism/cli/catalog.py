@@ -242,7 +242,7 @@ class Anatomy(Printing, Sized, Weights):
         import torch
 
         from visprism.analyses.subject import dissected_on
-        from visprism.anatomy.blocks import anatomy as costs
+        from visprism.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream
         from visprism.drawing.panel import panel

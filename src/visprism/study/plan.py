@@ -13,8 +13,7 @@ import torch
 
 from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
 from visprism.analyses.subject import Subject
-from visprism.anatomy.blocks import anatomy as costs
-from visprism.anatomy.blocks import forward
+from visprism.anatomy import costs, forward
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run
