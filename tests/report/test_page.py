@@ -115,6 +115,19 @@ def test_a_section_begins_with_its_figure_and_one_sentence_a_model(page):
     assert "Mind: Dead channels" in seen
 
 
+def test_many_models_are_rows_of_a_table_that_can_be_sorted(study, make, tmp_path):
+    names = [f"net{i}" for i in range(12)]
+    entries = tuple(
+        replace(study.entries[2], models=(name,), results=(make.norms(name, end=i / 20),))
+        for i, name in enumerate(names)
+    )
+    many = replace(study, models=tuple(names), entries=entries, failures=())
+    write_report(many, tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert '<div class="card"' not in page
+    assert Reader(page).open == []
+
+
 def test_codes_link_to_the_appendix_and_the_appendix_back(page):
     assert '<a class="code" href="#VP108">VP108</a>' in page
     appendix = page[page.index('<dt id="VP108"') :]

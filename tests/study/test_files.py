@@ -131,6 +131,15 @@ def test_a_save_that_fails_leaves_nothing_behind(study, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_page_has_the_speed_of_a_model_on_this_machine(net, loader, tmp_path):
+    study = examine({"a": net()}, loader, analyses="variance", out=tmp_path)
+    speed = Study.load(tmp_path).header["speed"]["a"]
+    assert 0 < speed["latency"] < 10
+    assert speed["throughput"] > 0
+    study.to_html(tmp_path / "x.html")
+    assert f"{1e3 * speed['latency']:.3g} ms for one image" in (tmp_path / "x.html").read_text()
+
+
 def test_files_that_somebody_else_put_beside_the_figures_stay(net, loader, tmp_path):
     study = examine(net(), loader, analyses="variance")
     study.write_files(tmp_path)

@@ -70,6 +70,7 @@ class ModelCard:
     name: str
     kinds: Sequence[str] = ()  # of its blocks, in forward order
     sizes: Sequence[str] = ()  # parameters, arithmetic
+    measured: Sequence[str] = ()  # speed on this machine, accuracy
     random_weights: bool = False
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from statistics import median
+from typing import Any
 
 import torch
 
@@ -17,10 +19,12 @@ from visprism.anatomy import costs, forward
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run
-from visprism.passes.batches import on_device
+from visprism.passes.batches import batch_size, on_device
 
 _SHARED = 4.0  # passes of one image that all analyses of feature maps cost together
 _TIMED = 4  # images of the timed pass
+_REPEATS = 3  # passes of which the median is the latency
+_BATCH = 32  # images of the pass that gives the throughput
 _LONG, _HOUR = 10.0, 3600.0  # seconds from which on no fraction, or minutes, are printed
 
 
@@ -159,6 +163,38 @@ class Speed:
         end = time.perf_counter()
         seconds = [(end - loaded) / few.num_images, (loaded - begin) / few.num_images]
         return cls(*map(max, zip(*gather(seconds), strict=True)))
+
+    @staticmethod
+    def shown(subject: Subject, run: Run) -> dict[str, float]:
+        """Latency of one image, throughput of a batch, and on a CUDA device the peak memory.
+
+        Latency is the median of 3 passes, in seconds; throughput that of one pass of at most
+        32 images, per second; memory that of the batch, weights included, in bytes. The model
+        is warm, since `of` has run it.
+        """
+        (one,), (several, *_) = (
+            [b[0] if isinstance(b, tuple | list) else b for b in subject.limited(n).batches()]
+            for n in (1, min(_BATCH, subject.num_images))
+        )
+
+        def seconds(images: Any) -> float:
+            begin = time.perf_counter()
+            forward(subject.model, images)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            return time.perf_counter() - begin
+
+        with torch.no_grad(), run.compute.borrow(subject.model), run.compute.autocast():
+            device = run.compute.torch_device
+            one, several = (on_device(images, run.compute) for images in (one, several))
+            latency = median(seconds(one) for _ in range(_REPEATS))
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+            rate = batch_size(several) / seconds(several)
+            measured = {"latency": latency, "throughput": rate}
+            if device.type == "cuda":
+                measured["memory"] = float(torch.cuda.max_memory_allocated(device))
+        return measured
 
     def seconds(self, analyses: Sequence[Analysis], subject: Subject) -> float:
         """Expected seconds of analyses that share one pass."""

@@ -23,7 +23,7 @@ from visprism.report import (
     chapters_of,
 )
 from visprism.report.content import label_of
-from visprism.study.glance import glance_of, sentences_of
+from visprism.study.glance import Line, glance_of, sentences_of
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
 from visprism.study.table import Row, answers_of, images_of
@@ -54,7 +54,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         title=title or _title(study),
         models=study.models,
         questions=table.questions(),
-        cards=[_card(study, name) for name in study.models],
+        cards=[_card(study, name, table.lines) for name in study.models],
         sentences=table.sentences(),
         glance=table.glance(),
         subtitle=_subtitle(study),
@@ -71,8 +71,8 @@ def _title(study: Study) -> str:
     return ", ".join(study.models)
 
 
-def _card(study: Study, model: str) -> ModelCard:
-    """Size and kinds of blocks of a model, where its anatomy was measured."""
+def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
+    """Kinds of blocks, size, speed on this machine and accuracy of a model, as measured."""
     costs = [r for e in study.model(model).entries for r in e.results if isinstance(r, Costs)]
     sizes = [
         size
@@ -82,12 +82,31 @@ def _card(study: Study, model: str) -> ModelCard:
             f"{short(float(cost.macs.sum()))} MACs per image",
         )
     ]
+    accuracy = [
+        f"accuracy {line.cells[model]}%"
+        for line in lines
+        if line.question.label == "accuracy" and model in line.answers
+    ]
     return ModelCard(
         model,
         [str(kind) for cost in costs for kind in cost.kind],
         sizes,
+        [*_speed(study, model), *accuracy],
         random_weights=model in study.header.get("untrained", ()),
     )
+
+
+def _speed(study: Study, model: str) -> list[str]:
+    """Latency, throughput and memory as they were measured."""
+    speed = study.header.get("speed", {}).get(model)
+    if not speed:
+        return []
+    forms = {
+        "latency": lambda seconds: f"{1e3 * seconds:.3g} ms for one image",
+        "throughput": lambda rate: f"{rate:.3g} images/s",
+        "memory": lambda size: f"{size / 2**20:.3g} MiB at most",
+    }
+    return [forms[name](value) for name, value in speed.items()]
 
 
 def _described(

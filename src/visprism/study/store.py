@@ -66,6 +66,7 @@ _HEADER = {
     "outputs": dict[str, list[list[float | None]]],
     "sizes": dict[str, int],
     "positions": list[int],
+    "speed": dict[str, dict[str, float]],
     "revision": str,
     "machine": str,
     "seconds": float,
