@@ -217,7 +217,7 @@ class Examination:
         late = [s for s in self.subjects if any(self._missing(step, s) for step in steps)]
         speeds = {s.name: Speed.of(s, self.run) for s in late}
         shown = self.store.header.setdefault("speed", {})
-        shown |= {s.name: Speed.shown(s, self.run) for s in late if s.name not in shown}
+        shown |= {s.name: Speed.timings(s, self.run) for s in late if s.name not in shown}
         planned = []
         for step in steps:
             seconds, stored = {}, set()

@@ -165,7 +165,7 @@ class Speed:
         return cls(*map(max, zip(*gather(seconds), strict=True)))
 
     @staticmethod
-    def shown(subject: Subject, run: Run) -> dict[str, float]:
+    def timings(subject: Subject, run: Run) -> dict[str, float]:
         """Latency of one image, throughput of a batch, and on a CUDA device the peak memory.
 
         Latency is the median of 3 passes, in seconds; throughput that of one pass of at most
