@@ -302,10 +302,9 @@ def test_markup_in_names_is_text(client, settings, request_of):
     folder.mkdir()
     (folder / "request.json").write_text(json.dumps(request_of(title=title)))
     try:
-        for page in ("", "study/markup"):
-            text = client.get(page).text
-            assert "<img src=x" not in text
-            assert "&lt;img src=x" in text
+        text = client.get("study/markup").text
+        assert "<img src=x" not in text
+        assert "&lt;img src=x" in text
     finally:
         (folder / "request.json").unlink()
         folder.rmdir()

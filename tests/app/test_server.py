@@ -25,6 +25,14 @@ def test_forms_offer_every_analysis_with_its_options(client):
             assert (declared[option["name"]].parse(text) if text else ()) == default
 
 
+def test_presets_are_analyses_and_everything_is_what_examine_measures(client):
+    catalog = client.get("api/catalog").json()
+    names = {a["name"] for a in catalog["analyses"]}
+    assert all(set(preset) <= names for preset in catalog["presets"].values())
+    defaults = {name for name in ANALYSES if ANALYSES[name].default}
+    assert set(catalog["presets"]["everything"]) == defaults
+
+
 def test_every_page_and_file_of_a_page_is_answered(client):
     for page in ("", "live"):
         text = client.get(page).text
@@ -102,6 +110,16 @@ def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_o
     assert "<figure" in report.text
     assert "script-src 'sha256-" in report.headers["content-security-policy"]
     assert client.post(f"api/studies/{second}/cancel", json={}).status_code == 400
+
+    summary = client.get(f"api/studies/{second}/summary").json()
+    assert summary["models"] == list(study.models)
+    assert [line["label"] for line in summary["lines"]] == [x.label for x in study.glance()]
+    assert "<svg" in client.get(f"study/{second}/thumbnail").text
+    compared = client.get(f"compare?study={second}&study={second}").text
+    assert compared.count(summary["lines"][0]["cells"][study.models[0]]) >= 2
+    assert not Checker(compared).problems
+    assert client.get(f"compare?study={second}").status_code == 400
+    assert client.get(f"compare?study={second}&study=none").status_code == 404
 
     assert client.post(f"api/studies/{second}/resume", json={}).status_code == 200
     resumed = ended(second)

@@ -20,6 +20,23 @@ from visprism.models.spec import ModelSpec
 _LONGEST = 200  # characters of a name
 _MOST_IMAGES = 100_000
 
+_ACCURACY = ("anatomy", "calibration")
+# Analyses by what a form calls them; the first is the default. "everything" is what `examine`
+# measures by default.
+PRESETS: Mapping[str, tuple[str, ...]] = {
+    "quick look": (*_ACCURACY, "fourier", "variance", "attention", "frequency-noise"),
+    "Fourier and variance": (
+        *(*_ACCURACY, "fourier", "fourier-plane", "band-energy", "branch-transfer"),
+        *("variance", "token-similarity"),
+    ),
+    "robustness": (
+        *(*_ACCURACY, "corruptions", "frequency-noise", "fourier-sensitivity"),
+        *("adversarial", "ablation", "shape-bias"),
+    ),
+    "curvature": (*_ACCURACY, "hessian", "hessian-by-block", "sharpness", "landscape"),
+    "everything": tuple(name for name in ANALYSES if ANALYSES[name].default),
+}
+
 
 @dataclass(frozen=True)
 class StudyRequest:
@@ -214,6 +231,7 @@ def catalog(settings: Settings) -> dict[str, Any]:
 @cache
 def _fixed() -> dict[str, Any]:
     return {
+        "presets": PRESETS,
         "analyses": [_analysis(name) for name in ANALYSES],
         "models": _models(),
         "corruptions": list(CORRUPTIONS),
@@ -227,7 +245,6 @@ def _analysis(name: str) -> dict[str, Any]:
         "name": name,
         "group": analysis.group,
         "help": (analysis.__doc__ or "").partition("\n")[0],
-        "default": analysis.default,
         "source": analysis.source,
         "trained": Needs.TARGETS in analysis.needs,
         "options": [_option(o) for o in form_options(analysis).values()],

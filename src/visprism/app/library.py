@@ -49,16 +49,19 @@ class Job:
     _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     _process: asyncio.subprocess.Process | None = field(default=None, repr=False)
     _canceled: bool = False
+    _error: str = ""  # the last line that the process wrote to its standard error
 
     async def run(self) -> None:
         """Run the study in a process; its end is the end of the job, whatever it is."""
         pipe = asyncio.subprocess.PIPE
         command = (sys.executable, "-m", "visprism.app.study_process")
         self._process = process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, limit=_LINE
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE
         )
         assert process.stdin is not None
         assert process.stdout is not None
+        assert process.stderr is not None
+        errors = asyncio.ensure_future(self._read_errors(process.stderr))
         folder = None if self.folder is None else str(self.folder)
         line = json.dumps({"request": self.request.to_json(), "folder": folder}) + "\n"
         self._change(state="running")
@@ -73,7 +76,8 @@ class Job:
             await self._terminate(_PATIENCE)
         if self.state in ACTIVE:
             code = process.returncode
-            reason = f"the process of the study ended with code {code}; the terminal shows why"
+            await asyncio.wait([errors], timeout=1)
+            reason = f"the process of the study ended with code {code}: {self._error}"
             if code == -signal.SIGKILL:
                 reason = "the system ended the process, perhaps for lack of memory"
             self._end("canceled") if self._canceled else self._end("failed", reason)
@@ -97,6 +101,14 @@ class Job:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+    async def _read_errors(self, errors: asyncio.StreamReader) -> None:
+        """Keep the last line of the standard error; all of it is for the terminal."""
+        while content := await errors.read(2**16):
+            text = content.decode(errors="replace")
+            sys.stderr.write(text)
+            lines = [line for line in map(str.strip, text.splitlines()) if line]
+            self._error = printable((lines or [self._error])[-1])[:_LONGEST]
 
     def _record(self, event: str, values: dict[str, Any]) -> None:
         match event:
@@ -215,7 +227,10 @@ class Library:
         if name in self.jobs:
             return self.jobs[name].to_json()
         empty = {"reason": "", "plan": [], "finished": [], "failures": []}
-        return {**empty, "started": None, "progress": None, **_stored_state(folder)}
+        stored = {**empty, "started": None, "progress": None, **_stored_state(folder)}
+        if reason := _stored_reason(folder):
+            stored.update(state="failed", reason=reason)
+        return stored
 
     def listing(self) -> list[dict[str, Any]]:
         """Every study, the newest first: name, title, date, models and state."""
@@ -229,6 +244,7 @@ class Library:
                     "date": _date(folder),
                     "models": form.get("models", ""),
                     "state": state["state"],
+                    "results": len(state["finished"]),
                     "reason": state["reason"] if state["state"] in _BAD else "",
                     "resumable": self._is_resumable(folder),
                 }
@@ -249,7 +265,10 @@ class Library:
         async def in_turn() -> None:
             async with self._study_turn:
                 if job.state in ACTIVE:
+                    (folder / _FAILED).unlink(missing_ok=True)
                     await job.run()
+                    if job.state == "failed":
+                        write_text(folder / _FAILED, job.reason)
 
         task = asyncio.get_running_loop().create_task(in_turn())
         self._tasks.add(task)
@@ -258,6 +277,7 @@ class Library:
 
 _BAD = ("failed", "unreadable")
 _FAILURE = ("model", "analysis", "kind", "reason")
+_FAILED = "failed.txt"  # in the folder of a study that failed: the reason
 
 
 def _stored_state(folder: Path) -> dict[str, Any]:
@@ -284,6 +304,13 @@ def _stored_state(folder: Path) -> dict[str, Any]:
         return {"state": "unreadable", "reason": reason[:_LONGEST]}
     state = "complete" if "keys" in header else "interrupted"
     return {"state": state, "finished": finished, "failures": failures}
+
+
+def _stored_reason(folder: Path) -> str:
+    """Why a study failed, as far as its folder says so."""
+    with suppress(*_UNREADABLE):
+        return printable((folder / _FAILED).read_text("utf-8"))[:_LONGEST]
+    return ""
 
 
 def _finite(value: Any) -> float:

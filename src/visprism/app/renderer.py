@@ -12,9 +12,18 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar
+
+from visprism.report import Drawing, PageFigures, drawings, page_html
+from visprism.study import Study
+from visprism.study.exports import json_of, markdown_of
+from visprism.study.report_content import content_of
+from visprism.study.store import INDEX
+
+Value = TypeVar("Value")
 
 _MOST_FIGURES = 600  # that the process keeps: about 60 MB
 _FIGURES: dict[bytes, str | None] = {}  # of the process that draws
@@ -34,12 +43,20 @@ class Renderer:
         """``study.md`` or ``results.json`` of a study."""
         return await self._rendered(partial(_export, folder, name))
 
+    async def summary(self, folder: Path) -> dict:
+        """Models, number of images and the lines of a study at a glance."""
+        return await self._rendered(partial(_summary, folder, _stamp(folder)))
+
+    async def thumbnail(self, folder: Path) -> str:
+        """The first figure of the report, as SVG."""
+        return await self._rendered(partial(_thumbnail, folder))
+
     def close(self) -> None:
         """End the process."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _rendered(self, render: Callable[[], str]) -> str:
+    async def _rendered(self, render: Callable[[], Value]) -> Value:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._process(), render)
@@ -67,27 +84,55 @@ def _end_with_parent() -> None:
 
 
 def _page(folder: Path, *, figures: bool) -> str:
-    from visprism.report import PageFigures, drawings, page_html
-    from visprism.study import Study
-    from visprism.study.report_content import content_of
-
     content = content_of(Study.load(folder))
     page = PageFigures(content)
     if len(_FIGURES) > _MOST_FIGURES:
         _FIGURES.clear()
     for drawing in drawings(content) if figures else ():
-        key = blake2b(pickle.dumps((drawing.stem, drawing.draw))).digest()
-        if key not in _FIGURES:
-            svg = drawing.files(["svg"]).get("svg")
-            _FIGURES[key] = None if svg is None else svg.decode()
-        markup = _FIGURES[key]
+        markup = _svg(drawing)
         if markup is not None:
             page.add(drawing, markup)
     return page_html(content, page)
 
 
-def _export(folder: Path, name: str) -> str:
-    from visprism.study import Study
-    from visprism.study.exports import json_of, markdown_of
+def _svg(drawing: Drawing) -> str | None:
+    """A figure, drawn once; None if it shows nothing."""
+    key = blake2b(pickle.dumps((drawing.stem, drawing.draw))).digest()
+    if key not in _FIGURES:
+        svg = drawing.files(["svg"]).get("svg")
+        _FIGURES[key] = None if svg is None else svg.decode()
+    return _FIGURES[key]
 
+
+def _thumbnail(folder: Path) -> str:
+    figures = map(_svg, drawings(content_of(Study.load(folder))))
+    return next(filter(None, figures), '<svg xmlns="http://www.w3.org/2000/svg"/>')
+
+
+def _stamp(folder: Path) -> int:
+    """When the results of a study were last written; 0 if there are none."""
+    index = folder / INDEX
+    return index.stat().st_mtime_ns if index.is_file() else 0
+
+
+@lru_cache(64)
+def _summary(folder: Path, _stamp: int) -> dict:
+    study = Study.load(folder)
+    return {
+        "models": list(study.models),
+        "images": study.header.get("number of images"),
+        "effort": study.header.get("effort", ""),
+        "lines": [
+            {
+                "label": line.label,
+                "cells": dict(line.cells),
+                "better": line.better,
+                "reason": line.reason,
+            }
+            for line in study.glance()
+        ],
+    }
+
+
+def _export(folder: Path, name: str) -> str:
     return {"study.md": markdown_of, "results.json": json_of}[name](Study.load(folder))

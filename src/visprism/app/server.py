@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jinja2
@@ -18,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from visprism.app.forms import StudyRequest, catalog
+from visprism.app.forms import PRESETS, StudyRequest, catalog
 from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import BusyError, Library
 from visprism.app.live.panels import PANELS
@@ -76,8 +77,10 @@ class Server:
         routes = [
             Route("/", self.home),
             Route("/live", self.live),
+            Route("/compare", self.compare),
             Route("/study/{name}", self.study),
             Route("/study/{name}/report", self.report),
+            Route("/study/{name}/thumbnail", self.thumbnail),
             Route("/study/{name}/{export:path}", self.export),
             Route("/static/{name}", self.static),
             Route("/api/catalog", self.catalog),
@@ -85,6 +88,7 @@ class Server:
             Route("/api/studies", self.start, methods=["POST"]),
             Route("/api/plan", self.plan, methods=["POST"]),
             Route("/api/studies/{name}/events", self.events),
+            Route("/api/studies/{name}/summary", self.summary),
             Route("/api/studies/{name}/{action}", self.act, methods=["POST"]),
             Route("/api/images/{set}/{name}", self.upload_image, methods=["POST"]),
             Route("/api/checkpoints/{name}", self.upload_checkpoint, methods=["POST"]),
@@ -109,7 +113,7 @@ class Server:
 
     async def home(self, request: Request) -> Response:
         """Studies, and the form of a new one."""
-        return _page("home.html", root=".", studies=self.library.listing())
+        return _page("home.html", root=".", presets=PRESETS)
 
     async def live(self, request: Request) -> Response:
         """The live panels."""
@@ -122,9 +126,37 @@ class Server:
         study = next(s for s in self.library.listing() if s["name"] == name)
         return _page("study.html", root="..", study=study)
 
+    async def compare(self, request: Request) -> Response:
+        """The answers of two studies in one table, and both reports side by side."""
+        names = request.query_params.getlist("study")
+        if len(names) != 2:
+            raise InputError(f"study must be given twice to be compared, got {len(names)}")
+        listed = {study["name"]: study for study in self.library.listing()}
+        studies = [
+            await self.renderer.summary(self._folder(name)) | {"study": listed[name]}
+            for name in names
+        ]
+        by_label = [{line["label"]: line for line in study["lines"]} for study in studies]
+        rows = [
+            (label, [(s, lines.get(label)) for s, lines in zip(studies, by_label, strict=True)])
+            for label in by_label[0] | by_label[1]
+        ]
+        return _page("compare.html", root=".", studies=studies, rows=rows)
+
+    async def thumbnail(self, request: Request) -> Response:
+        """The first figure of the report, as SVG."""
+        name = request.path_params["name"]
+        svg = await self.renderer.thumbnail(self._folder(name))
+        return Response(svg, media_type="image/svg+xml")
+
+    async def summary(self, request: Request) -> Response:
+        """Models, number of images and the lines of a study at a glance."""
+        name = request.path_params["name"]
+        return JSONResponse(await self.renderer.summary(self._folder(name)))
+
     async def report(self, request: Request) -> Response:
         """The report of the results that a study has by now."""
-        folder = self._folder(request)
+        folder = self._folder(request.path_params["name"])
         figures = request.query_params.get("figures") != "no"
         page = await self.renderer.page(folder, figures=figures)
         policy = _REPORT_POLICY.format(script_hash())
@@ -135,7 +167,7 @@ class Server:
         name = request.path_params["export"]
         if name not in ("study.md", "results.json"):
             raise HTTPException(404, "not found")
-        text = await self.renderer.export(self._folder(request), name)
+        text = await self.renderer.export(self._folder(request.path_params["name"]), name)
         disposition = {"content-disposition": f'attachment; filename="{name}"'}
         kind = "application/json" if name.endswith("json") else "text/markdown"
         return Response(text, media_type=kind, headers=disposition)
@@ -234,8 +266,8 @@ class Server:
     async def _json(self, request: Request) -> dict[str, Any]:
         return await read_json(request, self.settings.limits.request_bytes, _REQUEST_SECONDS)
 
-    def _folder(self, request: Request) -> Any:
-        folder = self.settings.study_folder(request.path_params["name"])
+    def _folder(self, name: str) -> Path:
+        folder = self.settings.study_folder(name)
         if folder is None:
             raise HTTPException(404, "there is no such study")
         return folder

@@ -141,7 +141,7 @@ def attention_maps(
     columns: dict[str, list[np.ndarray]] = {"head": [], "row": [], "column": [], "weight": []}
     names: list[str] = []
     with run.compute.borrow(anatomy.model):
-        read = _class_tokens(anatomy, images) if query == "class" and chosen else None
+        read = class_tokens(anatomy, images) if query == "class" and chosen else None
         with torch.no_grad(), run.compute.autocast(), attend(
             anatomy, lambda w: _of_query(w.attention, w.values[0].float(), query, read),
             only=chosen,
@@ -172,8 +172,11 @@ def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, 
     return tuple(attention for attention in available if attention.name in wanted)
 
 
-def _class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
-    """Whether the head reads each token off the grid, of those of the last attention."""
+def class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
+    """Whether the head reads each token off the grid, of those of the last attention.
+
+    Costs one forward pass and a backward pass of the head, if there are such tokens.
+    """
     last = attentions(anatomy)[-1]
     outside = last.geometry.keys.index[0] == OFF_GRID
     if len(last.geometry.keys.index) > 1 or not outside.any():

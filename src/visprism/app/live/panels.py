@@ -3,20 +3,28 @@
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from visprism.analyses.attention.attention_maps import Query, attention_maps, rollouts
+from visprism.analyses import Needs
+from visprism.analyses.attention.attention_maps import (
+    Query,
+    attention_maps,
+    class_tokens,
+    rollouts,
+)
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.analyses.features.receptive_field import receptive_map
 from visprism.analyses.predictions.bands import band, filtered, with_rms
 from visprism.analyses.predictions.frequency_noise import white_noise
 from visprism.anatomy import attentions, combine_ablations
+from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
@@ -62,27 +70,34 @@ def integer_of(values: Values, name: str, low: int, high: int) -> int:
     return int(value)  # pyrefly: ignore (it is checked)
 
 
-def predictions(specimen: Specimen, logits: Tensor) -> list[dict[str, Any]]:
-    """Of each image the most probable classes, and all logits where there are few classes."""
+def predictions(
+    specimen: Specimen, logits: Tensor, indices: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Of each image the most probable classes, and the true one if it is known."""
     probabilities = logits.double().softmax(-1)
     names = specimen.class_names
+    targets = targets_of(specimen)
     answers = []
-    for row, probability in zip(logits, probabilities, strict=True):
-        order = probability.argsort(descending=True)[:_TOP].tolist()
-        answers.append(
-            {
-                "top": [
-                    {
-                        "class": k,
-                        "name": names[k] if names else f"class {k}",
-                        "probability": round(float(probability[k]), 5),
-                        "logit": round(float(row[k]), 3),
-                    }
-                    for k in order
-                ]
+    for row, probability, index in zip(logits, probabilities, indices, strict=True):
+
+        def shown(k: int, row: Tensor = row, probability: Tensor = probability) -> dict:
+            return {
+                "class": k,
+                "name": names[k] if names else f"class {k}",
+                "probability": round(float(probability[k]), 5),
+                "logit": round(float(row[k]), 3),
             }
-        )
+
+        order = probability.argsort(descending=True)[:_TOP].tolist()
+        true = None if targets is None else shown(int(targets[index]))
+        answers.append({"top": [shown(k) for k in order], "true": true})
     return answers
+
+
+def targets_of(specimen: Specimen) -> np.ndarray | None:
+    """The class of each image; None if it is unknown or the model has other classes."""
+    subject = specimen.subject
+    return None if subject.missing(Needs.TARGETS) else subject.images.targets
 
 
 def rounded(values: np.ndarray | Sequence[float]) -> list[float | None]:
@@ -103,7 +118,6 @@ def model(specimen: Specimen, values: Values) -> dict[str, Any]:
     """Blocks, attentions, size and number of images."""
     anatomy = specimen.anatomy
     subject = specimen.subject
-    targets = subject.images.targets
     return {
         "name": subject.name,
         "trained": subject.trained,
@@ -111,7 +125,11 @@ def model(specimen: Specimen, values: Values) -> dict[str, Any]:
         "size": list(specimen.preprocessing.size),
         "classes": subject.num_classes,
         "images": len(subject.images),
-        "labels": None if targets is None else _labels(specimen),
+        "labels": None if subject.images.targets is None else _labels(specimen),
+        "without_targets": subject.missing(Needs.TARGETS),
+        "class_token": specimen.has_attention and bool(
+            class_tokens(anatomy, specimen.normalized(specimen.pixels([0]))).any()
+        ),
         "blocks": [
             {
                 "name": block.name,
@@ -124,7 +142,12 @@ def model(specimen: Specimen, values: Values) -> dict[str, Any]:
             for block in anatomy
         ],
         "attentions": [
-            {"name": a.name, "heads": a.geometry.heads, "grid": list(a.geometry.keys.grid)}
+            {
+                "name": a.name,
+                "heads": a.geometry.heads,
+                "grid": list(a.geometry.keys.grid),
+                "others": bool((a.geometry.keys.index == OFF_GRID).any()),
+            }
             for a in (attentions(anatomy) if specimen.has_attention else ())
         ],
     }
@@ -141,11 +164,12 @@ def _labels(specimen: Specimen) -> list[str]:
 @panel
 def images(specimen: Specimen, values: Values) -> dict[str, Any]:
     """Images as the model sees them, with its predictions."""
-    pixels = specimen.pixels(indices_of(values))
+    indices = indices_of(values)
+    pixels = specimen.pixels(indices)
     logits = specimen.logits(specimen.normalized(pixels))
     return {
         "pictures": [picture(one) for one in pixels],
-        "predictions": predictions(specimen, logits),
+        "predictions": predictions(specimen, logits, indices),
     }
 
 
@@ -220,7 +244,8 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
             )
     chosen = [specimen.ablations[name] for name in names]
     surgery = combine_ablations(chosen).surgery() if chosen else nullcontext()
-    images = specimen.normalized(specimen.pixels(indices_of(values)))
+    indices = indices_of(values)
+    images = specimen.normalized(specimen.pixels(indices))
     logits: list[torch.Tensor] = []
 
     def keep(_module: Any, _inputs: Any, output: torch.Tensor) -> None:
@@ -237,7 +262,7 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
     last = spectrum.block.tolist()[-1]
     profile = spectrum.select(spectrum.block == last)
     return {
-        "predictions": predictions(specimen, logits[0]),
+        "predictions": predictions(specimen, logits[0], indices),
         "spectrum": {
             "block": last,
             "frequency": rounded(profile.frequency),
@@ -267,7 +292,7 @@ def frequency_noise(specimen: Specimen, values: Values) -> dict[str, Any]:
     clipped = (noisy.clamp(0, 1) * 255).round().byte()
     return {
         "pictures": [picture(one) for one in clipped],
-        "predictions": predictions(specimen, logits),
+        "predictions": predictions(specimen, logits, indices),
     }
 
 
@@ -285,7 +310,7 @@ def corruption(specimen: Specimen, values: Values) -> dict[str, Any]:
     logits = specimen.logits(specimen.normalized(pixels))
     return {
         "pictures": [picture(one) for one in pixels],
-        "predictions": predictions(specimen, logits),
+        "predictions": predictions(specimen, logits, indices),
     }
 
 
@@ -320,12 +345,42 @@ _DIRECTIONS = 8  # that a form offers
 @panel
 def landscape(specimen: Specimen, values: Values) -> dict[str, Any]:
     """Predictions at w + t d, d a filter-normalized Gaussian direction."""
-    seed = integer_of(values, "direction", 1, _DIRECTIONS)
     distance = number_of(values, "distance", -1.0, 1.0)
-    images = specimen.normalized(specimen.pixels(indices_of(values)))
-    model = specimen.anatomy.model
-    (line,) = random_planes(model, lines=True, points=3, seed=seed)
-    with displaced_weights(model, line.first, {}) as move:
+    indices = indices_of(values)
+    images = specimen.normalized(specimen.pixels(indices))
+    with _line(specimen, values) as move:
         move(distance, 0.0)
         logits = specimen.logits(images)
-    return {"distance": distance, "predictions": predictions(specimen, logits)}
+    return {"distance": distance, "predictions": predictions(specimen, logits, indices)}
+
+
+@panel
+def loss_curve(specimen: Specimen, values: Values) -> dict[str, Any]:
+    """Mean NLL in nats of the first images at w + t d, for t from -1 to 1."""
+    targets = targets_of(specimen)
+    if targets is None:
+        raise InputError(
+            f"images must have classes of the model for a loss: "
+            f"{specimen.subject.missing(Needs.TARGETS)}"
+        )
+    number, points = (16, 21) if specimen.is_small else (4, 11)
+    number = min(number, len(targets))
+    pixels = [specimen.pixels([index]) for index in range(number)]
+    images = specimen.normalized(torch.cat(pixels))
+    distances = np.linspace(-1, 1, points)
+    classes = torch.from_numpy(targets[:number])
+    losses = []
+    with _line(specimen, values) as move:
+        for distance in distances:
+            move(float(distance), 0.0)
+            logits = specimen.logits(images)
+            losses.append(float(cross_entropy(logits, classes)))
+    return {"distances": rounded(distances), "losses": rounded(losses), "images": number}
+
+
+def _line(specimen: Specimen, values: Values) -> AbstractContextManager:
+    """Moves the model along the direction of a request."""
+    model = specimen.anatomy.model
+    seed = integer_of(values, "direction", 1, _DIRECTIONS)
+    (line,) = random_planes(model, lines=True, points=3, seed=seed)
+    return displaced_weights(model, line.first, {})

@@ -49,6 +49,11 @@ class Specimen:
         graph = self.anatomy.graph
         return float(graph.macs(range(graph.output + 1)))
 
+    @property
+    def is_small(self) -> bool:
+        """Whether a pass takes about as long as its overhead."""
+        return self.macs < _SMALL_MACS
+
     @cached_property
     def has_attention(self) -> bool:
         """Whether attention weights can be read."""
@@ -104,7 +109,7 @@ class Pool:
         self._specimens.move_to_end(key)
         specimen = self._specimens[key]
         # Threads wait for each other at each layer: a small network is faster on one.
-        torch.set_num_threads(1 if specimen.macs < _SMALL_MACS else self._threads)
+        torch.set_num_threads(1 if specimen.is_small else self._threads)
         return specimen
 
     def _loaded(self, name: str, data: str, pretrained: bool | None) -> Specimen:

@@ -5,10 +5,10 @@ const setUpForm = async (form) => {
   fill(catalog);
   const models = find("#models");
   const addModel = (name = "") => {
-    const row = make("p", { class: "row model" },
-      make("label", {}, "Model ", make("input", { list: "model-names", value: name, placeholder: "resnet20, timm:resnet18, ...", autocomplete: "off", spellcheck: "false" })),
-      make("label", {}, "Checkpoint ", make("select", {}, make("option", { value: "" }, "none"), ...catalog.checkpoints.map((file) => make("option", {}, file)))),
-      make("button", { type: "button", class: "tool", "aria-label": "Remove this model", onclick: () => row.remove() }, "Remove"));
+    const row = make("p", { class: "model" },
+      make("input", { list: "model-names", value: name, "aria-label": "Model", placeholder: "resnet20, timm:resnet18, ...", autocomplete: "off", spellcheck: "false" }),
+      make("select", { "aria-label": "Checkpoint", hidden: !catalog.checkpoints.length }, make("option", { value: "" }, "no checkpoint"), ...catalog.checkpoints.map((file) => make("option", {}, file))),
+      make("button", { type: "button", class: "tool", "aria-label": "Remove this model", onclick: () => row.remove() }, "\u00d7"));
     models.append(row);
     return row;
   };
@@ -29,34 +29,38 @@ const setUpForm = async (form) => {
       return make("label", { class: "option" }, `${option.name.replaceAll("_", " ")}: ${option.help}`, control);
     });
     list.append(make("div", { class: "one" },
-      make("label", {}, make("input", { type: "checkbox", name: "analysis", value: analysis.name, checked: analysis.default, "data-default": analysis.default ? "yes" : "no" }), analysis.name),
+      make("label", {}, make("input", { type: "checkbox", name: "analysis", value: analysis.name }), analysis.name),
       make("p", { title: analysis.source }, analysis.help),
       ...(options.length ? [make("details", {}, make("summary", {}, "Options"), ...options)] : [])));
   }
   const boxes = all("input[name=analysis]", form);
-  const count = () => { find("#count").textContent = `${boxes.filter((box) => box.checked).length} of ${boxes.length}`; };
-  form.addEventListener("change", count);
-  for (const button of all("[data-select]")) {
-    button.addEventListener("click", () => {
-      for (const box of boxes) box.checked = button.dataset.select === "default" && box.dataset.default === "yes";
-      count();
-    });
-  }
-  count();
+  const chosen = () => boxes.filter((box) => box.checked).map((box) => box.value);
+  const tell = () => { find("#chosen").textContent = `${chosen().length} of ${boxes.length} analyses: ${chosen().join(", ")}`; };
+  const choosePreset = () => {
+    const names = catalog.presets[form.elements.preset.value];
+    for (const box of boxes) box.checked = names.includes(box.value);
+    tell();
+  };
+  for (const radio of all("[name=preset]")) radio.addEventListener("change", choosePreset);
+  list.addEventListener("change", ({ target }) => {
+    if (target.name === "analysis") for (const radio of all("[name=preset]")) radio.checked = false;
+    tell();
+  });
+  choosePreset();
 
   const request = () => {
     const number = (name) => (form.elements[name].value === "" ? null : Number(form.elements[name].value));
-    const chosen = boxes.filter((box) => box.checked).map((box) => box.value);
+    const analyses = chosen();
     const options = {};
     for (const control of all("[data-option]", form)) {
       const { analysis, option } = control.dataset;
-      if (control.value !== control.dataset.default && chosen.includes(analysis)) (options[analysis] ??= {})[option] = control.value;
+      if (control.value !== control.dataset.default && analyses.includes(analysis)) (options[analysis] ??= {})[option] = control.value;
     }
     return {
       title: form.elements.title.value,
       models: all(".model", form).map((row) => ({ name: find("input", row).value.trim(), checkpoint: find("select", row).value })),
       data: form.elements.data.value,
-      analyses: chosen,
+      analyses,
       options,
       effort: form.elements.effort.value,
       minutes: number("minutes"),
@@ -82,25 +86,56 @@ const setUpForm = async (form) => {
     const { name } = await ask("api/studies", request());
     location.href = `study/${encodeURIComponent(name)}`;
   }));
-  find("#images").addEventListener("change", guarded(async ({ target }) => addChoice(form.elements.data, await upload(target))));
+  find("#images").addEventListener("change", guarded(async ({ target }) => addChoice(form.elements.data, await upload(target.files))));
   find("#checkpoint").addEventListener("change", guarded(async ({ target }) => {
     const [file] = target.files;
     const { checkpoint } = await ask(`api/checkpoints/${encodeURIComponent(file.name)}`, file, "application/octet-stream");
     target.value = "";
     catalog.checkpoints.push(checkpoint);
-    for (const select of all(".model select")) select.append(make("option", {}, checkpoint));
+    for (const select of all(".model select")) { select.append(make("option", {}, checkpoint)); select.hidden = false; }
     find("select", [...all(".model")].at(-1)).value = checkpoint;
   }));
   form.dataset.ready = "yes";
 };
+
+// The list of studies: an entry is made again when its study has changed.
+const numbers = (summary) => {
+  const models = summary.models.slice(0, 3);
+  const more = summary.models.length - models.length;
+  return make("table", { class: "headline" },
+    make("thead", {}, make("tr", {}, make("td", {}), ...models.map((name) => make("th", { scope: "col" }, name)), ...(more ? [make("th", { scope: "col" }, `${more} more`)] : []))),
+    make("tbody", {}, ...summary.lines.slice(0, 3).map((line) => make("tr", {}, make("th", { scope: "row" }, line.label),
+      ...models.map((name) => make("td", { class: line.better === name ? "better" : null }, line.cells[name] ?? "\u2013")), ...(more ? [make("td", {})] : [])))));
+};
+const entry = (study) => {
+  const address = `study/${encodeURIComponent(study.name)}`;
+  const what = make("div", {},
+    make("div", { class: "row" }, make("input", { type: "checkbox", value: study.name, disabled: !study.results, "aria-label": `compare ${study.title}` }),
+      make("a", { href: address }, study.title), make("span", { class: `state ${study.state}` }, study.state), make("span", { class: "faint" }, study.date)),
+    ...(study.reason ? [make("p", { class: "failed" }, study.reason)] : []));
+  const item = make("li", {}, what);
+  if (study.results && !["waiting", "running"].includes(study.state)) {
+    item.prepend(make("a", { href: address, tabindex: -1, "aria-hidden": "true" }, make("img", { class: "thumbnail", alt: "", loading: "lazy", src: `${address}/thumbnail?results=${study.results}` })));
+    ask(`api/studies/${encodeURIComponent(study.name)}/summary`).then((summary) => what.append(numbers(summary)), () => {});
+  } else if (study.models) what.append(make("p", { class: "faint" }, study.models));
+  return item;
+};
 const follow = async (list) => {
+  const shown = new Map();
+  const compare = find("#compare");
+  const checked = () => all("input:checked", list).map((box) => box.value);
+  list.addEventListener("change", () => { compare.disabled = checked().length !== 2; });
+  compare.addEventListener("click", () => { location.href = `compare?${new URLSearchParams(checked().map((name) => ["study", name]))}`; });
   for (;;) {
-    await pause(3000);
     const studies = await ask("api/studies").catch(() => null);
-    if (!studies) continue;
-    if (!studies.length) continue;
-    list.replaceChildren(...studies.map((study) => make("li", {},
-      make("a", { href: `study/${encodeURIComponent(study.name)}` }, study.title), " ", make("span", { class: `state ${study.state}` }, study.state), ...(study.reason ? [" ", make("span", { class: "failed" }, study.reason)] : []))));
+    for (const study of studies ?? []) {
+      const text = JSON.stringify(study);
+      if (shown.get(study.name)?.text !== text) shown.set(study.name, { text, item: entry(study) });
+    }
+    const items = studies?.map((study) => shown.get(study.name).item) ?? [];
+    if (studies && items.some((item, i) => list.children[i] !== item)) list.replaceChildren(...items);
+    find("#none").hidden = !studies || items.length > 0;
+    await pause(3000);
   }
 };
 

@@ -74,13 +74,12 @@ const latest = (action) => {
     busy = false;
   };
 };
-const upload = async (input) => {
+const upload = async (files) => {
   const set = `images-${new Date().toISOString().slice(0, 19).replace(/\D/g, "")}`;
   let answer;
-  for (const file of input.files) {
+  for (const file of files) {
     answer = await ask(`api/images/${set}/${encodeURIComponent(file.name)}`, file, "application/octet-stream");
   }
-  input.value = "";
   return answer.data;
 };
 const addChoice = (select, value) => {
