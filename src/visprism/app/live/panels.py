@@ -127,9 +127,8 @@ def model(specimen: Specimen, values: Values) -> dict[str, Any]:
         "images": len(subject.images),
         "labels": None if subject.images.targets is None else _labels(specimen),
         "without_targets": subject.missing(Needs.TARGETS),
-        "class_token": specimen.has_attention and bool(
-            class_tokens(anatomy, specimen.normalized(specimen.pixels([0]))).any()
-        ),
+        "class_token": specimen.has_attention
+        and bool(class_tokens(anatomy, specimen.normalized(specimen.pixels([0]))).any()),
         "blocks": [
             {
                 "name": block.name,
