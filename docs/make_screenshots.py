@@ -67,7 +67,7 @@ def shoot(browser: Browser, report: Path, address: str) -> None:
     """Every page in every variant."""
     pages = {
         "report": (report.as_uri(), "table.answers"),
-        "app-live": (f"{address}live", "[data-ready] #field-name:not(:empty)"),
+        "app-live": (f"{address}live", "[data-ready] #curves svg"),
         "app-study": (address, "form[data-ready]"),
     }
     for name, (url, ready) in pages.items():

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from shutil import which
 
@@ -91,15 +92,13 @@ def page(browser):
 
 
 def start_study(page, app, title):
-    """Four analyses of 16 images, of which the last takes long enough to be stopped."""
+    """The preset of curvature without one of its analyses, long enough to be stopped."""
     page.goto(app.address)
     page.wait_for_selector("form[data-ready]")
-    page.fill("[name=limit]", "16")
+    page.check("[value=curvature]")
     page.click("text=Choose analyses")
-    for box in page.locator("input[name=analysis]:checked").all():
-        box.uncheck()
-    for name in ("anatomy", "variance", "landscape"):
-        page.check(f"input[name=analysis][value={name}]")
+    page.uncheck("input[value=hessian-by-block]")
+    assert page.locator("[name=preset]:checked").count() == 0
     page.click("text=Uploads and settings")
     page.fill("[name=title]", title)
     page.click("button[type=submit]")
@@ -144,7 +143,15 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     page.wait_for_function("() => document.querySelector('.thumbnail').naturalWidth > 0")
 
 
-def test_a_study_survives_a_server_that_is_killed_and_ends_with_one_that_is_stopped(app, page):
+def test_studies_outlive_their_server_and_processes_do_not(app, page):
+    page.goto(app.address)
+    page.wait_for_selector("form[data-ready]")
+    page.locator(".model input").first.fill("timm:no_such_model")
+    page.click("button[type=submit]")
+    page.wait_for_selector("#study")
+    wait_for_state(page, "failed")
+    assert "unknown model" in page.inner_text("#reason")
+
     start_study(page, app, "killed")
     page.wait_for_selector("#finished:not([hidden])")
     children = _children_of(app.process.pid)
@@ -152,7 +159,9 @@ def test_a_study_survives_a_server_that_is_killed_and_ends_with_one_that_is_stop
     app.kill()
     _wait_for_the_end_of(children)
     app.start()
-    page.reload()
+    page.goto(app.address)
+    page.wait_for_selector("#studies .failed >> text=unknown model")
+    page.click("text=killed")
     wait_for_state(page, "interrupted")
     page.click("#resume")
     page.wait_for_function(
@@ -166,83 +175,101 @@ def test_a_study_survives_a_server_that_is_killed_and_ends_with_one_that_is_stop
     app.start()
 
 
-def test_the_reason_of_a_study_that_failed_is_shown_after_a_restart(app, page):
-    page.goto(app.address)
-    page.wait_for_selector("form[data-ready]")
-    page.locator(".model input").first.fill("timm:no_such_model")
-    page.click("button[type=submit]")
-    page.wait_for_selector("#study")
-    wait_for_state(page, "failed")
-    assert "unknown model" in page.inner_text("#reason")
-    app.kill()
-    app.start()
-    page.goto(app.address)
-    page.wait_for_selector("#studies .failed >> text=unknown model")
-
-
-def test_a_click_on_a_patch_shows_its_attention(app, page):
+def open_live(page, app):
     page.goto(f"{app.address}live")
     page.wait_for_selector("#panels[data-ready]")
-    page.wait_for_selector("#heads canvas")
-    layer = "() => document.querySelector('#heads canvas').toDataURL()"
-    before = page.evaluate(layer)
-    page.click("#patch", position={"x": 10, "y": 10})
-    page.wait_for_function(
-        "() => document.querySelector('#patch-name').textContent.includes('row 1,')"
-    )
-    clicked = page.evaluate(layer)
-    assert clicked != before
-    page.focus("#patch")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function(
-        "before => document.querySelector('#heads canvas').toDataURL() !== before", arg=clicked
-    )
-    assert page.locator("#heads canvas").count() == 16
-    assert page.locator("#rollouts canvas").count() == 2
+    return "#{} .side{}".format
 
 
-def test_an_ablated_block_changes_logits_and_spectrum(app, page):
-    page.goto(f"{app.address}live")
-    page.wait_for_selector("#panels[data-ready]")
-    page.wait_for_selector("#ablation .answer li")
-    answers = "() => document.querySelector('#ablation .answers-of').innerText"
-    before = page.evaluate(answers)
-    page.click("#blocks button[value='blocks.0.attn']")
-    page.click("#blocks button[value='blocks.1.mlp']")
-    page.wait_for_function(f"before => ({answers})() !== before", arg=before)
-    page.wait_for_selector("#ablation polyline.before")
-    page.click("#restore")
-    page.wait_for_function(f"before => ({answers})() === before", arg=before)
+def waits_for_other(page, selector, action, of="innerText"):
+    """What an element shows is another after an action."""
+    page.wait_for_selector(selector)
+    shown = f"() => document.querySelector({selector!r}).{of}"
+    before = page.evaluate(shown)
+    action()
+    page.wait_for_function(f"before => ({shown})() !== before", arg=before)
+    return before
 
 
-def test_sliders_and_the_receptive_field_answer(app, page):
-    page.goto(f"{app.address}live")
-    page.wait_for_selector("#panels[data-ready]")
-    for box, name, value in (
-        ("#frequency_noise", "rms", "0.4"),
-        ("#corruption", "severity", "5"),
-        ("#landscape", "distance", "1"),
-    ):
-        page.wait_for_selector(f"{box} .answer li")
-        answers = f"() => document.querySelector('{box} .answers-of').innerText"
-        before = page.evaluate(answers)
-        page.fill(f"{box} [name={name}]", value)
-        page.wait_for_function(f"before => ({answers})() !== before", arg=before)
-    page.wait_for_function("() => document.querySelector('#field-name').textContent")
-    page.click("#center", position={"x": 5, "y": 5})
-    page.wait_for_function(
-        "() => document.querySelector('#field-name').textContent.includes('row 0, column 0')"
-    )
+def test_maps_lie_over_the_image_of_the_model_that_has_attention(app, page):
+    side = open_live(page, app)
+    vit, resnet = side("attention", 0), side("attention", 1)
+    page.wait_for_selector(f"{vit} .heads canvas")
+    assert page.locator(f"{vit} .heads canvas").count() == 4 * (4 + 1)  # heads and their mean
+    assert page.locator(f"{vit} .rollouts canvas").count() == 2
+    assert page.locator(f"{resnet} canvas").count() == 0
+    assert page.locator("#class-query").is_hidden()  # there is no class token
+    assert page.locator(f"{vit} .heads span").count() == 0  # and no weight off the patches
+
+    over = f"{vit} .stage canvas"
+    click = partial(page.click, f"{vit} .stage", position={"x": 10, "y": 10})
+    waits_for_other(page, over, click, "toDataURL()")
+    assert "patch row 1, column 1 of 8 x 8" in page.inner_text(f"{vit} > p")
+    page.focus(f"{vit} .stage")
+    waits_for_other(page, over, partial(page.keyboard.press, "ArrowRight"), "toDataURL()")
+    assert "patch row 1, column 2 of 8 x 8" in page.inner_text(f"{vit} > p")
+    head = partial(page.click, f"{vit} button[value='blocks.0.attn, head 2']")
+    waits_for_other(page, over, head, "toDataURL()")
+    page.fill("#attention [name=opacity]", "0.25")
+    assert page.locator(over).evaluate("canvas => canvas.style.opacity") == "0.25"
 
 
-def test_an_uploaded_image_is_shown(app, page, tmp_path):
-    from PIL import Image
+def test_an_ablated_block_changes_its_model_only(app, page):
+    side = open_live(page, app)
+    vit, resnet = side("ablation", 0), side("ablation", 1)
+    page.wait_for_selector(f"{resnet} .answer")
+    page.wait_for_selector(f"{resnet} text >> text=layer1.0")  # blocks have names on the axis
+    other = page.inner_text(f"{resnet} .answers-of")
+    click = partial(page.click, f"{vit} button[value='blocks.0.attn']")
+    before = waits_for_other(page, f"{vit} .answers-of", click)
+    page.wait_for_selector(f"{vit} polyline.before", state="attached")
+    assert page.inner_text(f"{resnet} .answers-of") == other
+    page.click(f"{vit} >> text=Restore all")
+    shown = f"before => document.querySelector('{vit} .answers-of').innerText === before"
+    page.wait_for_function(shown, arg=before)
 
-    Image.new("RGB", (64, 64), (200, 30, 60)).save(tmp_path / "red <b>.png")
-    page.goto(f"{app.address}live")
-    page.wait_for_selector("#panels[data-ready]")
-    page.set_input_files("#images", tmp_path / "red <b>.png")
+
+def test_controls_change_both_models(app, page):
+    side = open_live(page, app)
+    assert "true class" in page.inner_text(side("prediction", 1))
+    for number in (0, 1):
+        box = f"{side('prediction', number)} .answers-of"
+        page.select_option("[name=change]", "none")
+        page.wait_for_selector(f"{box} .answer")
+        noise = partial(page.select_option, "[name=change]", "frequency_noise")
+        waits_for_other(page, box, noise, "innerHTML")
+        fog = partial(page.select_option, "[name=change]", "fog")
+        waits_for_other(page, box, fog, "innerHTML")
+        page.fill("[name=distance]", "0")
+        page.wait_for_selector("#curves polyline.side1", state="attached")
+        move = partial(page.fill, "[name=distance]", "1")
+        waits_for_other(page, f"{side('landscape', number)} .answers-of", move)
+    assert page.locator("#curves polyline").count() == 2
+    field = f"{side('receptive', 1)} > p"
+    page.wait_for_function(f"() => document.querySelector('{field}').textContent")
+    page.click(f"{side('receptive', 0)} .stage", position={"x": 5, "y": 5})
+    for number in (0, 1):
+        page.wait_for_selector(f"{side('receptive', number)} > p >> text=row 1, column 1 of")
+
+
+def test_a_dropped_image_is_shown_and_a_wrong_name_leaves_no_picture(app, page):
+    open_live(page, app)
+    page.evaluate("""async () => {
+        const canvas = document.createElement("canvas");
+        canvas.width = canvas.height = 64;
+        const blob = await new Promise((done) => canvas.toBlob(done));
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([blob], "red <b>.png"));
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
+    }""")
     page.wait_for_function("() => document.querySelectorAll('#strip img').length === 1")
+    page.wait_for_selector("#curves >> text=there are no labels")
+    page.locator("#subject [name=model]").first.fill("resnet21")
+    page.locator("#subject [name=model]").last.fill("")
+    page.click("#subject [type=submit]")
+    page.wait_for_selector("#about .failed >> text=resnet21")
+    assert page.locator("#panels").is_hidden()
+    assert page.locator("#panels img, #panels canvas").count() == 0
 
 
 def test_pages_fit_a_narrow_window_and_start_is_in_view(app, page):

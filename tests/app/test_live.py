@@ -165,6 +165,38 @@ def test_the_landscape_starts_at_the_model_and_leaves_it(ask, specimen):
         assert torch.equal(parameter, before[name])
 
 
+def test_the_loss_along_a_direction_is_that_of_the_predictions(ask):
+    curve = ask("loss_curve", VIT, direction=3)
+    at = curve["distances"].index(0.5)
+    losses = []
+    for first in range(0, curve["images"], 4):
+        images = list(range(first, first + 4))
+        moved = ask("landscape", VIT, images=images, direction=3, distance=0.5)
+        losses += [-np.log(p["true"]["probability"]) for p in moved["predictions"]]
+    assert curve["losses"][at] == pytest.approx(np.mean(losses), rel=1e-2)
+
+
+def test_the_true_class_is_stated_where_the_model_has_the_classes(client, ask, specimen):
+    targets = specimen.subject.images.targets
+    predicted = ask("images", VIT, images=[0, 1, 2, 3])["predictions"]
+    assert [p["true"]["class"] for p in predicted] == targets[:4].tolist()
+    other = {"model": {"name": "vit_pico_patch4_32?num_classes=7"}, "data": "shapes"}
+    (prediction,) = ask("images", other, images=[0])["predictions"]
+    assert prediction["true"] is None
+    response = client.post("api/live/loss_curve", json={**other, "direction": 1})
+    assert response.status_code == 400
+    assert "the model has 7 classes" in response.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "has"), [("vit_tiny_patch16_224", True), ("vit_pico_patch4_32", False)]
+)
+def test_a_class_token_is_offered_where_there_is_one(ask, name, has):
+    info = ask("model", {"model": {"name": name}, "data": "shapes"})
+    assert info["class_token"] is has
+    assert all(attention["others"] is has for attention in info["attentions"])
+
+
 def test_calls_come_in_turn_a_full_queue_is_busy_and_one_that_is_left_is_dropped():
     import asyncio
 

@@ -126,6 +126,8 @@ class Job:
                 self._end(values["state"], values["reason"])
 
     def _end(self, state: State, reason: str = "") -> None:
+        if state == "failed" and self.folder is not None:
+            write_text(self.folder / _FAILED, reason)
         self._change(state=state, reason=reason, started=None, progress=None)
 
     def _change(self, **values: Any) -> None:
@@ -267,8 +269,6 @@ class Library:
                 if job.state in ACTIVE:
                     (folder / _FAILED).unlink(missing_ok=True)
                     await job.run()
-                    if job.state == "failed":
-                        write_text(folder / _FAILED, job.reason)
 
         task = asyncio.get_running_loop().create_task(in_turn())
         self._tasks.add(task)

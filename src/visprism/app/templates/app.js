@@ -19,7 +19,7 @@ const setUpForm = async (form) => {
   const list = find("#analyses");
   let group = "";
   for (const analysis of catalog.analyses) {
-    if (analysis.group !== group) list.append(make("h3", {}, (group = analysis.group)));
+    if (analysis.group !== group) list.append(make("h2", {}, (group = analysis.group)));
     const options = analysis.options.map((option) => {
       const shared = { "data-analysis": analysis.name, "data-option": option.name, "data-default": option.default };
       const values = option.type === "flag" ? ["True", "False"] : option.choices;
@@ -74,7 +74,7 @@ const setUpForm = async (form) => {
     planned.replaceChildren(make("p", { class: "faint" }, "Loading and timing the models."));
     try {
       const plan = await ask("api/plan", request());
-      planned.replaceChildren(make("h3", {}, `Plan: about ${Math.ceil(plan.seconds)} s`), make("pre", { tabindex: 0 }, plan.lines.join("\n")),
+      planned.replaceChildren(make("h2", {}, `Plan: about ${Math.ceil(plan.seconds)} s`), make("pre", { tabindex: 0 }, plan.lines.join("\n")),
         ...(plan.skipped.length ? [make("details", {}, make("summary", {}, `${plan.skipped.length} not measured`), make("ul", {}, ...plan.skipped.map((line) => make("li", {}, line))))] : []));
     } catch (error) {
       planned.replaceChildren();
@@ -115,7 +115,7 @@ const entry = (study) => {
     ...(study.reason ? [make("p", { class: "failed" }, study.reason)] : []));
   const item = make("li", {}, what);
   if (study.results && !["waiting", "running"].includes(study.state)) {
-    item.prepend(make("a", { href: address, tabindex: -1, "aria-hidden": "true" }, make("img", { class: "thumbnail", alt: "", loading: "lazy", src: `${address}/thumbnail?results=${study.results}` })));
+    item.prepend(make("img", { class: "thumbnail", alt: "", loading: "lazy", src: `${address}/thumbnail?results=${study.results}` }));
     ask(`api/studies/${encodeURIComponent(study.name)}/summary`).then((summary) => what.append(numbers(summary)), () => {});
   } else if (study.models) what.append(make("p", { class: "faint" }, study.models));
   return item;
