@@ -80,7 +80,7 @@ def predictions(
     answers = []
     for row, probability, index in zip(logits, probabilities, indices, strict=True):
 
-        def shown(k: int, row: Tensor = row, probability: Tensor = probability) -> dict:
+        def described(k: int, row: Tensor = row, probability: Tensor = probability) -> dict:
             return {
                 "class": k,
                 "name": names[k] if names else f"class {k}",
@@ -89,8 +89,8 @@ def predictions(
             }
 
         order = probability.argsort(descending=True)[:_TOP].tolist()
-        true = None if targets is None else shown(int(targets[index]))
-        answers.append({"top": [shown(k) for k in order], "true": true})
+        true = None if targets is None else described(int(targets[index]))
+        answers.append({"top": [described(k) for k in order], "true": true})
     return answers
 
 
