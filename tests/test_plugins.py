@@ -26,7 +26,15 @@ def test_it_is_a_command_with_a_help_text_for_every_option():
 
 
 def test_it_is_an_analysis_of_examine_with_plan_report_and_json(tmp_path, capsys):
-    options = ["--data", "shapes", "--limit", "8", "--analyses", "sparsity,variance"]
+    options = [
+        "--data",
+        "shapes",
+        "--limit",
+        "8",
+        "--analyses",
+        "sparsity,variance",
+        "--verbose",
+    ]
     assert main(["examine", "resnet20.shapes", *options, "--out", str(tmp_path)]) == 0
     assert "sparsity" in capsys.readouterr().err.partition("Plan:")[2]
     page = (tmp_path / "report.html").read_text("utf-8")

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
 SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
 _DEMO_IMAGES = 256
+_LABELED = re.compile(r"([^=?@:]+)=(.+)")  # as in ours=resnet20@FILE
 EFFORT = (
     "how many images, and values of options that are not given: quick, standard (about ten "
     "times as long) or full (all images)"
@@ -92,7 +93,9 @@ class _Study(Printing):
         "N",
         above=0,
     )
-    verbose: bool = argument(False, "print every number and finding (default: at a glance)")
+    verbose: bool = argument(
+        False, "print the plan and every number and finding (default: at a glance)"
+    )
     quiet: bool = argument(False, "print the path of the page only")
     fresh: bool = argument(False, "start over (default: resume what DIR holds)")
     formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
@@ -111,11 +114,10 @@ class _Study(Printing):
         with console_progress(status) as progress:
             run = self.new_run(progress)
             with resumable(self.out), processes(run.compute):
-                study = make(run, study_listener(status))
+                study = make(run, study_listener(status, verbose=self.verbose))
                 status.show(str)  # nothing is left to measure
                 is_first = rank() == 0
                 if is_first:
-                    print("Drawing figures and writing the report", file=sys.stderr, flush=True)
                     write_files(
                         study, self.out, self.formats, footer=self.footer, progress=progress
                     )
@@ -137,11 +139,32 @@ class _Study(Printing):
 
 @dataclass(frozen=True, kw_only=True)
 class _Models(Weights):
-    """Which models; a study file may name them by labels."""
+    """Which models, each by its own name or by a label."""
 
     models: tuple[str, ...] | Mapping[str, str] = argument(
-        REQUIRED, "models, see below", "MODEL", positional=True
+        REQUIRED, "models, see below, or LABEL=MODEL", "MODEL", positional=True
     )
+    labels: tuple[str, ...] = argument(
+        (), "names of the models, in their order (default: as the models are named)", "A,B,..."
+    )
+
+    def labeled(self) -> Mapping[str, str] | list[str]:
+        """The models, by their labels if they have any."""
+        if isinstance(self.models, Mapping):
+            return self.models
+        matches = [_LABELED.fullmatch(text) for text in self.models]
+        if not self.labels and not any(matches):
+            return list(self.models)
+        named = {}
+        for place, (text, match) in enumerate(zip(self.models, matches, strict=True)):
+            label, model = match.groups() if match else (text, text)
+            named[self.labels[place] if place < len(self.labels) else label] = model
+        if len(named) < len(self.models) or len(self.labels) not in {0, len(self.models)}:
+            raise InputError(
+                f"each of the {len(self.models)} models must have a label of its own, got "
+                f"{', '.join(self.labels or named)}"
+            )
+        return named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +186,7 @@ class _Measuring(Computation, _Study, _Images, _Models):
         number = len(ANALYSES.chosen(analyses, options))
         images = ("split", "limit", "size", "batch_size", "skip_bad")
         return examine(
-            list(self.models) if isinstance(self.models, tuple) else self.models,
+            self.labeled(),
             self.data,
             analyses=analyses,
             options=options,

@@ -1,4 +1,4 @@
-"""Progress: bars on a terminal, a few plain lines elsewhere; always on stderr.
+"""Progress: bars on a terminal, a line a minute elsewhere; always on stderr.
 
 A terminal that cannot move its cursor (``TERM=dumb``) gets lines too. Bars have no colors where
 ``NO_COLOR`` is set, which rich sees to.
@@ -9,13 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from visprism.core.run import Progress
 
-_SECONDS = 10  # between lines where there is no terminal
+_SECONDS = 60  # between lines where there is no terminal
 _COUNTS = 24  # characters of a line for counts, time and gaps
 _LEAST = 12  # characters for label and bar
 
@@ -54,7 +53,7 @@ def console_progress(status: Callable[[], str] = str) -> Iterator["Progress"]:
         yield _untracked
         return
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield partial(plain, status=status)
+        yield PlainLines(status)
         return
     from rich.console import Console, RenderableType
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -85,20 +84,22 @@ def console_progress(status: Callable[[], str] = str) -> Iterator["Progress"]:
         yield bar
 
 
-def plain(items: Iterable, label: str, *, status: Callable[[], str] = str) -> Iterator:
-    """A line every ten seconds, with `status`, and one at the end."""
-    total = _length(items)
-    start = printed = time.monotonic()
-    count = 0
-    for count, item in enumerate(items, start=1):
-        yield item
-        if time.monotonic() - printed > _SECONDS:
-            printed = time.monotonic()
-            of_total = f" of {total}" if total else ""
-            parts = filter(None, [f"{label}: {count}{of_total}", status()])
-            print("; ".join(parts), file=sys.stderr, flush=True)
-    seconds = time.monotonic() - start
-    print(f"{label}: {count} done in {seconds:.1f} s", file=sys.stderr, flush=True)
+class PlainLines:
+    """A line a minute, about what runs and about the whole; short work prints none."""
+
+    def __init__(self, status: Callable[[], str] = str) -> None:
+        self._status = status
+        self._printed = time.monotonic()
+
+    def __call__(self, items: Iterable, label: str) -> Iterator:
+        """The items."""
+        of_total = f" of {total}" if (total := _length(items)) else ""
+        for count, item in enumerate(items, start=1):
+            yield item
+            if time.monotonic() - self._printed > _SECONDS:
+                self._printed = time.monotonic()
+                parts = filter(None, [f"{label}: {count}{of_total}", self._status()])
+                print("; ".join(parts), file=sys.stderr, flush=True)
 
 
 def _untracked(items: Iterable, label: str) -> Iterable:

@@ -70,26 +70,32 @@ class TimeLeft:
         return f"All analyses: about {self.seconds:.0f} s left"
 
 
-def print_event(event: Event) -> None:
-    """The plan before anything is measured, and failures as they happen."""
+def print_event(event: Event, *, verbose: bool = False) -> None:
+    """The plan, each step of it if verbose, and failures as they happen."""
     if rank() > 0:
         return
     if isinstance(event, Planned):
-        for line in (*event.preparation, "Plan:", *(f"  {s}" for s in event.plan.lines())):
+        plan = event.plan
+        lines = (
+            ["Plan:", *(f"  {s}" for s in plan.lines())]
+            if verbose
+            else [f"Plan: {plan.total()}"]
+        )
+        for line in (*event.preparation, *lines):
             print(line, file=sys.stderr, flush=True)
     elif isinstance(event, Stopped) and event.failure.kind != "skipped":
         f = event.failure
         print(f"{f.kind}: {f.analysis} of {f.model}: {f.reason}", file=sys.stderr, flush=True)
 
 
-def study_listener(status: StatusLine) -> Listener:
+def study_listener(status: StatusLine, *, verbose: bool = False) -> Listener:
     """A listener that prints what happens, and shows how long the study still takes."""
     time_left = TimeLeft()
     status.show(time_left.__str__)
 
     def listen(event: Event) -> None:
         time_left.note(event)
-        print_event(event)
+        print_event(event, verbose=verbose)
 
     return listen
 

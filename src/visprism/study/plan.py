@@ -73,15 +73,17 @@ class Plan:
         """Expected seconds of all steps."""
         return sum((step.total for step in self.steps), start=0.0)
 
+    def total(self) -> str:
+        """The plan in one line."""
+        limit = "" if self.budget is None else f"; the time limit is {duration(self.budget)}"
+        number = sum(len(step.analyses) for step in self.steps)
+        analyses = "1 analysis" if number == 1 else f"{number} analyses"
+        return f"{analyses}, about {duration(self.seconds)} at {self.effort} effort{limit}"
+
     def lines(self) -> list[str]:
         """The plan as text, a line per step."""
         width = max((len(step.label) for step in self.steps), default=0)
-        limit = "" if self.budget is None else f"; the time limit is {duration(self.budget)}"
-        return [
-            *(f"{step.label:<{width}}  {step.line()}" for step in self.steps),
-            f"{'total':<{width}}  about {duration(self.seconds)} at {self.effort} effort"
-            + limit,
-        ]
+        return [*(f"{step.label:<{width}}  {step.line()}" for step in self.steps), self.total()]
 
 
 def duration(seconds: float) -> str:
