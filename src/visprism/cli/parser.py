@@ -23,8 +23,13 @@ from visprism.core.registry import suggestion
 
 _PACKAGE = "visprism.analyses"
 _DEFAULT_GROUP = "feature maps"  # as in `Analysis`
-_BEFORE = {"examine": study.Examine, "demo": study.Demo, "view": system.View}
-_BEFORE |= {"claims": claims.Claims}
+_BEFORE: dict[str, Any] = {
+    "examine": study.Examine,
+    "merge": study.Merge,
+    "demo": study.Demo,
+    "view": system.View,
+    "claims": claims.Claims,
+}
 _AFTER: dict[str, Any] = {
     "anatomy": catalog.Anatomy,
     "models": catalog.Models,

@@ -311,6 +311,39 @@ def of_analysis(name: str, **values: Any) -> OneAnalysis:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Merge(Printing):
+    """One study and report from studies of the same images by several jobs."""
+
+    group, epilog = "studies", ""
+    studies: tuple[str, ...] = argument(
+        REQUIRED, "folders of studies", "STUDY", positional=True
+    )
+    out: Path = argument(REQUIRED, "output folder", "DIR")
+    verbose: bool = argument(False, "print every number and finding (default: at a glance)")
+    quiet: bool = argument(False, "print the path of the page only")
+    formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
+        ("png",), "formats of figure files", "F,..."
+    )
+
+    def run(self) -> int:
+        """Merge the studies, write the files of the one and print it; the exit code."""
+        from visprism.cli.output import exit_code, print_outcome
+        from visprism.study import Study
+
+        if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
+            raise InputError(
+                f"out must be another folder than those of studies, got {self.out}"
+            )
+        study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
+        study.save(self.out)
+        study.write_files(self.out, self.formats)
+        print_outcome(
+            study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
+        )
+        return exit_code(study)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Demo(_Study, Seeded):
     """Examine two small trained networks."""
 

@@ -195,6 +195,14 @@ def copied_buffers(model: nn.Module) -> Iterator[None]:
 CPU = Compute("cpu")
 
 
+def for_complex(x: Tensor) -> Tensor:
+    """A tensor whose Fourier transform is taken: on the CPU where it lies on XLA or MPS.
+
+    Complex numbers cannot be copied to and from XLA, and MPS has a part of their functions.
+    """
+    return x.cpu() if x.device.type in ("xla", "mps") else x
+
+
 def free_bytes(device: torch.device) -> int:
     """Memory that is free on a device, or half of the machine's where it does not say."""
     if device.type == "cuda":

@@ -19,6 +19,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism.core.devices import for_complex
 from visprism.core.errors import InputError
 from visprism.passes.blocks import cache_chunks, channel_mean
 
@@ -54,7 +55,8 @@ def _mean_over_live(
 
 def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Log amplitude at all frequencies, mean over channels; frequency 0 at (h // 2, w // 2)."""
-    amplitude = torch.fft.fftshift(torch.fft.fft2(x), dim=(-2, -1)).abs().flatten(2)
+    amplitude = torch.fft.fft2(for_complex(x)).abs().to(x.device)
+    amplitude = torch.fft.fftshift(amplitude, dim=(-2, -1)).flatten(2)
     live = amplitude.amax(2, keepdim=True) != 0
     fraction = live.to(amplitude).mean(1)
     level = (live * _log_amplitude(amplitude)).mean(1) / fraction
@@ -91,7 +93,7 @@ def _diagonal_of(chunk: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m
     torch.sub(chunk, mean, out=padded[:, :, :w])
     padded[:, :, w] = 0
     antidiagonals = padded.view(m, -1, side, r).sum(1)
-    amplitude = torch.fft.rfft(antidiagonals, dim=1).abs()
+    amplitude = torch.fft.rfft(for_complex(antidiagonals), dim=1).abs().to(chunk.device)
     amplitude[:, 0] = mean[:, 0, 0].abs() * (h * w)
     return amplitude
 
@@ -152,7 +154,7 @@ def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
 def _plane_of(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m n r"]:
     """Amplitude on the half of the plane that the other mirrors."""
     mean = chunk.mean((1, 2), keepdim=True)
-    amplitude = torch.fft.rfft2(chunk - mean, dim=(1, 2)).abs()
+    amplitude = torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2)).abs().to(chunk.device)
     amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(chunk.shape[1:3])
     return rearrange(amplitude, "m h w r -> m (h w) r")
 

@@ -225,6 +225,24 @@ class Study:
 
         return load_study(Path(folder))
 
+    @classmethod
+    def merge(cls, studies: "Iterable[Study]") -> "Study":
+        """One study of the models of several, with all paired differences.
+
+        The studies may come from different machines. They are of the same images in the same
+        order, by one seed and one version; each analysis has the same options, number of
+        images and precision in all. Numbers of the table equal those of one study of all
+        models. Analyses that measure two models together, such as CKA between two, are listed
+        as not measured: `examine` with the folder of the merged study adds them.
+
+        Args:
+            studies: the models are in their order; the first of more than three is compared
+                with each other one.
+        """
+        from visprism.study.merge import merged
+
+        return merged(list(studies))
+
     def to_html(self, path: Path | str) -> None:
         """Write the report, one HTML page that needs nothing else, whole or not at all."""
         from visprism.study.files import write_report

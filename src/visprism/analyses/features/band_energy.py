@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.passes.blocks import block_columns, cache_chunks, channel_mean
 from visprism.passes.features import Seen
@@ -101,7 +102,13 @@ def _energies(
 ) -> Float[Tensor, "m 2 r"]:
     """Sums of squared amplitudes, without the mean, over both bands."""
     mean = chunk.mean((1, 2), keepdim=True)
-    power = torch.fft.rfft2(chunk - mean, dim=(1, 2)).abs().square_().flatten(1, 2)
+    power = (
+        torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2))
+        .abs()
+        .to(chunk.device)
+        .square_()
+        .flatten(1, 2)
+    )
     return torch.einsum("mnr,nk->mkr", power, weights)
 
 

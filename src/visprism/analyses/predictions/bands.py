@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
+from visprism.core.devices import for_complex
 from visprism.core.errors import InputError
 
 BAND_SHAPES = ("square", "round")
@@ -86,7 +87,8 @@ def paper_band(size: tuple[int, int], center: float) -> Bool[Tensor, "h w"]:
 
 def filtered(x: Float[Tensor, "*b h w"], mask: Bool[Tensor, "h w"]) -> Float[Tensor, "*b h w"]:
     """The part of each image in a band."""
-    return fft.ifft2(fft.fft2(x) * mask.to(x.device)).real
+    there = for_complex(x)
+    return fft.ifft2(fft.fft2(there) * mask.to(there.device)).real.to(x.device)
 
 
 def with_rms(x: Float[Tensor, "b c h w"], rms: float) -> Float[Tensor, "b c h w"]:

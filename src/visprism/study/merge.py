@@ -1,0 +1,129 @@
+"""Studies of the same images by several jobs, as one study."""
+
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from visprism.analyses import ANALYSES
+from visprism.analyses.base import Analysis, Needs
+from visprism.core.errors import InputError
+from visprism.study.study import Entry, Failure, Study
+from visprism.study.table import pairs_of
+
+# Fields of the header that make two studies the same, and what they are called.
+_SAME = {
+    "images": "images",
+    "number of images": "number of images",
+    "positions": "order of images",
+    "training images": "training images",
+    "seed": "seed",
+    "revision": "commit of visprism",
+}
+_JOINED = ("weights", "outputs", "sizes")  # mappings
+_SIZES = (
+    "An effort decides it by the costliest model of a study; effort full with a limit does not."
+)
+_JOINT = (
+    "it measures two models in one process. Run examine with the models of all studies and "
+    "the merged folder as out: what is stored is not measured again."
+)
+
+
+def merged(studies: Sequence[Study]) -> Study:
+    """One study of the models of several; see `Study.merge`."""
+    if not studies:
+        raise InputError("studies must be at least one study, got none")
+    first = studies[0]
+    for study in studies[1:]:
+        _check_header(first, study)
+    _check_entries([entry for study in studies for entry in study.entries])
+    models = tuple(name for study in studies for name in study.models)
+    repeated = sorted({name for name in models if models.count(name) > 1})
+    if repeated:
+        raise InputError(
+            f"models must have different names, and {repeated[0]} is in two studies. Leave one "
+            "out, or name the models by labels in a study file."
+        )
+    order = [name for name in ANALYSES if any(name in study.analyses for study in studies)]
+    order += [name for study in studies for name in study.analyses if name not in order]
+    measured = [entry for study in studies for entry in study.entries]
+    entries = sorted(measured, key=lambda entry: order.index(entry.analysis))
+    failures = [failure for study in studies for failure in study.failures]
+    failures += [
+        Failure("pairs of models", a, _JOINT, "skipped") for a in _joint(models, entries)
+    ]
+    headers = [study.header for study in studies]
+    header: dict[str, Any] = {
+        **first.header,
+        **{name: dict(chain(*(h.get(name, {}).items() for h in headers))) for name in _JOINED},
+        "models": list(models),
+        "failures": [vars(failure) for failure in failures],
+        "keys": [entry.key for entry in entries],
+        "untrained": [name for h in headers for name in h.get("untrained", ())],
+        "seconds": sum(h.get("seconds", 0.0) for h in headers),
+        "machine": "; ".join(dict.fromkeys(h["machine"] for h in headers if "machine" in h)),
+    }
+    return Study(models, tuple(entries), tuple(failures), header)
+
+
+def _joint(models: Sequence[str], entries: Sequence[Entry]) -> list[str]:
+    """The analyses that compare two models together, and lack a pair."""
+    of = {name: {e.models for e in entries if e.analysis == name} for name in ANALYSES}
+    return [
+        name
+        for name, measured in of.items()
+        if ANALYSES[name].compare is not Analysis.compare
+        and any(
+            {(a,), (b,)} <= measured and (a, b) not in measured for a, b in pairs_of(models)
+        )
+    ]
+
+
+def _check_header(first: Study, other: Study) -> None:
+    for name, text in _SAME.items():
+        if first.header.get(name) != other.header.get(name):
+            raise InputError(
+                f"studies must be of the same images in the same order, by one seed and one "
+                f"version, and the study of {_names(other)} has another {text} than that of "
+                f"{_names(first)}. Measure its models again as those were."
+            )
+
+
+def _check_entries(entries: Sequence[Entry]) -> None:
+    """Each analysis must have been made in one way."""
+    ways: dict[str, tuple[Entry, dict[str, Any]]] = {}
+    for entry in entries:
+        way = _way(entry)
+        # Batches have more images where images are smaller; features are read in equal ones.
+        shape = entry.results[0].provenance.image_shape
+        key = f"{entry.analysis} {len(entry.models)} {shape if 'batch size' in way else ''}"
+        before, expected = ways.setdefault(key, (entry, way))
+        for name, value in way.items():
+            if value != expected[name]:
+                remedy = _SIZES if name == "number of images" else "Measure them alike."
+                raise InputError(
+                    f"{entry.analysis} must have the same {name} in all studies, got "
+                    f"{expected[name]} for {' and '.join(before.models)} and {value} for "
+                    f"{' and '.join(entry.models)}. {remedy}"
+                )
+
+
+def _way(entry: Entry) -> dict[str, Any]:
+    """What two results of an analysis must have in common to be compared."""
+    origin = entry.results[0].provenance
+    way: dict[str, Any] = {
+        "options": json.dumps(dict(entry.options), sort_keys=True),
+        "number of images": entry.images,
+        "precision": origin.precision,
+        "version of visprism": origin.visprism,
+        "version of torch": origin.torch,
+    }
+    if entry.analysis in ANALYSES and Needs.FEATURES in ANALYSES[entry.analysis].needs:
+        way["batch size"] = origin.batch_size
+    return way
+
+
+def _names(study: Study) -> str:
+    more = len(study.models) - 2
+    return ", ".join(study.models[:2]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,123 @@
+"""Studies of one model each, by processes that know nothing of each other, become one study."""
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+
+import pytest
+import torch
+
+from visprism import Compute, DataOptions, InputError, Run, Study, Variance, examine
+from visprism.cli import main
+
+NETWORKS = """
+import torch
+
+def network(width):
+    torch.manual_seed(width)
+    layers = torch.nn.Conv2d(3, width, 3, 2), torch.nn.ReLU(), torch.nn.Conv2d(width, width, 3)
+    head = torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(width, 10)
+    return torch.nn.Sequential(*layers, *head).eval()
+
+def four(): return network(4)
+def five(): return network(5)
+def six(): return network(6)
+"""
+
+
+def job(arguments):
+    """The exit code of a command in a process of its own."""
+    processes = get_context("forkserver")  # that has imported what each job needs
+    processes.set_forkserver_preload(["timm", "visprism.study", "visprism.cli.parser"])
+    with ProcessPoolExecutor(1, processes) as executor:
+        return executor.submit(main, list(map(str, arguments))).result()
+
+
+def test_a_merged_study_of_jobs_equals_one_study(tmp_path):
+    (tmp_path / "nets.py").write_text(NETWORKS)
+    models = {name: f"{tmp_path / 'nets.py'}:{name}" for name in ("four", "five", "six")}
+    images = ["--data", "shapes", "--limit", "24", "--effort", "full"]
+    folders = [tmp_path / f"job-{name}" for name in models]
+    for model, folder in zip(models.values(), folders, strict=True):
+        chosen = ["--analyses", "variance,calibration"]
+        assert job(["examine", model, *images, *chosen, "--out", folder, "--quiet"]) == 0
+    assert job(["merge", *folders, "--out", tmp_path / "all"]) == 0
+    assert (tmp_path / "all" / "report.html").is_file()
+    study = Study.load(tmp_path / "all")
+
+    settings = {"analyses": ["variance", "calibration"], "effort": "full"}
+    settings |= {"images": DataOptions(limit=24)}
+    expected = examine(list(models.values()), "shapes", **settings)
+    rows = [row for row in expected.table() if row.cells]  # of each model, with differences
+    assert any(len(row.differences) == 3 for row in rows)
+    assert repr(study.table()) == repr(rows)  # NaN is not equal to itself
+
+    # What measures two models together is added when the merged study is resumed.
+    assert [f.analysis for f in study.failures] == ["calibration"]
+    keys = {entry.key for entry in study.entries}
+    resumed = examine(list(models.values()), "shapes", out=tmp_path / "all", **settings)
+    assert repr(resumed.table()) == repr(expected.table())
+    added = [entry.models for entry in resumed.entries if entry.key not in keys]
+    assert sorted(added) == [("five", "six"), ("four", "five"), ("four", "six")]
+    assert not resumed.failures
+
+
+@pytest.fixture
+def studied(net, loader, brightness):
+    """`studied(name, ...)`: a study of one network."""
+
+    def studied(name, data=loader, analyses=None, **options):
+        analyses = analyses or [brightness, Variance()]
+        return examine({name: net()}, data, analyses=analyses, **options)
+
+    return studied
+
+
+def test_studies_of_other_images_are_refused(studied, loader):
+    first = studied("a")
+    others = {
+        "images": studied("b", loader[::-1]),
+        "number of images": studied("b", loader[:2]),
+        "seed": studied("b", run=Run(seed=1)),
+    }
+    assert Study.merge([first, studied("b")]).models == ("a", "b")
+    for other in others.values():
+        with pytest.raises(InputError, match=r"the study of b has another .* than that of a"):
+            Study.merge([first, other])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"run": Run(Compute(precision="bf16"))}, "precision"),
+        ({"images": DataOptions(batch_size=5)}, "batch size"),
+    ],
+)
+def test_analyses_made_in_another_way_are_refused(studied, options, reason):
+    with pytest.raises(
+        InputError, match=f"(brightness|variance) must have the same {reason} in all"
+    ):
+        Study.merge([studied("a"), studied("b", **options)])
+
+
+def test_other_options_are_refused(studied, brightness):
+    other = studied("b", analyses=[replace(brightness, offset=1.0)])
+    with pytest.raises(InputError, match="brightness must have the same options in all"):
+        Study.merge([studied("a"), other])
+
+
+def test_other_versions_and_equal_names_are_refused(studied):
+    first, second = studied("a"), studied("b")
+    with pytest.raises(InputError, match="different names, and a is in two studies"):
+        Study.merge([first, first])
+    for entry in second.entries:
+        object.__setattr__(entry.results[0].provenance, "torch", "2.8.0")
+    with pytest.raises(InputError, match=f"version of torch .* {torch.__version__[:4]}"):
+        Study.merge([first, second])
+    with pytest.raises(InputError, match="at least one study"):
+        Study.merge([])
+
+
+def test_a_study_is_not_merged_into_itself(capsys):
+    assert main(["merge", "a", "b", "--out", "b"]) == 2
+    assert "out must be another folder" in capsys.readouterr().err
