@@ -80,11 +80,26 @@ class _Images(Sized):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Study(Printing):
-    """Where and how long."""
+class _Output(Printing):
+    """Where a study goes and what is printed of it."""
 
     heading = "study"
     out: Path = argument(REQUIRED, "output folder", "DIR")
+    verbose: bool = argument(
+        False, "print the plan and every number and finding (default: at a glance)"
+    )
+    quiet: bool = argument(False, "print the path of the page only")
+    formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
+        ("svg",), "formats of figure files", "F,..."
+    )
+    footer: bool = argument(False, "print the provenance below each figure")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Study(_Output):
+    """How long."""
+
+    heading = "study"
     effort: Effort = argument("standard", EFFORT)
     minutes: float | None = argument(
         None,
@@ -93,15 +108,7 @@ class _Study(Printing):
         "N",
         above=0,
     )
-    verbose: bool = argument(
-        False, "print the plan and every number and finding (default: at a glance)"
-    )
-    quiet: bool = argument(False, "print the path of the page only")
     fresh: bool = argument(False, "start over (default: resume what DIR holds)")
-    formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
-        ("svg",), "formats of figure files", "F,..."
-    )
-    footer: bool = argument(False, "print the provenance below each figure")
 
     def perform(self, make: "Callable[[Run, Listener], Study]") -> int:
         """Measure by `make`, write the files of the study and print it; the exit code."""
@@ -311,18 +318,12 @@ def of_analysis(name: str, **values: Any) -> OneAnalysis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge(Printing):
+class Merge(_Output):
     """One study and report from studies of the same images by several jobs."""
 
     group, epilog = "studies", ""
     studies: tuple[str, ...] = argument(
         REQUIRED, "folders of studies", "STUDY", positional=True
-    )
-    out: Path = argument(REQUIRED, "output folder", "DIR")
-    verbose: bool = argument(False, "print every number and finding (default: at a glance)")
-    quiet: bool = argument(False, "print the path of the page only")
-    formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
-        ("png",), "formats of figure files", "F,..."
     )
 
     def run(self) -> int:
@@ -336,7 +337,7 @@ class Merge(Printing):
             )
         study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
         study.save(self.out)
-        study.write_files(self.out, self.formats)
+        study.write_files(self.out, self.formats, footer=self.footer)
         print_outcome(
             study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
         )
