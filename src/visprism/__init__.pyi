@@ -12,6 +12,7 @@ from visprism.study.events import Finished as Finished
 from visprism.study.events import Planned as Planned
 from visprism.study.events import Started as Started
 from visprism.study.events import Stopped as Stopped
+from visprism.study.monitor import Monitor as Monitor
 from visprism.study.subjects import DataOptions as DataOptions
 
 # How anything is measured.
@@ -155,7 +156,7 @@ from visprism.loss.objective import cross_entropy as cross_entropy
 from visprism.analyses.loss.sharpness import mini_batch_sharpness as mini_batch_sharpness
 from visprism.analyses.loss.sharpness import sharpness as sharpness
 from visprism.loss.objective import smoothed_cross_entropy as smoothed_cross_entropy
-from visprism.loss.monitor import CurvatureMonitor as CurvatureMonitor
+from visprism.loss.training_curvature import training_curvature as training_curvature
 from visprism.analyses.loss.hessian_by_block import hessian_by_block as hessian_by_block
 from visprism.loss.spectrum import hessian_spectrum as hessian_spectrum
 from visprism.analyses.loss.density import spectral_density as spectral_density

@@ -9,7 +9,14 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism import ANALYSES, CurvatureMonitor, InputError, Preprocessing, attentions, dissect
+from visprism import (
+    ANALYSES,
+    InputError,
+    Preprocessing,
+    attentions,
+    dissect,
+    training_curvature,
+)
 
 CLASSES, SIDE, IMAGES = 3, 64, 24
 
@@ -167,12 +174,11 @@ def test_it_works_on_any_network_or_says_why_not(name, network):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
-def test_a_monitor_measures_any_network(network):
+def test_the_curvature_of_any_network_in_training(network):
     model, batches = built(network).model, labeled_images()[:1]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    monitor = CurvatureMonitor(model, batches, optimizer, sam_rho=0.05, tol=0.05)
-    monitor.measure()
-    assert np.isfinite(monitor.result().eigenvalue).all()
+    result = training_curvature(model, batches, optimizer, sam_rho=0.05, tol=0.05)
+    assert np.isfinite(result.eigenvalue).all()
 
 
 @pytest.mark.parametrize(

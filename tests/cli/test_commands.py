@@ -33,7 +33,6 @@ NEEDED = {
     "mode-connectivity": ["--checkpoints", "{0},{1}"],
     "out-of-distribution": ["--ood-data", "shapes?cues=conflict"],
     "distribution-shift": None,  # needs stored sets of images
-    "training-curvature": None,  # needs the file of a training run
     "position-embeddings": None,  # a ResNet has none
     "anatomy": None,  # has no data
     "relative-scores": None,

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import torch
 from internals import DEFAULT_RUN, images_of, subject_of
-from results_by_hand.loss import training_curvature
 
 from visprism import ANALYSES, DataOptions, InputError, Preprocessing
 
@@ -38,9 +37,8 @@ def measurement(name, model, folder):
     options = dict(OPTIONS.get(name, {}))
     if name in CHECKPOINTS:
         options["checkpoints"] = _checkpoints(model, folder, CHECKPOINTS[name])
-    if name == "training-curvature":
-        options["curvature"] = _curvature(model, folder)
-    analysis = ANALYSES[name](**options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    analysis = ANALYSES[name](**options).at_step(1, [optimizer])
     number = max(16, analysis.images.fewest)
     images = images_of(DATA, DataOptions(limit=number), side=SIDE)
 
@@ -54,13 +52,6 @@ def measurement(name, model, folder):
             return analysis.measure(subject, subject.named(DEFAULT_RUN))
 
     return measure
-
-
-def _curvature(model, folder):
-    """The file that a training run of the model would have written."""
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    replace(training_curvature(), parameters=parameters).save(folder / "curvature.npz")
-    return folder / "curvature.npz"
 
 
 def _checkpoints(model, folder, number):

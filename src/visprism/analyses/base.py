@@ -12,6 +12,8 @@ from enum import Flag, auto
 from math import inf
 from typing import Any, ClassVar, TypeVar
 
+from torch.optim import Optimizer
+
 from visprism.analyses.subject import Measured, Subject, subject_of
 from visprism.core.errors import InputError
 from visprism.core.options import Effort, check_options, options_of
@@ -128,6 +130,7 @@ class Analysis(ABC):
         rank: a study measures low ranks first; within a rank, what costs less.
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
         default: whether a study runs it when no analyses are named.
+        measured_by: the command that measures it, if that is not a command of this name.
     """
 
     name: ClassVar[str]
@@ -141,6 +144,7 @@ class Analysis(ABC):
     rank: ClassVar[int] = 2
     claims: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
+    measured_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -167,6 +171,10 @@ class Analysis(ABC):
         Checked against `needs`; subclasses extend it.
         """
         return subject.missing(self.needs)
+
+    def at_step(self, step: int, optimizers: Sequence[Optimizer]) -> "Analysis":
+        """The analysis at a step of a training; itself where it reads no optimizer."""
+        return self
 
     @classmethod
     def check_settings(cls, precision: str, size: tuple[int, int] | None) -> None:

@@ -189,6 +189,7 @@ def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
             name, Summary((analysis.__doc__ or "").partition("\n")[0], analysis.group)
         )
         for name, analysis in ((n, ANALYSES[n]) for n in ANALYSES if n not in existing)
+        if not analysis.measured_by
     }
 
 
@@ -268,7 +269,7 @@ def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:
         ):
             values = _class_attributes(node)
             line = (ast.get_docstring(node) or "").partition("\n")[0]
-            if "name" in values:
+            if "name" in values and "measured_by" not in values:
                 group = values.get("group", _DEFAULT_GROUP)
                 declared.append((values["name"], Summary(line, group)))
     return tuple(declared)

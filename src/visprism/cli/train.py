@@ -1,8 +1,9 @@
 """``visprism train`` and ``recipes``: a recipe, data and a model in; trained weights out."""
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,11 @@ from visprism.cli.output import print_json, print_table
 from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
-    from visprism.training import Recipe
+    from visprism.core.run import Run
+    from visprism.images import ImageSet
+    from visprism.study.monitor import Monitor
+    from visprism.training import Logger, Recipe
+    from visprism.training.job import Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +138,16 @@ class Train(Printing, Training):
         "NAME",
         repeatable=True,
     )
+    watch: tuple[str, ...] = argument(
+        (),
+        "analyses of the network while it trains, on fixed test images; written to "
+        "DIR/monitor (default: none)",
+        "A,B,...",
+    )
+    watch_every: int = argument(500, "updates between two of them, at least", minimum=1)
+    watch_share: float = argument(
+        0.02, "largest fraction of the time that they take", above=0, maximum=1
+    )
 
     def run(self) -> None:
         """Train, draw the learning curves, and print the outcome."""
@@ -150,8 +165,14 @@ class Train(Printing, Training):
                 with processes(run.compute):
                     is_first = rank() == 0
                     lines = [_EpochLines(recipe)] if is_first else []
-                    history = train(Job(**given, **shared), recipe, loggers=lines, run=run)
-                    findings = self._draw_curves(history, recipe) if is_first else None
+                    history = train(
+                        Job(**given, **shared),
+                        recipe,
+                        loggers=lines,
+                        watch=partial(self._monitor, recipe, run) if self.watch else None,
+                        run=run,
+                    )
+                    findings = self._draw_curves(history) if is_first else None
         except KeyboardInterrupt as interruption:
             checkpoint = valid_checkpoint(self.out)
             message = "no training checkpoint was saved yet"
@@ -163,21 +184,41 @@ class Train(Printing, Training):
         elif findings is not None:
             print(*findings, f"Wrote {self.out}", sep="\n")
 
-    def _draw_curves(self, history: Any, recipe: "Recipe") -> list[str]:
+    def _monitor(
+        self,
+        recipe: "Recipe",
+        run: "Run",
+        prepared: "Prepared",
+        images: "ImageSet",
+        loggers: "Sequence[Logger]",
+    ) -> "Monitor":
+        """What measures the network while it trains."""
+        from visprism.study.monitor import Monitor
+
+        sam = {"sam_rho": recipe.sam_rho, "adaptive": recipe.adaptive}
+        curvature = "training-curvature"
+        return Monitor(
+            images,
+            self.watch,
+            every=self.watch_every,
+            share=self.watch_share,
+            out=self.out / "monitor",
+            log=loggers,
+            options={curvature: sam} if curvature in self.watch else None,
+            train_data=prepared.images,
+            preprocessing=prepared.preprocessing,
+            run=replace(run, progress=None),
+        )
+
+    def _draw_curves(self, history: Any) -> list[str]:
         """Draw the curves of a training; returns what they show."""
         from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
-        from visprism.table.result import Result
 
         save_figure(panel([history]), self.out / "curves-loss")
         if history.evaluated:
             save_figure(panel([history], quantity="accuracy"), self.out / "curves-accuracy")
-        results: list[Result] = [history]
-        if recipe.curvature_every:
-            curvature = Result.load(self.out / "curvature.npz")
-            save_figure(panel([curvature]), self.out / "curves-curvature")
-            results.append(curvature)
-        return [str(finding) for result in results for finding in result.findings()]
+        return [str(finding) for finding in history.findings()]
 
 
 class _EpochLines:

@@ -41,7 +41,7 @@ def update_rule(
     w <- w - lr P^-1 v, on a quadratic with Hessian H is stable if and only if every eigenvalue
     of P^-1/2 H P^-1/2 is below (2 + 2 beta) / ((1 - tau) lr).
 
-    Sources: Cohen et al. (2021, 2022); see `CurvatureMonitor`.
+    Sources: Cohen et al. (2021, 2022); see `training_curvature`.
     """
     states = {
         id(p): (optimizer, group)

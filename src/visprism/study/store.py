@@ -72,6 +72,8 @@ _HEADER = {
     "seconds": float,
     "effort": str,
     "budget": float | None,
+    "step": int,  # of a training, and what it reports there
+    "metrics": dict[str, float | None],
 }
 Header = TypedDict("Header", _HEADER, total=False)  # pyrefly: ignore (names with spaces)
 

@@ -13,7 +13,6 @@ from visprism.core.files import atomic_write, lock_folder
 from visprism.core.processes import gather, rank
 from visprism.core.provenance import fingerprint
 from visprism.images.training_batches import Feed
-from visprism.loss.monitor import CurvatureMonitor
 from visprism.training.checkpoint_files import (
     prepare_folder,
     read_checkpoint,
@@ -51,10 +50,8 @@ class Checkpointer:
         save: Save,
         checkpoint_minutes: float,
         names: Mapping[str, str],
-        monitor: CurvatureMonitor | None = None,
     ) -> None:
         self.folder, self.engine, self.metrics, self.train = folder, engine, metrics, train
-        self.monitor = monitor
         self.save, self.checkpoint_minutes = save, checkpoint_minutes
         self.identity = run_identity(engine, train, names)
         self._last_write = time.monotonic()
@@ -99,8 +96,6 @@ class Checkpointer:
         check_identity(checkpoint["identity"], self.identity, self.folder)
         self.engine.load(checkpoint["engine"])
         self.metrics.load(checkpoint["metrics"])
-        if self.monitor is not None:
-            self.monitor.load(checkpoint["curvature"])
         self._write_recipe()
         return checkpoint["step"]
 
@@ -159,8 +154,6 @@ class Checkpointer:
         if self.folder is None or (rank() > 0 and not self.engine.sharded):
             return
         content = {"engine": self.engine.state(), "metrics": self.metrics.state()}
-        if self.monitor is not None:
-            content["curvature"] = self.monitor.state()
         if rank() == 0:
             write_checkpoint(self.folder, {"step": step, "identity": self.identity, **content})
 
@@ -169,10 +162,6 @@ class Checkpointer:
             history = self.metrics.history()
             history.save_csv(self.folder / "history.csv")
             history.save(self.folder / "history.npz")
-            if self.monitor is not None:
-                curvature = self.monitor.result()
-                curvature.save_csv(self.folder / "curvature.csv")
-                curvature.save(self.folder / "curvature.npz")
 
     def _write_recipe(self) -> None:
         if self.folder is not None and rank() == 0:

@@ -1,6 +1,6 @@
 """Training jobs: a model and data by name, trained by a recipe into a folder."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +31,7 @@ from visprism.models import LoadedModel, load_model, save_checkpoint
 from visprism.models.pretrained import names_weights
 from visprism.training.history import History
 from visprism.training.loggers import Logger, make_loggers
-from visprism.training.loop import fit
+from visprism.training.loop import Watch, fit
 from visprism.training.losses import class_and_distillation_logits
 from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
@@ -77,11 +77,16 @@ class Prepared:
     provenance: Provenance
 
 
+# Makes a monitor of the model, test images (or else training images), and loggers.
+Watching = Callable[[Prepared, ImageSet, Sequence[Logger]], Watch]
+
+
 def train(
     job: Job,
     recipe: Recipe,
     *,
     loggers: Iterable[Logger] = (),
+    watch: Watching | None = None,
     run: Run = DEFAULT_RUN,
 ) -> History:
     """Train a model by a recipe, and write weights, history and recipe to the job's folder.
@@ -90,7 +95,8 @@ def train(
     to 64 pixels a side are cached in memory. With random weights they are normalized by their
     own mean and standard deviation, otherwise by those of the model.
 
-    `loggers` receive the loss and the history, as the loggers of the job do. Precision and seed
+    `loggers` receive the loss and the history, as the loggers of the job do. `watch` makes what
+    is called after each update, as a `Monitor`. Precision and seed
     of `run` are the recipe's; its device is the accelerator unless one is named.
     """
     run = replace(run, compute=replace(run.compute, device=str(run.compute.torch_device)))
@@ -120,6 +126,11 @@ def train(
                 resume=job.resume,
                 teacher=teacher,
                 loggers=all_loggers,
+                monitor=(
+                    None
+                    if watch is None
+                    else watch(prepared, test or prepared.images, all_loggers)
+                ),
                 sharded=job.sharded,
                 checkpoint_minutes=job.checkpoint_minutes,
                 save=save,

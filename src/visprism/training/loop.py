@@ -1,12 +1,14 @@
 """The training loop: from a recipe to weights."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
@@ -14,7 +16,6 @@ from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.training_batches import Feed
-from visprism.loss.monitor import CurvatureMonitor
 from visprism.models import save_checkpoint
 from visprism.training.checkpointer import Checkpointer, Save
 from visprism.training.engine import Batch, Engine
@@ -28,6 +29,21 @@ _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
 _CHECK_EVERY = 20  # steps between checks of the losses on a GPU, which must wait for each
 
 
+@runtime_checkable
+class Watch(Protocol):
+    """What is called after each update of a training; `visprism.Monitor` is one."""
+
+    def step(
+        self,
+        model: nn.Module,
+        step: int,
+        optimizer: Iterable[Optimizer],
+        metrics: Mapping[str, float],
+    ) -> object:
+        """Look at the model after `step` updates, and leave it as it is."""
+        ...
+
+
 def fit(
     model: nn.Module,
     train: Feed,
@@ -38,6 +54,7 @@ def fit(
     resume: bool = True,
     teacher: nn.Module | None = None,
     loggers: Sequence[Logger] = (),
+    monitor: Watch | None = None,
     sharded: bool = False,
     checkpoint_minutes: float = 10.0,
     save: Save = save_checkpoint,
@@ -54,8 +71,7 @@ def fit(
 
     The folder receives ``last.ckpt`` (the training checkpoint), ``recipe.yaml``,
     ``history.csv`` and ``history.npz``, ``model.safetensors`` at the end, ``best.safetensors``
-    (highest test accuracy), ``ema.safetensors``, ``snapshots/``, and with `curvature_every`
-    ``curvature.csv`` and ``curvature.npz``.
+    (highest test accuracy), ``ema.safetensors`` and ``snapshots/``.
 
     Costs one pass over the test images after each evaluated epoch besides the updates, or two
     with averaged weights.
@@ -69,6 +85,7 @@ def fit(
         resume: whether a run in the folder is resumed, if there is one.
         teacher: of distillation; it sees the images that the model sees.
         loggers: receive the loss every 50 steps, and each row of the history.
+        monitor: is called after each update; a `Monitor` measures the model when it is due.
         sharded: whether weights, gradients and optimizer state are sharded over the processes,
             for models that do not fit on one GPU. A copy is trained, and the given model, which
             stays on its device (leave it on the CPU), receives the weights at the end. A
@@ -99,7 +116,6 @@ def fit(
     with processes(run.compute), reused_memory(), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
-        monitor = curvature_monitor(engine, train, run)
         checkpointer = Checkpointer(
             folder,
             engine,
@@ -108,7 +124,6 @@ def fit(
             save=save,
             checkpoint_minutes=checkpoint_minutes,
             names=names or {},
-            monitor=monitor,
         )
         stack.enter_context(closing(checkpointer))
         start = checkpointer.begin(resume=resume)
@@ -125,9 +140,8 @@ def fit(
                     guard.check_losses()
                 metrics.tick(busy=True)
                 if monitor is not None:
-                    if monitor.due:
-                        guard.check()
-                    _log(loggers, done, monitor.step())
+                    numbers = {"loss": metrics.mean_loss, "lr": lr}
+                    monitor.step(engine.model, done, engine.optimizers, numbers)
                     metrics.tick()
                 if done % train.steps == 0:
                     guard.check()
@@ -249,13 +263,6 @@ def _check(
             f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "
             "folder to write snapshots."
         )
-    if recipe.curvature_every and (folder is None or sharded):
-        given = "without a folder" if folder is None else "with sharded=True"
-        remedy = "Give a folder" if folder is None else "Train without sharding"
-        raise InputError(
-            f"curvature_every must be 0 {given}, got {recipe.curvature_every}. {remedy} to "
-            "measure the curvature."
-        )
     if train.batch_size != recipe.batch_size:
         raise InputError(
             f"the batch_size of the feed must be that of the recipe ({recipe.batch_size}), got "
@@ -269,40 +276,6 @@ def _check(
             "distillation must be 'soft' or 'hard' with a teacher and 'none' without, got "
             f"{recipe.distillation!r} {given}"
         )
-
-
-def curvature_monitor(engine: Engine, train: Feed, run: Run) -> CurvatureMonitor | None:
-    """The monitor that the recipe asks for; None without `curvature_every`.
-
-    It measures the cross-entropy of the first images of the first epoch, augmented as there, in
-    single precision and without a teacher.
-    """
-    recipe = engine.recipe
-    if not recipe.curvature_every:
-        return None
-    return CurvatureMonitor(
-        engine.model,
-        list(first_batches(train, recipe.curvature_images)),
-        engine.optimizers,
-        every=recipe.curvature_every,
-        k=recipe.curvature_k,
-        sam_rho=recipe.sam_rho,
-        adaptive=recipe.adaptive,
-        run=replace(
-            run,
-            compute=replace(run.compute, precision="fp32"),
-            provenance=replace(run.provenance, split="train"),
-        ),
-    )
-
-
-def first_batches(train: Feed, images: int) -> Iterator[Batch]:
-    """The first batches of the first epoch, all images of them up to this number."""
-    for pixels, targets in train.epoch(0):
-        yield pixels[:images], targets[:images]
-        images -= len(targets)
-        if images < 1:
-            return
 
 
 def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:

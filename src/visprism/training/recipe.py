@@ -76,12 +76,6 @@ class Recipe:
         "no snapshots",
         minimum=0,
     )
-    # On the first images of the first epoch, as they are augmented there.
-    curvature_every: int = option(
-        0, "updates between measurements of leading Hessian eigenvalues; 0: none", minimum=0
-    )
-    curvature_images: int = option(256, "images of each measurement", minimum=1)
-    curvature_k: int = option(1, "eigenvalues of each measurement", minimum=1)
     precision: Literal["fp32", "bf16"] = option("fp32", "precision; bf16 is automatic mixed")
     channels_last: bool = option(False, "memory format of images and kernels")
     compile: bool = option(False, "compilation by torch.compile")
@@ -165,7 +159,6 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
     """The fields that have no effect, and the setting that each one belongs to."""
     adamw = values["optimizer"] in ("adamw", "muon")
     stepped = values["schedule"] == "step"
-    measured = values["curvature_every"] > 0
     used = {
         "milestones": (stepped, "schedule=step"),
         "lr_decay": (stepped, "schedule=step"),
@@ -173,8 +166,6 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
         "beta2": (adamw, "optimizer=adamw"),
         "adaptive": (values["sam_rho"] > 0, "SAM, such as sam_rho=0.5"),
         "distillation_weight": (values["distillation"] != "none", "distillation=soft or hard"),
-        "curvature_images": (measured, "curvature measurements (curvature_every=50)"),
-        "curvature_k": (measured, "curvature measurements (curvature_every=50)"),
         "temperature": (values["distillation"] == "soft", "distillation=soft"),
     }
     return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}

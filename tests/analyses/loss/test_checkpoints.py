@@ -1,12 +1,8 @@
 """Laws of analyses that read checkpoints: phases of a Hessian, planes through weights."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from results_by_hand.loss import training_curvature
 
-from visprism import InputError
 from visprism.results import HessianSpectrum, LossSurface, Projection
 
 HESSIAN = {"mini_batch": 8, "k": 1}
@@ -121,14 +117,3 @@ def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, ch
     (result,) = measured("trajectory", checkpoints=files)
     np.testing.assert_allclose(result.radius, [1, 1, 0], atol=0.2)
     assert result.angle[1] == pytest.approx(np.pi / 3, abs=0.2)
-
-
-def test_the_curvature_of_a_run_is_the_stored_one(measured, network, tmp_path):
-    parameters = sum(parameter.numel() for parameter in network(0).parameters())
-    stored = replace(training_curvature(), parameters=parameters)
-    stored.save(tmp_path / "curvature.npz")
-    training_curvature().save(tmp_path / "other.npz")
-    (result,) = measured("training-curvature", curvature=tmp_path / "curvature.npz")
-    assert result == stored
-    with pytest.raises(InputError, match=f"with {parameters} parameters, got 1000"):
-        measured("training-curvature", curvature=tmp_path / "other.npz")

@@ -1,21 +1,26 @@
-"""Curvature during training, as a training run has stored it; see `CurvatureMonitor`."""
+"""Curvature during training, which `vp.Monitor` measures; see `training_curvature`."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from torch.optim import SGD, Optimizer
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section
 from visprism.analyses.subject import Subject
-from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, KIND_COLORS, tip
-from visprism.loss.monitor import MATRIX_LABELS, POINT_LABELS, CurvatureDuringTraining
+from visprism.loss.training_curvature import (
+    MATRIX_LABELS,
+    POINT_LABELS,
+    CurvatureDuringTraining,
+    training_curvature,
+)
 from visprism.table.result import Result
 
 
@@ -27,8 +32,10 @@ class TrainingCurvature(Analysis):
     name = "training-curvature"
     group = "loss"
     source = "Cohen et al. (2021, 2022); Long & Bartlett (2024); Gur-Ari et al. (2018)"
-    rank = 0
+    needs = Needs.TARGETS | Needs.GRADIENTS | Needs.TRAINING_IMAGES
+    full_precision = True
     default = False
+    measured_by = "train"
     sections = (
         Section(
             CurvatureDuringTraining,
@@ -41,30 +48,42 @@ class TrainingCurvature(Analysis):
         ),
     )
 
-    curvature: Path | None = option(  # noqa: RUF009 (a path cannot be changed)
-        None, "file curvature.npz of a training run of the model with curvature_every"
-    )
+    k: int = option(1, "number of eigenvalues", minimum=1)
+    sam_rho: float = option(0.0, "radius of SAM, if it trains; 0: without", minimum=0)
+    adaptive: bool = option(False, "adaptive SAM (ASAM)")
+    tol: float = option(1e-2, "relative residual of convergence", above=0)
+
+    step: int = field(default=0, repr=False, compare=False)  # as the monitor gives it
+    optimizers: tuple[Optimizer, ...] = field(default=(), repr=False, compare=False)
+
+    def at_step(self, step: int, optimizers: Sequence[Optimizer]) -> "TrainingCurvature":
+        """The analysis of the weights after `step` updates by these optimizers."""
+        return replace(self, step=step, optimizers=tuple(optimizers))
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
-        """The measurements that the run has stored."""
-        assert self.curvature is not None  # see `inapplicable`
-        stored = CurvatureDuringTraining.load(self.curvature)
-        parameters = sum(p.numel() for p in subject.model.parameters())
-        if stored.parameters != parameters:
-            raise InputError(
-                f"{self.curvature} must be of a model with {parameters} parameters, got "
-                f"{stored.parameters}. Name the model that the run has trained."
-            )
-        return (stored,)
+        """The eigenvalues at the present weights."""
+        curvature = training_curvature(
+            subject.model,
+            subject.training_batches(),
+            self.optimizers,
+            step=self.step,
+            k=self.k,
+            sam_rho=self.sam_rho,
+            adaptive=self.adaptive,
+            tol=self.tol,
+            run=run,
+        )
+        return (curvature,)
 
     def cost(self, subject: Subject) -> Cost:
-        """No forward pass."""
-        return Cost()
+        """About 15 Hessian products for each image, matrix and point."""
+        matrices = 1 if all(isinstance(o, SGD) for o in self.optimizers) else 2
+        return Cost(products=15 * matrices * (2 if self.sam_rho else 1))
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without a training run there is nothing to show."""
-        if self.curvature is None:
-            return "the curvature is measured in training; set the option curvature to its file"
+        """Without an optimizer there is no training."""
+        if not self.optimizers:
+            return "it needs the optimizer of a training: measure it with vp.Monitor"
         return super().inapplicable(subject)
 
 

@@ -8,7 +8,7 @@ from internals import Products, sam_threshold, stream, update_rule
 from torch import nn
 from torch.nn.functional import one_hot
 
-from visprism import CurvatureMonitor, Objective
+from visprism import Objective, training_curvature
 
 
 def squared(logits, targets):
@@ -26,18 +26,19 @@ def quadratic():
     return model, [(images, targets)], hessian
 
 
-def descend(model, batches, optimizer, steps, monitor=None):
-    """Losses of full-batch updates."""
-    losses = []
-    for _ in range(steps):
+def descend(model, batches, optimizer, steps, every=0):
+    """Losses of full-batch updates, or the curvature after every few of them."""
+    losses, curvatures = [], []
+    for step in range(1, steps + 1):
         optimizer.zero_grad()
         loss = squared(model(batches[0][0]), batches[0][1]).mean()
         loss.backward()
         optimizer.step()
-        if monitor is not None:
-            monitor.step()
         losses.append(loss.item())
-    return losses
+        if every and step % every == 0:
+            now = training_curvature(model, batches, optimizer, loss=squared, step=step)
+            curvatures.append(now)
+    return curvatures if every else losses
 
 
 # What it measures.
@@ -56,9 +57,7 @@ def descend(model, batches, optimizer, steps, monitor=None):
 def test_updates_diverge_exactly_where_the_eigenvalue_exceeds_the_threshold(quadratic, options):
     model, batches, hessian = quadratic
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, **options)
-    monitor = CurvatureMonitor(model, batches, optimizer, loss=squared, tol=1e-9)
-    monitor.measure()
-    row = monitor.result()
+    row = training_curvature(model, batches, optimizer, loss=squared, tol=1e-9)
     assert row.eigenvalue[0] == pytest.approx(np.linalg.eigvalsh(hessian)[-1], rel=1e-9)
     critical = row.threshold[0] / row.eigenvalue[0]  # times the learning rate of 1
     for factor in (0.98, 1.02):
@@ -72,10 +71,9 @@ def test_updates_diverge_exactly_where_the_eigenvalue_exceeds_the_threshold(quad
 def test_coupled_weight_decay_adds_to_the_curvature(quadratic):
     model, batches, hessian = quadratic
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.7)
-    monitor = CurvatureMonitor(model, batches, optimizer, loss=squared, tol=1e-9)
-    monitor.measure()
+    result = training_curvature(model, batches, optimizer, loss=squared, tol=1e-9)
     expected = np.linalg.eigvalsh(hessian)[-1] + 0.7
-    assert monitor.result().eigenvalue[0] == pytest.approx(expected, rel=1e-9)
+    assert result.eigenvalue[0] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW])
@@ -83,18 +81,16 @@ def test_the_preconditioned_matrix_is_that_of_adams_formula(quadratic, make):
     model, batches, hessian = quadratic
     groups = [{"params": model.parameters(), "lr": 0.01}]
     optimizer = make(groups, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.0)
-    monitor = CurvatureMonitor(model, batches, optimizer, loss=squared, tol=1e-9, every=3)
     gradients = []
     for _ in range(3):
         optimizer.zero_grad()
         squared(model(batches[0][0]), batches[0][1]).mean().backward()
         gradients.append(model[1].weight.grad.flatten().numpy().copy())
         optimizer.step()
-        monitor.step()
     second = sum(0.05 * 0.95 ** (2 - i) * g**2 for i, g in enumerate(gradients))
     diagonal = (1 - 0.8**3) * (np.sqrt(second / (1 - 0.95**3)) + 1e-3)
     exact = scipy.linalg.eigh(hessian, np.diag(diagonal), eigvals_only=True)[-1]
-    result = monitor.result()
+    result = training_curvature(model, batches, optimizer, loss=squared, tol=1e-9)
     assert result.matrix.tolist() == ["hessian", "preconditioned"]
     assert result.eigenvalue[1] == pytest.approx(exact, rel=1e-8)
     assert np.isnan(result.threshold[0])
@@ -108,15 +104,14 @@ def test_parameters_with_a_smaller_learning_rate_count_less(quadratic):
         {"params": model[1].parameters(), "lr": 0.1},
         {"params": model[2].parameters(), "lr": 0.4},
     ]
-    monitor = CurvatureMonitor(model, batches, torch.optim.SGD(groups), loss=squared, tol=1e-9)
-    monitor.measure()
+    result = training_curvature(model, batches, torch.optim.SGD(groups), loss=squared, tol=1e-9)
     hessian = Products(Objective(model.eval(), batches, loss=squared))(
         torch.eye(23, dtype=torch.float64)
     ).numpy()
     ratio = np.sqrt(np.repeat([0.25, 1.0], [15, 8]))
     exact = np.linalg.eigvalsh(ratio[:, None] * hessian * ratio)[-1]
-    assert monitor.result().eigenvalue[-1] == pytest.approx(exact, rel=1e-8)
-    assert monitor.result().threshold[-1] == pytest.approx(2 / 0.4)
+    assert result.eigenvalue[-1] == pytest.approx(exact, rel=1e-8)
+    assert result.threshold[-1] == pytest.approx(2 / 0.4)
 
 
 def test_gradient_descent_trains_at_the_edge_of_stability():
@@ -131,13 +126,12 @@ def test_gradient_descent_trains_at_the_edge_of_stability():
         ).double()  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = [(images, targets)]
-    monitor = CurvatureMonitor(model, batches, optimizer, loss=squared, every=50)
-    descend(model, batches, optimizer, 800, monitor)
-    result = monitor.result()
-    assert result.step.tolist() == list(range(50, 801, 50))
-    assert (result.threshold == 2 / 0.1).all()
-    assert result.eigenvalue[0] < 10  # progressive sharpening
-    assert 18 < result.eigenvalue[8:].min() <= result.eigenvalue[8:].max() < 24  # the edge
+    results = descend(model, batches, optimizer, 800, every=50)
+    assert [result.step.tolist() for result in results] == [[n] for n in range(50, 801, 50)]
+    assert all(result.threshold == 2 / 0.1 for result in results)
+    eigenvalues = [result.eigenvalue[0] for result in results]
+    assert eigenvalues[0] < 10  # progressive sharpening
+    assert 18 < min(eigenvalues[8:]) <= max(eigenvalues[8:]) < 24  # the edge
 
 
 def test_the_alignment_is_the_part_of_the_gradient_along_the_eigenvectors(quadratic):
@@ -151,9 +145,7 @@ def test_the_alignment_is_the_part_of_the_gradient_along_the_eigenvectors(quadra
         with torch.no_grad():
             model[1].weight.copy_(minimum)
             model[1].weight[0] += torch.tensor(vectors[:, index])
-        monitor = CurvatureMonitor(model, batches, optimizer, k=2, loss=squared, tol=1e-9)
-        monitor.measure()
-        result = monitor.result()
+        result = training_curvature(model, batches, optimizer, k=2, loss=squared, tol=1e-9)
         assert result.alignment[1] == pytest.approx(expected, abs=1e-6)  # two copies of each
         np.testing.assert_allclose(result.eigenvalue, values[3], rtol=1e-8)
 
@@ -172,20 +164,17 @@ def test_the_threshold_of_sam_is_that_of_its_linear_update():
 def test_the_perturbed_point_is_that_of_sam(network, images, classes):
     batches = [(images, classes)]
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    monitor = CurvatureMonitor(network, batches, optimizer, sam_rho=0.4, tol=1e-8)
-    monitor.measure()
-    result = monitor.result()
+    result = training_curvature(network, batches, optimizer, sam_rho=0.4, tol=1e-8)
     objective = Objective(network, batches, batch_norm="batch")
     gradient = objective.gradient()
     moved = objective.unflatten(objective.theta + 0.4 * gradient / gradient.norm())
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             parameter.copy_(moved[name])
-    there = CurvatureMonitor(network, batches, optimizer, tol=1e-8)
-    there.measure()
+    there = training_curvature(network, batches, optimizer, tol=1e-8)
     assert result.point.tolist() == ["weights", "perturbed"]
-    assert result.eigenvalue[1] == pytest.approx(there.result().eigenvalue[0], rel=1e-6)
-    assert result.nll[1] == pytest.approx(there.result().nll[0], rel=1e-9)
+    assert result.eigenvalue[1] == pytest.approx(there.eigenvalue[0], rel=1e-6)
+    assert result.nll[1] == pytest.approx(there.nll[0], rel=1e-9)
     edge = sam_threshold(20.0, 0.4, float(gradient.norm()))
     np.testing.assert_allclose(result.threshold, edge)
 
@@ -203,19 +192,6 @@ def test_the_threshold_of_adam_is_38_over_the_learning_rate():
 # What leaves it unchanged.
 
 
-def test_a_warm_start_gives_the_eigenvalues_of_a_cold_start(network, images, classes, draw):
-    batches = [(images, classes)]
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    warm = CurvatureMonitor(network, batches, optimizer, k=3, tol=1e-6)
-    for seed in range(3):  # each with other eigenvectors
-        draw(network, seed)
-        warm.measure()
-        cold = CurvatureMonitor(network, batches, optimizer, k=3, tol=1e-6)
-        cold.measure()
-        last = warm.result().eigenvalue[-3:]
-        np.testing.assert_allclose(last, cold.result().eigenvalue, rtol=1e-6)
-
-
 def test_the_model_stays_as_it_was(convolutional, images, classes):
     convolutional.train()
     convolutional[1].eval()
@@ -223,29 +199,11 @@ def test_the_model_stays_as_it_was(convolutional, images, classes):
     modes = [module.training for module in convolutional.modules()]
     random_state = torch.get_rng_state()
     optimizer = torch.optim.SGD(convolutional.parameters(), lr=0.1)
-    CurvatureMonitor(convolutional, [(images, classes)], optimizer, sam_rho=0.1).measure()
+    training_curvature(convolutional, [(images, classes)], optimizer, sam_rho=0.1)
     torch.testing.assert_close(convolutional.state_dict(), before, rtol=0, atol=0)
     assert [module.training for module in convolutional.modules()] == modes
     assert torch.equal(torch.get_rng_state(), random_state)
     assert all(parameter.grad is None for parameter in convolutional.parameters())
-
-
-def test_a_restored_monitor_measures_the_same_bits(network, images, classes, draw):
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-
-    def monitor():
-        return CurvatureMonitor(network, [(images, classes)], optimizer, every=2, k=2)
-
-    first = monitor()
-    for _ in range(3):
-        first.step()
-    second = monitor()
-    second.load(first.state())
-    draw(network, 1)
-    for one in (first, second):
-        one.step()
-    assert first.result() == second.result()
-    assert first.result().step.tolist() == [2, 2, 4, 4]
 
 
 # Contracts and errors.
@@ -255,10 +213,9 @@ def test_frozen_parameters_do_not_count(quadratic):
     _, batches, _ = quadratic
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Linear(3, 2)).double()
     optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
-    monitor = CurvatureMonitor(model, batches, optimizer, loss=squared, tol=1e-9)
-    monitor.measure()
+    result = training_curvature(model, batches, optimizer, loss=squared, tol=1e-9)
     hidden = model[1](batches[0][0].flatten(1)).detach()
     features = torch.cat([hidden, torch.ones(12, 1)], 1)
     exact = torch.linalg.eigvalsh(2 / 12 * features.T @ features)[-1]
-    assert monitor.result().parameters == 8
-    assert monitor.result().eigenvalue[0] == pytest.approx(float(exact), rel=1e-8)
+    assert result.parameters == 8
+    assert result.eigenvalue[0] == pytest.approx(float(exact), rel=1e-8)

@@ -1,0 +1,320 @@
+"""A monitor: analyses of a network while it trains, in any training loop."""
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from visprism.analyses import ANALYSES, Analysis
+from visprism.analyses.subject import Subject, without_replicas
+from visprism.core.errors import InputError
+from visprism.core.options import Effort
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.processes import gather, rank
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.loss.training_curvature import evaluation_mode
+from visprism.study.events import Event
+from visprism.study.examine import examine
+from visprism.study.store import INDEX
+from visprism.study.study import Study
+from visprism.study.subjects import DataOptions, candidates_of, subjects_of
+from visprism.training.loggers import Logger, make_loggers
+
+WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
+_STEP = re.compile(r"step-(\d+)")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Monitor:
+    """Analyses of a network while it trains, on fixed images.
+
+    Call `step` after each update of a training loop. When a measurement is due it is what
+    `examine` measures of the model as it is, in evaluation mode. The model, its modes,
+    gradients and running statistics, the optimizer and all states of random numbers stay as
+    they are: the weights after training are the same, bit for bit on a CPU, with and without.
+
+    A measurement is due after every `every` updates, and only when the time of all measurements
+    of this process, with the expected time of this one, is at most `share` of the time since
+    the first call. The first one is made when it is due, since it shows what it costs; it alone
+    may exceed the share, until the training has lasted long enough.
+
+    Nothing that a measurement, a full disk or a logger raises ends the training: one sentence
+    is logged as a warning, and the training continues. Of several processes that train one
+    model together, each calls `step`; they share the images, and the first writes.
+
+    Args:
+        data: the images, as `examine` takes them; the same in every measurement.
+        analyses: names, classes, or instances with options.
+        every: updates between measurements.
+        share: largest fraction of the time that measurements take; 1: no limit.
+        out: folder, in which ``step-00000500`` is the study after 500 updates, written whole or
+            not at all; None keeps studies in memory only. A folder with studies is continued.
+        log: what receives the numbers: names of loggers ("tensorboard", "trackio", "wandb",
+            which write into `out`), or objects with ``log(step, values)`` and ``close()``.
+        options: options by the name of the analysis.
+        effort: on how many images each analysis runs; see `examine`.
+        images: number, size and batch size of the images; at most 256 by default.
+        train_data: images for quantities of the training loss; by default `data`.
+        preprocessing: resize, crop and normalization; see `examine`.
+        run: device (by default that of the model), precision and seed.
+    """
+
+    data: Any
+    analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str = WATCHED
+    every: int = field(default=500, kw_only=True)
+    share: float = field(default=0.02, kw_only=True)
+    out: Path | str | None = field(default=None, kw_only=True)
+    log: Sequence[str | Logger] = field(default=(), kw_only=True)
+    options: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
+    effort: Effort = field(default="quick", kw_only=True)
+    images: DataOptions = field(default_factory=lambda: DataOptions(limit=256), kw_only=True)
+    train_data: Any = field(default=None, kw_only=True)
+    preprocessing: Preprocessing | None = field(default=None, kw_only=True)
+    run: Run = field(default=DEFAULT_RUN, kw_only=True)
+    studies: dict[int, Study] = field(default_factory=dict, init=False)  # by step
+    seconds: float = field(default=0.0, init=False)  # that measurements of this process took
+    _begin: float | None = field(default=None, init=False)
+    _expected: float = field(default=0.0, init=False)  # seconds of the next measurement
+    _subject: Subject | None = field(default=None, init=False)
+    _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+    _last: int = field(default=-1, init=False)  # step of the last call
+    _said: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise InputError(f"every must be at least 1, got {self.every}")
+        if not 0 < self.share <= 1:
+            raise InputError(f"share must be above 0 and at most 1, got {self.share}")
+        self._chosen = ANALYSES.chosen(self.analyses, self.options, self.effort)
+        self.out = None if self.out is None else Path(self.out)
+        names = [logger for logger in self.log if isinstance(logger, str)]
+        if names and self.out is None:
+            raise InputError(f"out must be a folder for the logger {names[0]}, got None")
+        made = make_loggers(names, self.out, {}) if self.out and rank() == 0 else []
+        self._loggers = [*made, *(one for one in self.log if not isinstance(one, str))]
+        if self.out is not None:
+            self.studies = stored_studies(self.out)
+            times = [s.header.get("seconds", 0.0) for s in self.studies.values()]
+            self._expected = times[-1] if times else 0.0
+
+    def step(
+        self,
+        model: nn.Module,
+        step: int,
+        optimizer: Optimizer | Iterable[Optimizer] | None = None,
+        metrics: Mapping[str, float] | None = None,
+    ) -> Study | None:
+        """Measure if it is due; call it after each update.
+
+        Args:
+            model: in training; its average, where that is to be measured. Within
+                ``DistributedDataParallel`` and ``torch.compile`` the module inside is measured.
+            step: number of updates so far.
+            optimizer: that made the update, for analyses that read its state.
+            metrics: numbers to store beside the results, such as the loss.
+
+        Returns:
+            The study, if one was made.
+        """
+        if self._begin is None:
+            self._begin = time.perf_counter()
+            with self._guarded(model, step):  # a fault is reported now, not at the first study
+                self._subject_of(model)
+        if step < self._last:
+            self._say(
+                f"step must not decrease, got {step} after {self._last}. A new run needs a "
+                "Monitor with another folder."
+            )
+            return None
+        self._last = step
+        if step % self.every or step in self.studies or not self._affordable():
+            return None
+        given = () if optimizer is None else optimizer
+        optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
+        study = None
+        begin = time.perf_counter()
+        with self._guarded(model, step):
+            study = self._measured(model, step, optimizers, metrics or {})
+        self._expected = time.perf_counter() - begin
+        return study
+
+    def close(self) -> None:
+        """End the loggers."""
+        for logger in self._loggers:
+            self._try(logger.close, "a logger could not be closed")
+
+    def _affordable(self) -> bool:
+        """Whether the share has room for a measurement; the same in every process."""
+        assert self._begin is not None
+        elapsed = time.perf_counter() - self._begin
+        taken = self.seconds + self._expected
+        afforded = gather(
+            not self._expected or taken <= self.share * (elapsed + self._expected)
+        )
+        if not afforded[0]:
+            self._say(
+                f"a measurement takes {self._expected:.2g} s: with share={self.share:g} one is "
+                f"made every {self._expected / self.share:.2g} s, not every {self.every} steps"
+            )
+        return afforded[0]
+
+    @contextmanager
+    def _guarded(self, model: nn.Module, step: int) -> Iterator[None]:
+        """Inside, a measurement changes nothing, and no error of it ends the training."""
+        begin = time.perf_counter()
+        try:
+            with unchanged_randomness(), evaluation_mode(model):
+                yield
+        except Exception as error:  # whatever a model raises
+            reason = str(error) if isinstance(error, InputError | OSError) else repr(error)
+            self._say(f"step {step} is not measured: {reason}", of=reason)
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+    def _measured(
+        self,
+        model: nn.Module,
+        step: int,
+        optimizers: Sequence[Optimizer],
+        metrics: Mapping[str, float],
+    ) -> Study:
+        subject = self._subject_of(model)
+        training = subject.training_images
+        study = examine(
+            {subject.name: subject.anatomy},
+            subject.images,
+            analyses=[analysis.at_step(step, optimizers) for analysis in self._chosen],
+            effort=self.effort,
+            train_data=None if training is subject.images else training,
+            preprocessing=self.preprocessing,
+            images=replace(self.images, split=None, limit=None),
+            run=self.run,
+            listener=_no_output,
+        )
+        numbers = {name: float(value) for name, value in metrics.items()}
+        header = {**study.header, "step": step, "metrics": numbers}
+        study = replace(study, header=header)
+        self.studies[step] = study
+        if rank() == 0:
+            if self.out is not None:
+                folder = Path(self.out) / f"step-{step:08d}"
+                self._try(partial(study.save, folder), f"step {step} is not stored")
+            values = {n: v for n, v in (numbers | scalars_of(study)).items() if isfinite(v)}
+            for logger in self._loggers:
+                self._try(partial(logger.log, step, values), "a logger failed")
+        for failure in study.failures:
+            if failure.kind == "failed":
+                self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
+        return study
+
+    def _subject_of(self, model: nn.Module) -> Subject:
+        """The model, dissected once, with the images."""
+        module = without_replicas(model)
+        module = getattr(module, "_orig_mod", module)
+        shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        if self._subject is not None and shapes != self._shapes:
+            name = next(
+                n for n in {**self._shapes, **shapes} if self._shapes.get(n) != shapes.get(n)
+            )
+            raise InputError(
+                f"the model must stay the same, and its parameter {name} differs from that of "
+                "the first step. Make a Monitor with another folder for another model."
+            )
+        if self._subject is None or self._subject.model is not module:
+            check_whole(module)
+            (subject,) = subjects_of(
+                candidates_of(module, run=self.run),
+                self.data if self._subject is None else self._subject.images,
+                self.train_data if self._subject is None else self._subject.training_images,
+                self.images if self._subject is None else replace(self.images, split=None),
+                preprocessing=self.preprocessing,
+                run=self.run,
+            )
+            self._check_images(subject)
+            self._subject, self._shapes = subject, shapes
+        return self._subject
+
+    def _check_images(self, subject: Subject) -> None:
+        stored = {s.header.get("images") for s in self.studies.values()}
+        if stored - {subject.images.fingerprint()}:
+            raise InputError(
+                f"{self.out} must hold studies of the same images in the same order. Choose "
+                "another folder."
+            )
+
+    def _try(self, action: Callable[[], object], fault: str) -> None:
+        """Do what may fail without an end of the training."""
+        try:
+            action()
+        except Exception as error:  # of any library
+            self._say(f"{fault}: {error}")
+
+    def _say(self, text: str, *, of: str = "") -> None:
+        """Log a sentence once, in the first process."""
+        if (of or text) not in self._said and rank() == 0:
+            _log.warning("%s", text)
+        self._said.add(of or text)
+
+
+def _no_output(event: Event) -> None:
+    """A training has its own output."""
+
+
+@contextmanager
+def unchanged_randomness() -> Iterator[None]:
+    """On exit, all global states of random numbers are as before; inside, gradients exist."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with ExitStack() as stack:
+        stack.callback(random.setstate, states[0])
+        stack.callback(np.random.set_state, states[1])
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.enable_grad())
+        yield
+
+
+def check_whole(model: nn.Module) -> None:
+    """Require that this process has the whole of each parameter."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.tensor import DTensor
+
+    sharded = any(isinstance(m, FullyShardedDataParallel) for m in model.modules())
+    if sharded or any(isinstance(p, DTensor) for p in model.parameters()):
+        raise InputError(
+            "the model must not be sharded, as by FSDP: each process has a part of its "
+            "parameters. Measure its checkpoints with vp.evolve."
+        )
+
+
+def scalars_of(study: Study) -> dict[str, float]:
+    """The answers of a study of one model under names that sort.
+
+    For example ``visprism/calibration/nll``.
+    """
+    return {
+        "/".join(["visprism", entry.analysis, *re.split("[:.]", answer.id)[1:]]): answer.value
+        for entry in study.entries
+        for result in entry.results
+        for answer in result.answers()
+    }
+
+
+def stored_studies(folder: Path) -> dict[int, Study]:
+    """The studies of a monitor's folder by step, in order; those that are whole."""
+    paths = {int(m[1]): p for p in folder.glob("step-*") if (m := _STEP.fullmatch(p.name))}
+    return {s: Study.load(p) for s, p in sorted(paths.items()) if (p / INDEX).is_file()}
