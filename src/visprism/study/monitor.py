@@ -73,7 +73,7 @@ class Monitor:
         run: device (by default that of the model), precision and seed.
     """
 
-    data: Any
+    data: Any = field(repr=False)
     analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str = WATCHED
     every: int = field(default=500, kw_only=True)
     share: float = field(default=0.02, kw_only=True)
@@ -82,17 +82,17 @@ class Monitor:
     options: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
     effort: Effort = field(default="quick", kw_only=True)
     images: DataOptions = field(default_factory=lambda: DataOptions(limit=256), kw_only=True)
-    train_data: Any = field(default=None, kw_only=True)
+    train_data: Any = field(default=None, kw_only=True, repr=False)
     preprocessing: Preprocessing | None = field(default=None, kw_only=True)
     run: Run = field(default=DEFAULT_RUN, kw_only=True)
-    studies: dict[int, Study] = field(default_factory=dict, init=False)  # by step
+    studies: dict[int, Study] = field(default_factory=dict, init=False, repr=False)  # by step
     seconds: float = field(default=0.0, init=False)  # that measurements of this process took
     _begin: float | None = field(default=None, init=False)
     _expected: float = field(default=0.0, init=False)  # seconds of the next measurement
-    _subject: Subject | None = field(default=None, init=False)
-    _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+    _subject: Subject | None = field(default=None, init=False, repr=False)
+    _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _last: int = field(default=-1, init=False)  # step of the last call
-    _said: set[str] = field(default_factory=set, init=False)
+    _said: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.every < 1:
@@ -151,6 +151,10 @@ class Monitor:
             study = self._measured(model, step, optimizers, metrics or {})
         self._expected = time.perf_counter() - begin
         return study
+
+    def add_logger(self, logger: Logger) -> None:
+        """Give the numbers of coming measurements to a logger too."""
+        self._loggers.append(logger)
 
     def close(self) -> None:
         """End the loggers."""

@@ -1,0 +1,62 @@
+"""`visprism.Monitor` as a callback of the Trainer of Lightning."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import nn
+
+from visprism.study.monitor import Monitor
+
+
+@dataclass(frozen=True)
+class TrainerLogger:
+    """Gives numbers to the loggers of a trainer."""
+
+    trainer: Trainer
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Add the values to each logger."""
+        for logger in self.trainer.loggers:
+            logger.log_metrics(dict(values), step=step)
+
+    def close(self) -> None:
+        """The trainer ends its loggers."""
+
+
+class MonitorCallback(Callback):
+    """Measures the network after updates, and logs through the loggers of the trainer.
+
+    Args:
+        monitor: what is measured, how often, and where it is stored.
+        network: gives the network of the module, such as ``lambda module: module.net``, or its
+            moving average; by default the module itself, whose ``forward`` returns logits.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        network: Callable[[LightningModule], nn.Module] = lambda module: module,
+    ) -> None:
+        self.monitor, self.network = monitor, network
+        self._step = 0
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Use the loggers of the trainer."""
+        self.monitor.add_logger(TrainerLogger(trainer))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
+    ) -> None:
+        """Measure if it is due; batches of one update count once."""
+        if trainer.global_step == self._step:
+            return
+        self._step = trainer.global_step
+        numbers = {n: float(v) for n, v in trainer.callback_metrics.items()}
+        network = self.network(pl_module)
+        self.monitor.step(network, self._step, trainer.optimizers, numbers)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """End the loggers of the monitor."""
+        self.monitor.close()

@@ -1,0 +1,73 @@
+"""`visprism.Monitor` as a callback of the Trainer of Transformers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from transformers import (
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from visprism.study.monitor import Monitor
+
+
+@dataclass(frozen=True)
+class TrainerLogger:
+    """Gives numbers to whatever the trainer reports to."""
+
+    trainer: Trainer
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Log the values at the present step."""
+        self.trainer.log(dict(values))
+
+    def close(self) -> None:
+        """The trainer ends its reports."""
+
+
+class MonitorCallback(TrainerCallback):
+    """Measures the network after updates, and logs through what the trainer reports to.
+
+    Attach it with ``trainer.add_callback(MonitorCallback(monitor, trainer))``.
+
+    Args:
+        monitor: what is measured, how often, and where it is stored.
+        trainer: whose logs receive the numbers; None: the loggers of the monitor only.
+    """
+
+    def __init__(self, monitor: Monitor, trainer: Trainer | None = None) -> None:
+        self.monitor = monitor
+        if trainer is not None:
+            monitor.add_logger(TrainerLogger(trainer))
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module | None = None,
+        optimizer: Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Measure if it is due."""
+        assert model is not None  # the trainer gives it
+        logged = next((one for one in reversed(state.log_history) if "loss" in one), {})
+        numbers = {n: float(logged[n]) for n in ("loss", "learning_rate") if n in logged}
+        inner = getattr(optimizer, "optimizer", optimizer)  # within that of Accelerate
+        self.monitor.step(model, state.global_step, inner, numbers)
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """End the loggers of the monitor."""
+        self.monitor.close()

@@ -1,0 +1,70 @@
+"""The monitor in Lightning's Trainer."""
+
+import csv
+import warnings
+
+import torch
+from lightning.pytorch import LightningModule, Trainer, seed_everything
+from lightning.pytorch.loggers import CSVLogger
+from torch.nn.functional import cross_entropy
+
+from visprism import Study
+from visprism.integrations.lightning import MonitorCallback
+
+
+class Classifier(LightningModule):
+    def __init__(self, network):
+        super().__init__()
+        self.net = network
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, batch, _):
+        loss = cross_entropy(self(batch[0]), batch[1])
+        self.log("train_loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
+
+
+def fitted(module, loader, folder, callbacks=(), **options):
+    seed_everything(0, verbose=False)
+    with warnings.catch_warnings(action="ignore"):  # of Lightning, about workers and devices
+        trainer = Trainer(
+            max_epochs=2, accelerator="cpu", callbacks=list(callbacks), log_every_n_steps=1,
+            logger=CSVLogger(folder, name="", version=""), enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, **options,
+        )  # fmt: skip
+        trainer.fit(module, loader())
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def test_a_module_is_measured_and_its_weights_are_those_without(
+    tmp_path, network, loader, monitor
+):
+    start = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    measured = fitted(Classifier(network), loader, tmp_path, [MonitorCallback(monitor)])
+    network.load_state_dict(start)
+    plain = fitted(Classifier(network), loader, tmp_path / "plain")
+    torch.testing.assert_close(measured, plain, rtol=0, atol=0)
+    assert list(monitor.studies) == [2, 4, 6, 8]
+    assert not [f for study in monitor.studies.values() for f in study.failures]
+    stored = Study.load(tmp_path / "visprism" / "step-00000004")
+    assert stored.header["metrics"]["train_loss"] > 0
+    with (tmp_path / "metrics.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if r["visprism/calibration/nll"]]
+    answers = [a for r in stored["calibration"].values() for a in r.answers()]
+    assert [int(row["step"]) for row in rows] == [2, 4, 6, 8]
+    logged = float(rows[1]["visprism/calibration/nll"])
+    assert [logged] == [answer.value for answer in answers if answer.quantity == "NLL"]
+
+
+def test_batches_of_one_update_count_once_and_a_part_can_be_measured(
+    tmp_path, network, loader, monitor
+):
+    callback = MonitorCallback(monitor, network=lambda module: module.net)
+    fitted(Classifier(network), loader, tmp_path, [callback], accumulate_grad_batches=2)
+    assert list(monitor.studies) == [2, 4]
+    assert monitor.studies[2].models == ("Net",)

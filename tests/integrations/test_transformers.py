@@ -1,0 +1,51 @@
+"""The monitor in the Trainer of Transformers."""
+
+import torch
+from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
+
+from visprism.integrations.transformers import MonitorCallback
+
+
+class Images(torch.utils.data.Dataset):
+    def __init__(self, tensors):
+        self.tensors = tensors
+
+    def __len__(self):
+        return len(self.tensors)
+
+    def __getitem__(self, index):
+        image, target = self.tensors[index]
+        return {"pixel_values": image, "labels": target}
+
+
+def trained(folder, data, monitor=None):
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        image_size=8, patch_size=2, num_labels=4, hidden_dropout_prob=0.1,
+    )  # fmt: skip
+    arguments = TrainingArguments(
+        output_dir=str(folder), max_steps=6, per_device_train_batch_size=4, use_cpu=True,
+        gradient_accumulation_steps=2, logging_steps=1, report_to=[], save_strategy="no",
+        disable_tqdm=True, seed=0,
+    )  # fmt: skip
+    trainer = Trainer(
+        model=ViTForImageClassification(config), args=arguments, train_dataset=Images(data)
+    )
+    if monitor is not None:
+        trainer.add_callback(MonitorCallback(monitor, trainer))
+    trainer.train()
+    return trainer
+
+
+def test_a_model_is_measured_and_its_weights_are_those_without(tmp_path, train_set, monitor):
+    measured = trained(tmp_path, train_set, monitor)
+    plain = trained(tmp_path, train_set)
+    states = [trainer.model.state_dict() for trainer in (measured, plain)]
+    torch.testing.assert_close(*states, rtol=0, atol=0)
+    assert list(monitor.studies) == [2, 4, 6]
+    assert not [f for study in monitor.studies.values() for f in study.failures]
+    name = "visprism/calibration/nll"
+    logged = {row["step"]: row[name] for row in measured.state.log_history if name in row}
+    assert list(logged) == [2, 4, 6]
+    assert monitor.studies[4].header["metrics"]["loss"] > 0
