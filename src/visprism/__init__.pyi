@@ -12,6 +12,7 @@ from visprism.study.events import Finished as Finished
 from visprism.study.events import Planned as Planned
 from visprism.study.events import Started as Started
 from visprism.study.events import Stopped as Stopped
+from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
 from visprism.study.subjects import DataOptions as DataOptions
 

@@ -43,6 +43,11 @@ def loader(train_set):
 
 
 @pytest.fixture
-def monitor(tmp_path):
+def images():
+    return [drawn(1, 16)]
+
+
+@pytest.fixture
+def monitor(tmp_path, images):
     analyses = ("variance", "calibration", "training-curvature")
-    return Monitor([drawn(1, 16)], analyses, every=2, share=1.0, out=tmp_path / "visprism")
+    return Monitor(images, analyses, every=2, share=1.0, out=tmp_path / "visprism")

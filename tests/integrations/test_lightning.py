@@ -5,11 +5,13 @@ import warnings
 
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from torch.nn.functional import cross_entropy
 
-from visprism import Study
+from visprism import Study, evolve
 from visprism.integrations.lightning import MonitorCallback
+from visprism.results import Evolution
 
 
 class Classifier(LightningModule):
@@ -34,8 +36,9 @@ def fitted(module, loader, folder, callbacks=(), **options):
     with warnings.catch_warnings(action="ignore"):  # of Lightning, about workers and devices
         trainer = Trainer(
             max_epochs=2, accelerator="cpu", callbacks=list(callbacks), log_every_n_steps=1,
-            logger=CSVLogger(folder, name="", version=""), enable_checkpointing=False,
-            enable_progress_bar=False, enable_model_summary=False, **options,
+            logger=CSVLogger(folder, name="", version=""),
+            enable_progress_bar=False, enable_model_summary=False,
+            **{"enable_checkpointing": False} | options,
         )  # fmt: skip
         trainer.fit(module, loader())
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -68,3 +71,14 @@ def test_batches_of_one_update_count_once_and_a_part_can_be_measured(
     fitted(Classifier(network), loader, tmp_path, [callback], accumulate_grad_batches=2)
     assert list(monitor.studies) == [2, 4]
     assert monitor.studies[2].models == ("Net",)
+
+
+def test_its_checkpoints_have_curves(tmp_path, network, loader, images):
+    saved = ModelCheckpoint(tmp_path / "saved", every_n_train_steps=2, save_top_k=-1)
+    module = Classifier(network)
+    fitted(module, loader, tmp_path, [saved], enable_checkpointing=True)
+    study = evolve(tmp_path / "saved", images, model=network, analyses="calibration")
+    curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
+    (nll,) = [curve for curve in curves if curve.quantity == "NLL"]
+    assert nll.step.tolist() == [2, 4, 6, 8]
+    assert len(set(nll.value.tolist())) == 4

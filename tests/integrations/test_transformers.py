@@ -3,7 +3,9 @@
 import torch
 from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
 
+from visprism import evolve
 from visprism.integrations.transformers import MonitorCallback
+from visprism.results import Evolution
 
 
 class Images(torch.utils.data.Dataset):
@@ -26,7 +28,8 @@ def trained(folder, data, monitor=None):
     )  # fmt: skip
     arguments = TrainingArguments(
         output_dir=str(folder), max_steps=6, per_device_train_batch_size=4, use_cpu=True,
-        gradient_accumulation_steps=2, logging_steps=1, report_to=[], save_strategy="no",
+        gradient_accumulation_steps=2, logging_steps=1, report_to=[], save_strategy="steps",
+        save_steps=3,
         disable_tqdm=True, seed=0,
     )  # fmt: skip
     trainer = Trainer(
@@ -38,7 +41,9 @@ def trained(folder, data, monitor=None):
     return trainer
 
 
-def test_a_model_is_measured_and_its_weights_are_those_without(tmp_path, train_set, monitor):
+def test_a_model_is_measured_and_its_weights_are_those_without(
+    tmp_path, train_set, monitor, images
+):
     measured = trained(tmp_path, train_set, monitor)
     plain = trained(tmp_path, train_set)
     states = [trainer.model.state_dict() for trainer in (measured, plain)]
@@ -49,3 +54,10 @@ def test_a_model_is_measured_and_its_weights_are_those_without(tmp_path, train_s
     logged = {row["step"]: row[name] for row in measured.state.log_history if name in row}
     assert list(logged) == [2, 4, 6]
     assert monitor.studies[4].header["metrics"]["loss"] > 0
+    study = evolve(tmp_path, images, analyses="calibration")  # of checkpoint-3 and -6
+    curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
+    (nll,) = [curve for curve in curves if curve.quantity == "NLL"]
+    assert nll.step.tolist() == [3, 6]
+    last = monitor.studies[6]["calibration"]["ViTForImageClassification"]
+    (measured,) = [a.value for a in last.answers() if a.quantity == "NLL"]
+    assert abs(nll.value[1] - measured) < 1e-6

@@ -28,6 +28,7 @@ _BEFORE: dict[str, Any] = {
     "merge": study.Merge,
     "demo": study.Demo,
     "view": system.View,
+    "evolve": study.Evolve,
     "claims": claims.Claims,
 }
 _AFTER: dict[str, Any] = {

@@ -5,13 +5,15 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visprism.cli.arguments import (
+    DATA,
     MEASURED,
+    MODEL,
     REQUIRED,
     Computation,
     Printing,
@@ -273,6 +275,56 @@ class OneAnalysis(_Measuring):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Evolve(Computation, _Study, _Images, Seeded):
+    """Curves of any analysis over the checkpoints of one or more trainings."""
+
+    group, epilog = "studies", f"{MODEL}\n{DATA}"
+    runs: tuple[str, ...] = argument(
+        REQUIRED,
+        "folders: of `visprism train`, of checkpoints with the number of their step in their "
+        "names, or of a monitor",
+        "RUN",
+        positional=True,
+    )
+    data: str = argument(
+        "", "images, see below (default: none, to show what a monitor has measured)", "DATA"
+    )
+    model: str | None = argument(
+        None, "model of the checkpoints, see below (default: the one that they name)", "MODEL"
+    )
+    analyses: tuple[str, ...] | None = argument(
+        None, "names of analyses (default: those of a monitor)", "A,B,..."
+    )
+    effort: Effort = argument("quick", EFFORT)
+
+    def run(self) -> int:
+        """Measure each checkpoint, and show what changes when."""
+        return self.perform(self._evolved)
+
+    def _evolved(self, run: "Run", listener: "Listener") -> "Study":
+        from visprism.study.evolve import evolve
+        from visprism.study.monitor import WATCHED
+        from visprism.study.subjects import DataOptions
+
+        images = DataOptions(
+            self.split, self.limit or 256, self.size, self.batch_size, self.skip_bad
+        )
+        analyses = self.analyses or WATCHED
+        return evolve(
+            self.runs,
+            self.data or None,
+            model=self.model,
+            analyses=analyses,
+            effort=self.effort,
+            train_data=self.train_data,
+            images=images,
+            out=self.out,
+            fresh=self.fresh,
+            run=replace(run, deadline=self.deadline(self.begin, len(self.runs), len(analyses))),
+        )
+
+
 _OPTION = (
     "option_"  # before the names of options of an analysis, which other arguments may have
 )
@@ -412,10 +464,10 @@ def _stored_results(folder: Path) -> str:
     """What an interrupted study leaves, and how to resume it."""
     from visprism.study.store import INDEX, read_index
 
-    try:
-        entries = read_index(folder / INDEX)["entries"]
-    except InputError:
-        entries = {}
+    entries = []
+    for index in folder.rglob(INDEX):  # of a training there is one for each step
+        with suppress(InputError):
+            entries += read_index(index)["entries"]
     if not entries:
         return "no result was complete"
     results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"

@@ -86,6 +86,43 @@ CODES: dict[str, Code] = {
         "The smallest eigenvalue is negative although the leading ones are positive: "
         "compare smallest eigenvalues, not NEP alone.",
     ),
+    # Alarms of a monitor; see visprism.study.alarms.
+    "VP201": Code(
+        "Attention entropy collapsed",
+        "warning",
+        "Most heads attend to one key, so that their gradient vanishes: usually the logits of "
+        "attention have grown. Look at the learning rate, the warm-up and query-key norms.",
+    ),
+    "VP202": Code(
+        "Effective rank fell by half",
+        "warning",
+        "The tokens use half of the directions that they used: features collapse. Look at the "
+        "learning rate, weight decay and the accuracy.",
+    ),
+    "VP203": Code(
+        "More than 20% of channels are dead",
+        "warning",
+        "Their units get no gradient and rarely recover: usually one update was too large. "
+        "Look at the learning rate and the biases before the activation.",
+    ),
+    "VP204": Code(
+        "Outlier tokens appeared",
+        "warning",
+        "Some tokens of the grid have far larger norms than others: they no longer describe "
+        "their place. Look at where they lie, and at register tokens.",
+    ),
+    "VP205": Code(
+        "Curvature stays above the threshold of stability",
+        "warning",
+        "Updates along the leading eigenvector grow on the quadratic model of the loss: the "
+        "loss may rise or diverge. Look at the learning rate and the loss.",
+    ),
+    "VP206": Code(
+        "A block does not start to change its input",
+        "warning",
+        "The output of the block equals its input: its branch is 0 and may get no gradient. "
+        "Look at its scales, its gradients and whether the optimizer has its parameters.",
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from visprism.analyses import ANALYSES, Analysis, Section
+from visprism.analyses.evolution import SECTION as DURING_TRAINING
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import options_of
@@ -310,7 +311,7 @@ def _sections(
 ) -> list[SectionContent]:
     """The sections that have results; each takes an anchor that no other has."""
     parts = []
-    for number, section in enumerate(analysis.sections):
+    for number, section in enumerate((*analysis.sections, DURING_TRAINING)):
         of_type = {
             models: tuple(r for r in of_models if type(r) is section.result)
             for models, of_models in results.items()

@@ -132,7 +132,7 @@ def version_of(outputs: Sequence[float], earlier: list[Sequence[float]]) -> int:
 
 _UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
 Place = tuple[tuple[str, ...], str]  # models and analysis
-_LATE = "A longer time limit measures it; a study with a folder resumes."
+LATE = "A longer time limit measures it; a study with a folder resumes."
 
 
 @dataclass
@@ -297,7 +297,7 @@ class Examination:
         if gather(self.run.seconds_left)[0] < seconds:
             reason = (
                 f"{step.images} image{'s' if step.images != 1 else ''} would take about "
-                f"{duration(seconds)}, and less is left of the time limit. {_LATE}"
+                f"{duration(seconds)}, and less is left of the time limit. {LATE}"
             )
             for analysis in analyses:
                 self._fail(Failure(model, analysis.name, reason, "no time"))
@@ -495,5 +495,5 @@ def _measured(
 def _reason(error: Exception) -> str:
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     if isinstance(error, TimeBudgetError):
-        return f"{text}. {_LATE}"
+        return f"{text}. {LATE}"
     return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"

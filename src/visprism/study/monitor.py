@@ -24,7 +24,9 @@ from visprism.core.options import Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
+from visprism.study.alarms import alarms_of
 from visprism.study.events import Event
 from visprism.study.examine import examine
 from visprism.study.store import INDEX
@@ -207,17 +209,21 @@ class Monitor:
             preprocessing=self.preprocessing,
             images=replace(self.images, split=None, limit=None),
             run=self.run,
-            listener=_no_output,
+            listener=silent,
         )
         numbers = {name: float(value) for name, value in metrics.items()}
+        alarms = alarms_of([*self.studies.values(), study])
         header = {**study.header, "step": step, "metrics": numbers}
-        study = replace(study, header=header)
+        study = replace(study, header=header | {"alarms": [str(alarm) for alarm in alarms]})
         self.studies[step] = study
+        for alarm in alarms:
+            self._say(f"step {step}: {alarm}. {CODES[alarm.code].meaning}", of=alarm.code)
         if rank() == 0:
             if self.out is not None:
                 folder = Path(self.out) / f"step-{step:08d}"
                 self._try(partial(study.save, folder), f"step {step} is not stored")
-            values = {n: v for n, v in (numbers | scalars_of(study)).items() if isfinite(v)}
+            raised = {f"visprism/alarms/{alarm.code}": 1.0 for alarm in alarms}
+            values = {n: v for n, v in (scalars_of(study) | raised).items() if isfinite(v)}
             for logger in self._loggers:
                 self._try(partial(logger.log, step, values), "a logger failed")
         for failure in study.failures:
@@ -274,8 +280,8 @@ class Monitor:
         self._said.add(of or text)
 
 
-def _no_output(event: Event) -> None:
-    """A training has its own output."""
+def silent(event: Event) -> None:
+    """Print nothing: a training has its own output."""
 
 
 @contextmanager

@@ -74,6 +74,7 @@ _HEADER = {
     "budget": float | None,
     "step": int,  # of a training, and what it reports there
     "metrics": dict[str, float | None],
+    "alarms": list[str],
 }
 Header = TypedDict("Header", _HEADER, total=False)  # pyrefly: ignore (names with spaces)
 

@@ -1,0 +1,271 @@
+"""Evolution: the analyses of `examine` over the checkpoints of one or more trainings."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from visprism.analyses import ANALYSES, Analysis
+from visprism.analyses.evolution import Evolution
+from visprism.core.errors import InputError
+from visprism.core.files import slug
+from visprism.core.options import Effort
+from visprism.core.preprocessing import Preprocessing
+from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.estimated import Estimated
+from visprism.loss.training_curvature import CurvatureDuringTraining
+from visprism.study.examination import LATE
+from visprism.study.examine import examine
+from visprism.study.monitor import WATCHED, silent, stored_studies
+from visprism.study.study import Entry, Failure, Study
+from visprism.study.subjects import DataOptions
+from visprism.table.result import Result
+from visprism.table.shapes import ScalarPerBlock
+
+_SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
+_WEIGHTS = (  # of Transformers, in a folder for each step
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)  # fmt: skip
+
+
+def evolve(
+    runs: Mapping[str, Path | str] | Sequence[Path | str] | Path | str,
+    data: Any = None,
+    *,
+    model: Any = None,
+    analyses: Iterable[str | Analysis | type[Analysis]] | Analysis | str = WATCHED,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    effort: Effort = "quick",
+    train_data: Any = None,
+    preprocessing: Preprocessing | None = None,
+    images: DataOptions | None = None,
+    out: Path | str | None = None,
+    fresh: bool = False,
+    run: Run = DEFAULT_RUN,
+) -> Study:
+    """Measure the checkpoints of trainings on the same images: what changes when.
+
+    Each run is a folder of checkpoints, which are measured one after the other; without `data`,
+    the folder of a `Monitor`, whose studies are read. A checkpoint is a file of `visprism
+    train`, Lightning or timm, any other file of a state dict, or a folder of Transformers, with
+    the number of its step (or epoch) in its name.
+
+    The study that is returned has the results at the last step of each run, and for each of
+    their numbers, and for the main number of each block, an `Evolution` over the steps. With
+    `out`, the study of each step is written into a folder of its run as soon as it exists, and
+    the same call resumes.
+
+    Args:
+        runs: folders by the name of the run, or folders that are named after themselves.
+        data: the images, as `examine` takes them; None: read what a `Monitor` has measured.
+        model: an ``nn.Module`` or the name of a model, whose weights the checkpoints are; not
+            needed for checkpoints of `visprism train` and Transformers, which name it.
+        analyses: names, classes, or instances with options.
+        options: options by the name of the analysis.
+        effort: on how many images each analysis runs; see `examine`.
+        train_data: images for quantities of the training loss; see `examine`.
+        preprocessing: resize, crop and normalization; see `examine`.
+        images: number, size and batch size of the images; at most 256 by default.
+        out: folder for the studies; None keeps them in memory.
+        fresh: forget what an earlier call left in `out`.
+        run: device, precision, seed, progress and deadline.
+
+    Cost: that of `examine` for each checkpoint.
+    """
+    out = None if out is None else Path(out)
+    chosen = ANALYSES.chosen(analyses, options, effort)
+    given = {
+        "effort": effort,
+        "train_data": train_data,
+        "preprocessing": preprocessing,
+        "images": images or DataOptions(limit=256),
+        "fresh": fresh,
+        "run": replace(run, progress=None, deadline=None),
+        "listener": silent,
+    }
+    by_run: dict[str, dict[int, Study]] = {}
+    late: list[Failure] = []
+    for name, folder in _folders(runs).items():
+        if data is None:
+            by_run[name] = stored_studies(folder) or stored_studies(folder / "monitor")
+            if not by_run[name]:
+                raise InputError(
+                    f"data must be images for the checkpoints in {folder}, got none, and there "
+                    "are no studies of a monitor. Name the data."
+                )
+            continue
+        files, by_run[name] = checkpoints_in(folder), {}
+        tracked = replace(run, deadline=None).track(files.items(), f"checkpoints of {name}")
+        for step, path in tracked:
+            if run.seconds_left < 0:
+                left = f"the time limit was reached before step {step}. {LATE}"
+                late += [Failure(name, analysis.name, left, "no time") for analysis in chosen]
+                break
+            by_run[name][step] = examine(
+                {name: loaded_checkpoint(path, model)},
+                data,
+                analyses=chosen,
+                out=None if out is None else out / slug(name) / f"step-{step:08d}",
+                **given,
+            )
+    study = joined({name: studies for name, studies in by_run.items() if studies}, late)
+    if out is not None:
+        study.save(out)
+    return study
+
+
+def _folders(runs: Any) -> dict[str, Path]:
+    """Folders by name of the run."""
+    if isinstance(runs, Mapping):
+        named = {str(name): Path(folder) for name, folder in runs.items()}
+    else:
+        listed = [runs] if isinstance(runs, str | Path) else list(runs)
+        paths = [Path(folder) for folder in listed]
+        resolved = [path.resolve() for path in paths]
+        named = {
+            (p.name if [q.name for q in resolved].count(p.name) == 1 else str(path)): path
+            for p, path in zip(resolved, paths, strict=True)
+        }
+    missing = next((path for path in named.values() if not path.is_dir()), None)
+    if missing is not None or not named:
+        raise InputError(f"runs must be folders of checkpoints, got {missing or 'none'}")
+    return named
+
+
+def checkpoints_in(folder: Path) -> dict[int, Path]:
+    """The checkpoints of a folder by step, in order; of a run of visprism, its snapshots.
+
+    The step is the number after "step" in the name, or else the last number.
+    """
+    snapshots = folder / "snapshots"
+    inside = sorted((snapshots if snapshots.is_dir() else folder).iterdir())
+    steps: dict[int, Path] = {}
+    for path in inside:
+        weights = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
+        file = path if path.is_file() and path.name.endswith(_SUFFIXES) else weights
+        bare = re.sub(r"(\.(safetensors|pt|pth|ckpt|bin|tar))+$", "", path.name)
+        number = re.search(r"step[-_=]?(\d+)|(\d+)(?!.*\d)", bare)
+        if file is None or number is None:
+            continue
+        step = int(number[1] or number[2])
+        if step in steps:
+            raise InputError(
+                f"{folder} must have one checkpoint for each step, got {steps[step].name} and "
+                f"{file.name} for {step}. Move one of them away."
+            )
+        steps[step] = file
+    if len(steps) < 2:
+        raise InputError(
+            f"{folder} must hold at least two checkpoints with the number of their step in "
+            f"their names, got {len(steps)}"
+        )
+    return dict(sorted(steps.items()))
+
+
+def loaded_checkpoint(path: Path, model: Any) -> Any:
+    """The model with the weights of a checkpoint."""
+    from visprism.models import LoadedModel, load_checkpoint, load_model, read_metadata
+
+    if model is None and (path.parent / "config.json").is_file():
+        return load_model(f"hf:{path.parent}")
+    if model is None:
+        if path.suffix != ".safetensors" or read_metadata(path).provenance is None:
+            raise InputError(f"model must be named for {path}, which does not name it")
+        return load_model(str(path))
+    if isinstance(model, str):
+        return load_model(f"{model}@{path}")
+    if isinstance(model, LoadedModel):
+        return replace(model, model=loaded_checkpoint(path, model.model))
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model must be an nn.Module or a name, got {type(model).__name__}")
+    other = deepcopy(model)
+    load_checkpoint(other, path)
+    return other.eval()
+
+
+def joined(runs: Mapping[str, Mapping[int, Study]], failures: Iterable[Failure] = ()) -> Study:
+    """One study of the last steps of runs, with the evolution of what each step measured."""
+    last = {name: studies[max(studies)] for name, studies in runs.items()}
+    entries = [entry for name, studies in runs.items() for entry in _entries(name, studies)]
+    headers = [study.header for study in last.values()]
+    of_model = {
+        key: {
+            name: next(iter(study.header[key].values()))
+            for name, study in last.items()
+            if study.header.get(key)
+        }
+        for key in ("weights", "speed")
+    }
+    of_last = [replace(f, model=name) for name, study in last.items() for f in study.failures]
+    untrained = [name for name, study in last.items() if study.header.get("untrained")]
+    seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
+    header = {**headers[0], **of_model, "untrained": untrained, "seconds": seconds}
+    for key in ("step", "metrics", "alarms", "outputs"):
+        header.pop(key, None)
+    if len({h.get("images") for h in headers}) > 1:
+        raise InputError(
+            "runs must be measured on the same images, and their studies have other images. "
+            "Evolve them one by one."
+        )
+    return Study(tuple(runs), tuple(entries), (*of_last, *failures), header)
+
+
+def _entries(run: str, studies: Mapping[int, Study]) -> Iterator[Entry]:
+    """The entries of the last step, each with the evolution of its answers."""
+    for entry in studies[max(studies)].entries:
+        by_step: dict[int, tuple[Result, ...]] = {
+            step: other.results
+            for step, study in sorted(studies.items())
+            for other in study.entries
+            if other.analysis == entry.analysis and len(other.models) == 1
+        }
+        if len(entry.models) > 1:
+            continue
+        results = [*(_over_steps(r, by_step) for r in entry.results), *_evolutions(by_step)]
+        named = (r.with_provenance(model=run) for r in results)
+        yield replace(entry, models=(run,), results=tuple(named))
+
+
+def _over_steps(result: Result, by_step: Mapping[int, Sequence[Result]]) -> Result:
+    """The result; of the curvature, whose rows name their step, the rows of all steps."""
+    if not isinstance(result, CurvatureDuringTraining):
+        return result
+    series = [
+        r for rs in by_step.values() for r in rs if isinstance(r, CurvatureDuringTraining)
+    ]
+    columns = [name for name, values in vars(result).items() if isinstance(values, np.ndarray)]
+    rows: Any = {name: np.concatenate([getattr(r, name) for r in series]) for name in columns}
+    return replace(result, **rows)
+
+
+def _evolutions(by_step: Mapping[int, Sequence[Result]]) -> Iterator[Evolution]:
+    """The evolution of each quantity that the results answer, or have for each block."""
+    curves: dict[tuple[str, str], list[tuple]] = {}
+    for step, results in by_step.items():
+        for result in results:
+            for answer in result.answers():
+                key = answer.measure or answer.quantity, answer.unit
+                row = step, answer.subject, answer.value, answer.low, answer.high
+                curves.setdefault(key, []).append(row)
+            if isinstance(result, ScalarPerBlock):
+                info = result.value_info()
+                rows = zip(result.block.tolist(), result.values, *result.intervals, strict=True)
+                named = f"{info.label}, by block", info.unit
+                curves.setdefault(named, []).extend((step, *row) for row in rows)
+    origin = next(iter(by_step.values()))[0].provenance
+    for (quantity, unit), rows in curves.items():
+        steps, parts, value, low, high = zip(*rows, strict=True)
+        yield Evolution(
+            step=np.array(steps),
+            part=np.array(parts),
+            value=Estimated(value, low, high),
+            quantity=quantity,
+            unit=unit,
+            provenance=origin,
+        )

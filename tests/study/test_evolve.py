@@ -1,0 +1,197 @@
+"""Laws of the evolution over checkpoints."""
+
+import numpy as np
+import pytest
+import torch
+from internals import Estimated
+from torch import nn
+
+from visprism import InputError, Monitor, Study, evolve, examine, load_model, save_checkpoint
+from visprism.cli import main
+from visprism.results import CurvatureDuringTraining, Evolution
+
+STEPS = (0, 5, 100)
+ANALYSES = ("variance", "calibration")
+
+
+@pytest.fixture
+def nets(net):
+    return {step: net(seed) for seed, step in enumerate(STEPS)}
+
+
+def plain(folder, step, model):
+    torch.save(model.state_dict(), folder / f"net_{step}.pt")
+
+
+def of_timm(folder, step, model):
+    content = {"epoch": step, "arch": "net", "state_dict": model.state_dict()}
+    torch.save(content, folder / f"checkpoint-{step}.pth.tar")
+    torch.save(content, folder / "last.pth.tar")
+
+
+def of_lightning(folder, step, model):
+    state = {f"net.{name}": tensor for name, tensor in model.state_dict().items()}
+    content = {"epoch": 1, "global_step": step, "state_dict": state}
+    torch.save(content, folder / f"epoch=1-step={step}.ckpt")
+
+
+def of_transformers(folder, step, model):
+    (folder / f"checkpoint-{step}").mkdir()
+    save_checkpoint(model, folder / f"checkpoint-{step}" / "model.safetensors")
+
+
+def of_visprism(folder, step, model):
+    (folder / "snapshots").mkdir(exist_ok=True)
+    save_checkpoint(model, folder / "snapshots" / f"step-{step:08d}.safetensors")
+    torch.save({"anything": 1}, folder / "last.ckpt")
+
+
+def curves(study, run, analysis):
+    return [r for r in study.model(run).results(analysis) if isinstance(r, Evolution)]
+
+
+@pytest.mark.parametrize("write", [plain, of_timm, of_lightning, of_transformers, of_visprism])
+def test_the_curve_has_the_numbers_of_each_checkpoint(tmp_path, nets, net, loader, write):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for step, model in nets.items():
+        write(folder, step, model)
+    study = evolve(folder, loader, model=net(9), analyses="calibration", out=tmp_path / "out")
+    (nll,) = [c for c in curves(study, "run", "calibration") if c.quantity == "NLL"]
+    assert nll.step.tolist() == list(STEPS)
+    for number, model in enumerate(nets.values()):
+        alone = examine(model, loader, analyses="calibration")["calibration"]["Net"]
+        (expected,) = [a for a in alone.answers() if a.quantity == "NLL"]
+        assert nll.value[number] == expected.value
+        np.testing.assert_equal(nll.value.low[number], expected.low)
+    stored = Study.load(tmp_path / "out")
+    assert stored["calibration"]["run"] == study["calibration"]["run"]
+    assert curves(stored, "run", "calibration") == curves(study, "run", "calibration")
+
+
+def test_runs_stand_side_by_side_on_one_page(tmp_path, nets, net, loader):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        for step, model in nets.items():
+            plain(tmp_path / name, step, model)
+    folders = [tmp_path / name for name in ("first", "second")]
+    study = evolve(folders, loader, model=net(9), analyses=ANALYSES)
+    assert study.models == ("first", "second")
+    a, b = (curves(study, name, "variance") for name in study.models)
+    assert [curve.quantity for curve in a] == ["Feature-map variance, by block"]
+    assert set(a[0].part) == {"stem"}
+    assert a == b
+    study.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "variance-evolution" in page
+    assert page.count("During training") >= len(ANALYSES)
+
+
+def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
+    value = [0.1, 0.1, 0.6, 0.8, 0.9]
+    curve = Evolution(
+        step=np.arange(5) * 10,
+        part=np.full(5, "mlp"),
+        value=visible(value),
+        quantity="share",
+        unit="%",
+    )
+    (finding,) = curve.findings()
+    assert str(finding) == (
+        "share, mlp: 10% [9%, 11%] after step 0, 90% [89%, 91%] after step 40; "
+        "from step 20 on less than half of the change is left"
+    )
+
+
+def visible(value):
+    return Estimated(value, np.array(value) - 0.01, np.array(value) + 0.01)
+
+
+def test_what_a_monitor_has_measured_is_shown_without_data(tmp_path, net, loader, capsys):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    analyses = (*ANALYSES, "training-curvature")
+    monitor = Monitor(loader, analyses, every=2, share=1.0, out=tmp_path / "run" / "monitor")
+    for step in range(1, 7):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(loader[0][0]), loader[0][1]).backward()
+        optimizer.step()
+        monitor.step(model, step, optimizer)
+    assert main(["evolve", str(tmp_path / "run"), "--out", str(tmp_path / "page")]) == 0
+    study = Study.load(tmp_path / "page")
+    (curvature,) = study["training-curvature"].values()
+    assert isinstance(curvature, CurvatureDuringTraining)
+    assert curvature.step.tolist() == [2, 4, 6]
+    assert curves(study, "run", "calibration")[0].step.tolist() == [2, 4, 6]
+    assert (tmp_path / "page" / "figures" / "calibration-evolution.svg").exists()
+
+
+def test_an_interrupted_evolution_resumes(tmp_path, nets, net, loader, monkeypatch):
+    (tmp_path / "run").mkdir()
+    for step, model in nets.items():
+        plain(tmp_path / "run", step, model)
+    options = {"model": net(9), "analyses": "variance", "out": tmp_path / "out"}
+    evolve(tmp_path / "run", loader, **options)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "run").rglob("*.npz")}
+    assert len(before) >= len(STEPS)
+    evolve(tmp_path / "run", loader, **options)
+    assert before == {
+        p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "run").rglob("*.npz")
+    }
+
+
+def test_snapshots_that_name_their_model_need_no_name(tmp_path):
+    from visprism import Provenance
+
+    network = load_model("resnet20").model
+    (tmp_path / "snapshots").mkdir()
+    for step in (0, 3):
+        save_checkpoint(
+            network,
+            tmp_path / "snapshots" / f"step-{step:08d}.safetensors",
+            provenance=Provenance(model="resnet20"),
+        )
+    images = [torch.rand(4, 3, 32, 32)]
+    study = evolve(tmp_path, images, analyses="variance")
+    assert curves(study, tmp_path.name, "variance")[0].step[-1] == 3
+
+
+# Bad input.
+
+
+def two_models(folder, nets):
+    plain(folder, 1, nets[0])
+    plain(folder, 2, nn.Linear(3, 5))
+
+
+def one(folder, nets):
+    plain(folder, 1, nets[0])
+
+
+def same_step(folder, nets):
+    plain(folder, 1, nets[0])
+    torch.save(nets[0].state_dict(), folder / "other_1.pt")
+
+
+@pytest.mark.parametrize(
+    ("write", "sentence"),
+    [
+        (two_models, "net_2.pt does not match the model"),
+        (one, "at least two checkpoints"),
+        (same_step, "one checkpoint for each step"),
+    ],
+)
+def test_a_folder_that_is_not_a_run(tmp_path, nets, net, loader, write, sentence):
+    write(tmp_path, nets)
+    with pytest.raises(InputError, match=sentence):
+        evolve(tmp_path, loader, model=net(9), analyses="variance")
+
+
+def test_what_is_missing_is_named(tmp_path, nets, loader):
+    with pytest.raises(InputError, match="runs must be folders"):
+        evolve(tmp_path / "none", loader)
+    two_models(tmp_path, nets)
+    with pytest.raises(InputError, match="model must be named for"):
+        evolve(tmp_path, loader, analyses="variance")
+    with pytest.raises(InputError, match="data must be images for the checkpoints"):
+        evolve(tmp_path)
