@@ -24,6 +24,7 @@ _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
     "view": " [STUDY ...]",
+    "evolve": " RUN ... --data DATA --out DIR",
     "claims": " run [CLAIM ...] --out DIR",
     "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
     "mode-connectivity": " MODEL ... --data DATA --checkpoints FILE,FILE --out DIR",
@@ -100,7 +101,8 @@ def analysis_pages() -> dict[Path, str]:
     for name, analysis in ANALYSES.items():
         path, options = ANALYSIS_PAGES / f"{name}.md", options_of(analysis)
         if options and path.exists():  # a plug-in has no page here
-            rows = [_option_row(option) for option in options.values()]
+            python = bool(analysis.measured_by)  # no command of this name
+            rows = [_option_row(option, python=python) for option in options.values()]
             table = "\n".join(["| option | default | meaning |", "|---|---|---|", *rows, ""])
             text = path.read_text("utf-8")
             pages[path] = re.sub(
@@ -109,9 +111,9 @@ def analysis_pages() -> dict[Path, str]:
     return pages
 
 
-def _option_row(option: Option) -> str:
+def _option_row(option: Option, *, python: bool) -> str:
     meaning, _, default = option.help.rpartition(" (default: ")
-    flag = f"--{option.name.replace('_', '-')}"
+    flag = option.name if python else f"--{option.name.replace('_', '-')}"
     return f"| `{flag}` | {default[:-1]} | {meaning} |"
 
 

@@ -26,6 +26,7 @@ from results_by_hand.feature_maps import (
 )
 from results_by_hand.loss import (
     eigenvalues,
+    evolution,
     hessian_curves,
     hessian_summary,
     history,
@@ -73,6 +74,7 @@ MAKERS = {
         structure,
         landscape,
         training_curvature,
+        evolution,
         trajectory,
         patch_filters,
         patch_components,

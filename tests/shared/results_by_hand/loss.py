@@ -7,6 +7,7 @@ from results_by_hand.base import PROVENANCE, complete
 from visprism.results import (
     CurvatureDuringTraining,
     Eigenvalues,
+    Evolution,
     HessianCurves,
     HessianSummary,
     History,
@@ -93,6 +94,19 @@ def training_curvature():
         parameters=1000,
         tol=0.01,
         batch_norm="batch",
+        provenance=PROVENANCE,
+    )
+
+
+def evolution():
+    """The accuracy of two parts after three steps."""
+    value = np.array([0.1, 0.4, 0.6, 0.2, 0.3, 0.3])
+    return Evolution(
+        step=np.tile([0, 100, 200], 2),
+        part=np.repeat(["conv", "mlp"], 3),
+        value=Estimated(value, value - 0.05, value + 0.05),
+        quantity="accuracy",
+        unit="%",
         provenance=PROVENANCE,
     )
 
