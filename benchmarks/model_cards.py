@@ -98,13 +98,12 @@ def row(card: PretrainedCard) -> str:
 def section(card: PretrainedCard) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
     images = card.preprocessing
-    mean, std = (", ".join(f"{v:.4f}" for v in values) for values in (images.mean, images.std))
     limits = [LIMITS[card.data], *([JPEG] if "JPEG" in card.data_description else [])]
     entries = {
         "Data": f"{card.data_description}; {card.train_images:,} training images and "
         f"{card.test_images:,} test images.",
         "License": f"{card.data_license}.",
-        "Preprocessing": f"{images}, mean ({mean}), standard deviation ({std}).",
+        "Preprocessing": f"{images}.",
         "Classes": f"{', '.join(card.class_names)}.",
         "Recipe": f"{recipe(card)}, seed {card.seed}; {epochs_in_words(card)} "
         f"{'epoch' if card.recipe_epochs == 1 else 'epochs'} in {card.minutes:.1f} minutes on "

@@ -115,13 +115,14 @@ def test_a_function_in_a_file_that_imports_its_neighbor(user_file):
     assert loaded.model.out_channels == 7
     assert loaded.label == "network"  # only the user knows what its weights are
     assert load_model(f"{user_file}:network?width=5").model.out_channels == 5
-    assert load_model(f"{user_file}:network?img_size=48").preprocessing.size == (48, 48)
+    sized = load_model(f"{user_file}:network?img_size=48").preprocessing
+    assert (sized.size, sized.mean, sized.stated) == ((48, 48), (0.0,) * 3, False)
 
 
 def test_a_hugging_face_folder_without_weights(hugging_face_folder):
     loaded = load_model(f"hf:{hugging_face_folder}?num_hidden_layers=2")
     assert len(loaded.model.base_model.layers) == 2
-    assert loaded.preprocessing.size == (32, 32)
+    assert (loaded.preprocessing.size, loaded.preprocessing.stated) == ((32, 32), False)
     assert loaded.label.endswith("(random weights)")
 
 

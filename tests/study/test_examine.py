@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import torchvision
+import transformers
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -168,16 +170,27 @@ def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
     )
 
 
-@pytest.mark.parametrize("stated", ["nothing", "preprocessing", "pretrained_cfg"])
+@pytest.mark.parametrize(
+    "stated", ["nothing", "preprocessing", "pretrained_cfg", "default_cfg", "images"]
+)
 def test_pixels_are_normalized_as_the_module_states(net, brightness, stated):
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)
     model, events = net(), []
     if stated == "preprocessing":
         model.preprocessing = Preprocessing((32, 32), mean, std)
-    elif stated == "pretrained_cfg":
-        model.pretrained_cfg = {"input_size": (3, 32, 32), "mean": mean, "std": std}
+    elif stated.endswith("_cfg"):
+        setattr(model, stated, {"input_size": (3, 32, 32), "mean": mean, "std": std})
     options = {"images": DataOptions(limit=4), "device": "cpu"}
-    study = examine(model, "shapes", analyses=[brightness], listener=events.append, **options)
+    given = (
+        DataOptions(limit=4, mean=mean, std=std) if stated == "images" else options["images"]
+    )
+    study = examine(
+        model,
+        "shapes",
+        analyses=[brightness],
+        listener=events.append,
+        **options | {"images": given},
+    )
     plain = examine(
         net(),
         "shapes",
@@ -189,8 +202,55 @@ def test_pixels_are_normalized_as_the_module_states(net, brightness, stated):
     equal = study["Net"]["brightness"].mean == plain["Net"]["brightness"].mean
     assert equal == (stated == "nothing")
     (line,) = events[0].preparation
-    assert ("for another normalization pass" in line) == (stated == "nothing")
-    assert ("mean (0.4, 0.5, 0.6)" in line) == (stated != "nothing")
+    for text in (line, study["Net"]["brightness"].provenance.sentence()):
+        assert ("no normalization stated; --normalization" in text) == (stated == "nothing")
+        assert ("mean (0.4, 0.5, 0.6)" in text) == (stated != "nothing")
+
+
+def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):
+    study = examine(net(), "shapes", analyses=["variance"], images=DataOptions(limit=4))
+    study.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Net: pixels in [0, 1] (no normalization stated; --normalization" in page
+
+
+WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT
+CONFIG = {"input_size": (3, 224, 224), "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.3, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("given", "size", "mean"),
+    [
+        (WEIGHTS, 224, (0.485, 0.456, 0.406)),
+        (WEIGHTS.transforms(), 224, (0.485, 0.456, 0.406)),
+        (CONFIG, 224, (0.4, 0.5, 0.6)),
+        (transformers.ViTImageProcessor(size={"height": 24, "width": 24}), 24, (0.5,) * 3),
+    ],
+    ids=["torchvision weights", "torchvision transforms", "timm", "Hugging Face"],
+)
+def test_preprocessing_is_what_libraries_state_it_with(net, brightness, given, size, mean):
+    options = {"analyses": [brightness], "images": DataOptions(limit=2)}
+    study = examine(net(), "shapes", preprocessing=given, **options)
+    origin = study["Net"]["brightness"].provenance
+    assert origin.image_shape == (3, size, size)
+    way = Preprocessing((size, size), mean)
+    words = {0.485: "imagenet", 0.4: "mean (0.4, 0.5, 0.6)", 0.5: "half"}[way.mean[0]]
+    assert words in origin.preprocessing
+
+
+@pytest.mark.parametrize(
+    ("options", "preprocessing", "message"),
+    [
+        ({"mean": (0.5,) * 3}, None, "mean and std must be given together"),
+        ({"mean": (0.5,), "std": (1.0,), "normalization": "half"}, None, "got both: half"),
+        ({"normalization": "half"}, Preprocessing((8, 8)), "got both: 8x8 bicubic"),
+        ({"normalization": "mnist"}, None, "normalization must be one of stated, imagenet"),
+        ({}, "imagenet", "preprocessing must be a Preprocessing, .* got str"),
+    ],
+)
+def test_a_normalization_is_given_once(net, options, preprocessing, message):
+    with pytest.raises(InputError, match=message):
+        examine(net(), "shapes", images=DataOptions(**options), preprocessing=preprocessing)
 
 
 # Plan, events and budget.

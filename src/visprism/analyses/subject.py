@@ -180,24 +180,17 @@ class Subject:
             self.spec or self.name,
             f"{images.name} ({images.split})" if images.split else images.name,
             split=images.split,
-            preprocessing="" if self.preprocessing is None else str(self.preprocessing),
+            preprocessing=self._preparation,
             created=datetime.now(UTC).date().isoformat(),
         )
 
     def preparation(self) -> str:
         """How the model is given the images."""
-        way = self.preprocessing
-        if way is None:
-            return f"{self.name}: {self.num_images} images as they are"
-        start = f"{self.name}: {self.num_images} images, {way}"
-        if not any(way.mean) and set(way.std) == {1.0}:
-            return (
-                f"{start}, pixels in [0, 1]; for another normalization pass "
-                "preprocessing=Preprocessing(size, mean=..., std=...), or set it as "
-                "model.preprocessing"
-            )
-        mean, std = (", ".join(f"{v:.3g}" for v in values) for values in (way.mean, way.std))
-        return f"{start}, mean ({mean}), standard deviation ({std})"
+        return f"{self.name}: {self.num_images} images, {self._preparation}"
+
+    @property
+    def _preparation(self) -> str:
+        return "tensors as given" if self.preprocessing is None else str(self.preprocessing)
 
     def release(self) -> None:
         """Return free memory to the system."""

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,6 +78,21 @@ class _Images(Sized):
     )
     skip_bad: bool = argument(
         False, "leave out images that cannot be read (default: refuse them)"
+    )
+    normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
+        argument(
+            "stated",
+            "mean and standard deviation of pixels: as each model states, those of a data set, "
+            "half (pixels in [-1, 1]) or none (pixels in [0, 1])",
+        )
+    )
+    mean: tuple[float, ...] | None = argument(
+        None,
+        "mean of each channel, of pixels in [0, 1] (default: see --normalization)",
+        "R,G,B",
+    )
+    std: tuple[float, ...] | None = argument(
+        None, "standard deviation of each channel (default: see --normalization)", "R,G,B"
     )
 
 
@@ -193,7 +208,7 @@ class _Measuring(Computation, _Study, _Images, _Models):
         from visprism.study.subjects import DataOptions
 
         number = len(ANALYSES.chosen(analyses, options))
-        images = ("split", "limit", "size", "batch_size", "skip_bad")
+        options_of_data = {f.name: getattr(self, f.name) for f in fields(DataOptions)}
         return examine(
             self.labeled(),
             self.data,
@@ -202,7 +217,7 @@ class _Measuring(Computation, _Study, _Images, _Models):
             effort=self.effort,
             minutes=self.minutes,
             train_data=self.train_data,
-            images=DataOptions(**{name: getattr(self, name) for name in images}),
+            images=DataOptions(**options_of_data),
             pretrained=self.pretrained,
             out=self.out,
             fresh=self.fresh,

@@ -5,6 +5,19 @@ from math import isfinite
 
 from visprism.core.errors import InputError
 
+# "none": pixels in 0 ... 1. "half": pixels in -1 ... 1, as the first ViTs have them.
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and std by channel
+NORMALIZATIONS: dict[str, Statistics] = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "half": ((0.5,) * 3, (0.5,) * 3),
+    "none": ((0.0,) * 3, (1.0,) * 3),
+}
+NOT_STATED = (
+    "pixels in [0, 1] (no normalization stated; --normalization or preprocessing= sets it)"
+)
+
 
 @dataclass(frozen=True)
 class Preprocessing:
@@ -15,6 +28,7 @@ class Preprocessing:
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     interpolation: str = "bicubic"  # "nearest", "bilinear" or "bicubic"; antialiased
     crop: float = 1.0  # side of the center crop over that of the resized image
+    stated: bool = True  # False: nothing states mean and std, and pixels stay in 0 ... 1
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
@@ -33,7 +47,21 @@ class Preprocessing:
                 raise InputError(f"{name} must be {constraint}, got {value!r}")
 
     def __str__(self) -> str:
-        """A phrase for the caption of a figure."""
+        """A phrase for provenance and the caption of a figure."""
         h, w = self.size
         crop = f", crop {self.crop:g}" if self.crop != 1 else ""
-        return f"{h}x{w} {self.interpolation}{crop}"
+        return f"{h}x{w} {self.interpolation}{crop}, {self.normalization}"
+
+    @property
+    def normalization(self) -> str:
+        """Mean and standard deviation in words: ``mean and std of imagenet``."""
+        if not self.stated:
+            return NOT_STATED
+        statistics = (self.mean, self.std)
+        if statistics == NORMALIZATIONS["none"]:
+            return "pixels in [0, 1]"
+        known = [name for name, values in NORMALIZATIONS.items() if values == statistics]
+        if known:
+            return f"mean and std of {known[0]}"
+        mean, std = (", ".join(f"{v:.3g}" for v in values) for values in statistics)
+        return f"mean ({mean}), std ({std})"

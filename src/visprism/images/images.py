@@ -17,7 +17,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
 from visprism.images.batches import Batches, Change, batches, fixed_augmentation, in_batches
 from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
 from visprism.images.pixels import crops_of, framing, normalized
@@ -64,16 +64,22 @@ class Images:
     def preprocessing(self, stated: Preprocessing | None) -> Preprocessing | None:
         """The preprocessing for a model that states `stated`, or none.
 
-        Without a statement, pixels are in [0, 1], and images are cropped to 224 pixels or, if
-        all have one size of at most 96, keep it. Tensors keep the normalization that they have,
-        in their own size; None if it is unknown.
+        Without a statement, pixels are in [0, 1], and images are cropped to 224x224 pixels or,
+        if all have one size of at most 96, keep it. Tensors keep the normalization that they
+        have, in their own size; None if it is unknown.
         """
         if self.image_set is not None:
             if stated is not None:
                 return stated
-            return Preprocessing(_common_size(self.image_set), mean=(0.0,) * 3, std=(1.0,) * 3)
+            size = _common_size(self.image_set)
+            return Preprocessing(size, *NORMALIZATIONS["none"], stated=False)
         shape, statistics = self.image_shape, self.normalization or stated
-        if statistics is None or len(shape) != 3 or len(statistics.mean) != shape[0]:
+        if (
+            statistics is None
+            or not statistics.stated
+            or len(shape) != 3
+            or len(statistics.mean) != shape[0]
+        ):
             return None
         return replace(statistics, size=(shape[1], shape[2]), crop=1.0)
 

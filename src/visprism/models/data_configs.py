@@ -10,18 +10,44 @@ from typing import Any
 
 from torch import nn
 
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.errors import InputError
+from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
 
 _RESAMPLING = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # numbers of PIL's filters
 
 Arguments = Mapping[str, Any]
+_UNKNOWN = Preprocessing((224, 224), *NORMALIZATIONS["none"], stated=False)
 
 
-def from_timm(model: nn.Module, arguments: Arguments) -> Preprocessing:
-    """The preprocessing of `timm.data.resolve_model_data_config`."""
-    from timm.data import resolve_model_data_config
+def preprocessing_from(given: Any) -> Preprocessing:
+    """The preprocessing from what libraries state it with.
 
-    config: Mapping[str, Any] = resolve_model_data_config(model)
+    Args:
+        given: a `Preprocessing`, the configuration of a model of timm, weights of torchvision
+            or their transforms, or an image processor of Hugging Face.
+    """
+    if isinstance(given, Preprocessing):
+        return given
+    if hasattr(given, "transforms") and hasattr(given, "meta"):  # weights of torchvision
+        given = given.transforms()
+    if hasattr(given, "crop_size") and hasattr(given, "resize_size"):
+        return _from_transforms(given)
+    values = given if isinstance(given, Mapping) else getattr(given, "to_dict", dict)()
+    if "image_mean" in values:
+        return from_image_processor(values, {})
+    if _states(values):
+        return _from_timm(values, {})
+    raise InputError(
+        "preprocessing must be a Preprocessing, a configuration of timm, weights or transforms "
+        f"of torchvision, or an image processor of Hugging Face, got {type(given).__name__}"
+    )
+
+
+def _from_timm(stated: Mapping[str, Any], arguments: Arguments) -> Preprocessing:
+    """The preprocessing of `timm.data.resolve_data_config`."""
+    from timm.data import resolve_data_config
+
+    config: Mapping[str, Any] = resolve_data_config(pretrained_cfg=dict(stated))
     authors = Preprocessing(
         size=_pair(config["input_size"][1:]),
         mean=tuple(config["mean"]),
@@ -37,16 +63,18 @@ def from_torchvision(name: str, arguments: Arguments) -> Preprocessing:
     from torchvision.models import get_model_weights
 
     (weights,) = {get_model_weights(name)["DEFAULT"]}
-    transforms = weights.transforms()
+    return _resized(_from_transforms(weights.transforms()), arguments)
+
+
+def _from_transforms(transforms: Any) -> Preprocessing:
     (crop,), (resized,) = transforms.crop_size, transforms.resize_size
-    authors = Preprocessing(
+    return Preprocessing(
         size=(crop, crop),
         mean=tuple(transforms.mean),
         std=tuple(transforms.std),
         interpolation=transforms.interpolation.value,
         crop=crop / resized,
     )
-    return _resized(authors, arguments)
 
 
 def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> Preprocessing:
@@ -66,19 +94,19 @@ def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> 
 
 
 def from_attributes(
-    model: nn.Module, arguments: Arguments, *, default: tuple[int, int] = (224, 224)
+    model: nn.Module, arguments: Arguments, *, default: Preprocessing = _UNKNOWN
 ) -> Preprocessing:
-    """The preprocessing that a model itself states, or its size.
+    """The preprocessing that a model itself states, or `default` in its size.
 
-    See `stated_by`; else its attribute ``img_size``, or ``config.image_size`` as in Hugging
-    Face; otherwise `default`. Mean and standard deviation are those of ImageNet by default.
+    See `stated_by` for the preprocessing. The size is the attribute ``img_size``, or
+    ``config.image_size`` as in Hugging Face.
     """
     stated = stated_by(model)
     if stated is not None:
         return _resized(stated, arguments)
     config = getattr(model, "config", None)
     size = getattr(model, "img_size", None) or getattr(config, "image_size", None)
-    return _resized(Preprocessing(size=_pair(size or default)), arguments)
+    return _resized(replace(default, size=_pair(size or default.size)), arguments)
 
 
 def stated_by(model: nn.Module) -> Preprocessing | None:
@@ -87,10 +115,16 @@ def stated_by(model: nn.Module) -> Preprocessing | None:
     if isinstance(stated, Preprocessing):
         return stated
     configs = (getattr(model, name, None) for name in ("pretrained_cfg", "default_cfg"))
-    if not any(isinstance(c, Mapping) and c.get("mean") and c.get("std") for c in configs):
+    config = next(filter(_states, configs), None)
+    if config is None:
         return None
     size = getattr(getattr(model, "patch_embed", None), "img_size", None)
-    return from_timm(model, {"img_size": size})
+    return _from_timm(config, {"img_size": size})
+
+
+def _states(config: Any) -> bool:
+    """Whether a configuration of timm states mean and standard deviation."""
+    return isinstance(config, Mapping) and bool(config.get("mean") and config.get("std"))
 
 
 def states_preprocessing(model: nn.Module, arguments: Arguments) -> bool:

@@ -20,11 +20,10 @@ import torch
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
 from visprism.models.data_configs import (
     from_attributes,
     from_image_processor,
-    from_timm,
     from_torchvision,
 )
 from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
@@ -138,7 +137,7 @@ def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
     with explain_unknown_argument(spec, timm.model_entrypoint(spec.name)), _hub(pretrained):
         model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
     words = f"pretrained {tag}".strip() if pretrained else RANDOM
-    return model, from_timm(model, spec.arguments), words
+    return model, from_attributes(model, spec.arguments), words
 
 
 def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
@@ -298,7 +297,8 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
     with explain_unknown_argument(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
     side = image_size(spec.name)
-    return model, from_attributes(model, spec.arguments, default=(side, side)), RANDOM
+    default = Preprocessing((side, side), *NORMALIZATIONS["imagenet"])
+    return model, from_attributes(model, spec.arguments, default=default), RANDOM
 
 
 def _file(spec: ModelSpec, *, pretrained: bool) -> Built:

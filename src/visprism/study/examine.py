@@ -12,7 +12,6 @@ from visprism.analyses.subject import Subject
 from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
 from visprism.core.options import EFFORTS, Effort
-from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.study.console import reported
@@ -33,7 +32,7 @@ def examine(
     effort: Effort = "quick",
     minutes: int | float | None = None,
     train_data: Any = None,
-    preprocessing: Preprocessing | None = None,
+    preprocessing: Any = None,
     images: DataOptions | None = None,
     device: str | None = None,
     pretrained: bool | None = None,
@@ -64,9 +63,11 @@ def examine(
             reached, and the rest is listed. It never changes how much an analysis measures.
         train_data: images for quantities of the training loss; by default the training split
             where named data has one, and `data` elsewhere.
-        preprocessing: resize, crop and normalization; by default what each model states, or a
-            torchvision pipeline ends in. Analyses that change pixels need it.
-        images: split, number, size and batch size; see `DataOptions`.
+        preprocessing: resize, crop and normalization as a `Preprocessing`, a configuration of
+            timm, weights of torchvision, or an image processor of Hugging Face; by default what
+            each model states, or a torchvision pipeline ends in. Where nothing states them,
+            pixels lie in [0, 1], and plan, page and provenance say so.
+        images: split, number, size, normalization and batch size; see `DataOptions`.
         device: as torch names it, such as "cuda:1"; by default that of `run`, or where each
             model lies. Models that are given by name lie on the accelerator if there is one.
         pretrained: of models that are given by name, False for random weights and True for

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.anatomy.blocks.anatomy import Costs, short
+from visprism.core.preprocessing import NOT_STATED
 from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS
 from visprism.estimates.questions import PAPER_CLAIMS, question_of
@@ -231,7 +232,20 @@ def _subtitle(study: Study) -> str:
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,
     ]
-    return f"{', '.join(filter(None, phrases))}. {_networks(study)}{_unequal_training(study)}"
+    remarks = f"{_networks(study)}{_unequal_training(study)}{_not_stated(study)}"
+    return f"{', '.join(filter(None, phrases))}. {remarks}"
+
+
+def _preprocessing(study: Study) -> dict[str, str]:
+    """How each model is given the images."""
+    single = [e for e in study.entries if len(e.models) == 1]
+    return {e.models[0]: e.results[0].provenance.preprocessing for e in single if e.results}
+
+
+def _not_stated(study: Study) -> str:
+    """A remark on models whose normalization nothing states."""
+    models = [name for name, way in _preprocessing(study).items() if NOT_STATED in way]
+    return f" {', '.join(models)}: {NOT_STATED}." if models else ""
 
 
 def _unequal_training(study: Study) -> str:
@@ -277,6 +291,7 @@ def _manifest(study: Study) -> dict[str, str]:
         "Data": _data_text(origin),
         "Split": origin.split,
         "Images": f"{_offered(study)}, in a random order that is balanced over classes",
+        "Preprocessing": "; ".join(f"{k}: {v}" for k, v in _preprocessing(study).items()),
         "Image shape": "x".join(map(str, origin.image_shape)),
         "Images, digest": str(study.header.get("images", "")),
         "Training images, digest": str(study.header.get("training images", "")),

@@ -18,7 +18,7 @@ from visprism.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import ImageSet, load_data
 from visprism.images.images import Images, ordered, tensor_images
@@ -37,6 +37,10 @@ class DataOptions:
     # Images of a forward pass; None: 16, or by their pixels for passes that return logits only.
     batch_size: int | None = None
     skip_bad: bool = False  # leave out images that cannot be read
+    # Of pixels in 0 ... 1, by name or by channel; "stated": as each model states.
+    normalization: str = "stated"
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("limit", "batch_size"):
@@ -45,6 +49,29 @@ class DataOptions:
                 raise InputError(f"{name} must be at least 1, got {value}")
         if self.size is not None and min(self.size) < 1:
             raise InputError(f"size must be at least one pixel each way, got {self.size}")
+        if (self.mean is None) != (self.std is None):
+            raise InputError(
+                f"mean and std must be given together, got {self.mean} and {self.std}"
+            )
+        if self.mean is not None and self.normalization != "stated":
+            raise InputError(
+                f"normalization or mean and std must be given, got both: {self.normalization}, "
+                f"{self.mean} and {self.std}"
+            )
+        if self.normalization not in ("stated", *NORMALIZATIONS):
+            raise InputError(
+                f"normalization must be one of {', '.join(('stated', *NORMALIZATIONS))}, got "
+                f"{self.normalization!r}"
+            )
+
+    @property
+    def given(self) -> Preprocessing | None:
+        """The normalization that the user gives, in any size."""
+        if self.mean is not None and self.std is not None:
+            return Preprocessing((1, 1), self.mean, self.std)
+        if self.normalization == "stated":
+            return None
+        return Preprocessing((1, 1), *NORMALIZATIONS[self.normalization])
 
 
 @dataclass(frozen=True)
@@ -102,18 +129,27 @@ def subjects_of(
     train_data: Any,
     options: DataOptions,
     *,
-    preprocessing: Preprocessing | None,
+    preprocessing: Any,
     run: Run,
 ) -> list[Subject]:
     """A subject for each model, all on the same images."""
     _check_options(options, data)
+    given = options.given
+    if preprocessing is not None:
+        from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
+
+        preprocessing = preprocessing_from(preprocessing)
+        if given is not None:
+            raise InputError(
+                "preprocessing or a normalization must be given, got both: "
+                f"{preprocessing} and {given.normalization}"
+            )
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
     unknown = None if options.size is None else max(options.size)
     side = max((_side(way) for way in stated.values() if way is not None), default=unknown)
-    images = images_of(data, options, side=side, seed=run.seed, preprocessing=preprocessing)
-    training = _training_images(
-        data, train_data, images, options, side, run.seed, preprocessing
-    )
+    known = preprocessing or given  # of tensors
+    images = images_of(data, options, side=side, seed=run.seed, preprocessing=known)
+    training = _training_images(data, train_data, images, options, side, run.seed, known)
     return [
         _subject(name, model, images, training, stated[name], options, run)
         for name, model in models.items()
@@ -223,7 +259,9 @@ def _subject(
     options: DataOptions,
     run: Run,
 ) -> Subject:
-    way = images.preprocessing(stated)
+    way, given = images.preprocessing(stated), options.given
+    if way is not None and given is not None:
+        way = replace(way, mean=given.mean, std=given.std, stated=True)
     if options.size is not None:
         way = _resized(way, images, options.size)
     subject = Subject(

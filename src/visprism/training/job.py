@@ -226,10 +226,10 @@ def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Pr
     if job.size:
         preprocessing = replace(preprocessing, size=job.size, crop=1.0)
     if job.pretrained or names_weights(job.model) or max(preprocessing.size) > _SMALL:
-        return preprocessing
+        return replace(preprocessing, stated=True)  # in the checkpoint
     mean, std = statistics(images)
     nonzero_std = tuple(value or 1.0 for value in std)  # 0: a constant channel
-    return replace(preprocessing, mean=mean, std=nonzero_std)
+    return replace(preprocessing, mean=mean, std=nonzero_std, stated=True)
 
 
 def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | None:

@@ -207,6 +207,38 @@ def test_torch_own_encoder_layer_is_attention_and_mlp(built, images, name):
     assert rows[3][0] == "blocks.0.layers.1.self_attn"
 
 
+class Attention(nn.Module):
+    """Attention of one head beside a pointwise network: a gate of it, or added to it."""
+
+    def __init__(self, beside):
+        super().__init__()
+        self.qkv, self.proj, self.beside = nn.Linear(8, 24), nn.Linear(8, 8), beside
+        self.fc1, self.fc2 = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = (part[:, None] for part in self.qkv(x).chunk(3, -1))
+        y = functional.scaled_dot_product_attention(q, k, v)[:, 0]
+        if self.beside == "mlp":
+            return x + self.proj(y) + self.fc2(self.fc1(x).relu())
+        gate = self.fc1(x).sigmoid() if self.beside == "gate" else functional.silu(self.fc1(x))
+        return x + self.proj(y * gate)
+
+
+@pytest.mark.parametrize(
+    ("beside", "kind"), [("gate", "attention"), ("silu", "attention"), ("mlp", "attention+mlp")]
+)
+def test_a_gate_of_an_attention_is_no_mlp(beside, kind, images):
+    class Tokens(nn.Sequential):
+        def forward(self, x):
+            stem, *rest = self
+            for block in rest:
+                x = block(stem(x).flatten(2).mT if x.ndim == 4 else x)
+            return x.mean(1)
+
+    model = Tokens(nn.Conv2d(3, 8, 4, 4), Attention(beside), Attention(beside)).eval()
+    assert [block.kind for block in dissect(model, images)][1:3] == [kind, kind]
+
+
 def test_one_heavy_convolution_is_nothing_to_warn_of(images):
     widths = (3, 4, 64, 64)
     convs = [nn.Conv2d(*pair, 3, padding=1) for pair in itertools.pairwise(widths)]

@@ -391,9 +391,9 @@ class Landscape(Analysis):
         "checkpoints of the same model through which the plane goes: 1 or 2, or 3 and more of "
         "one training run, in order",
     )
-    normalization: Literal["filter", "layer", "none", "paper"] = option(
+    scaling: Literal["filter", "layer", "none", "paper"] = option(
         "filter",
-        "normalization of random directions: by filter, by layer, none, or as in the paper",
+        "scaling of random directions: by filter, by layer, none, or as in the paper",
     )
     perturb_positions: bool = option(
         False,
@@ -433,7 +433,7 @@ class Landscape(Analysis):
             batches,
             angles=self.angles,
             pairs=self.ring_planes,
-            normalization=self.normalization,
+            normalization=self.scaling,
             perturb_positions=self.perturb_positions,
             run=run,
         )
@@ -471,7 +471,7 @@ class Landscape(Analysis):
             pairs=self.grid_planes,
             points=self.points,
             reach=self.reach,
-            normalization=self.normalization,
+            normalization=self.scaling,
             perturb_positions=self.perturb_positions,
             seed=run.seed,
         )

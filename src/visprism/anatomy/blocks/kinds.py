@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 from visprism.anatomy.trace.graph import Graph, Node
+from visprism.anatomy.trace.operations import Role
 
 Kind = Literal[
     "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
@@ -52,7 +53,10 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
 def _beside(
     graph: Graph, nodes: Sequence[Node], inside: set[int], attentions: Collection[int]
 ) -> bool:
-    """Whether there is an activation on a path that does not touch the attention."""
+    """Whether an activation on a path beside the attention is added to it, or joined.
+
+    One that multiplies it is a gate, which moves no information over positions.
+    """
     touching: set[int] = set()
     for attention in attentions:
         touching |= _within(graph, attention, inside)
@@ -60,9 +64,25 @@ def _beside(
         if node.role == "activation" and node.index not in touching:
             before = _within(graph, node.index, inside)
             has_weights = any(graph.nodes[i].role == "linear" for i in before)
-            if has_weights and not before & set(attentions):
+            beside = has_weights and not before & set(attentions)
+            if beside and _meeting(graph, nodes, inside, node.index, attentions) == "merge":
                 return True
     return False
+
+
+def _meeting(
+    graph: Graph,
+    nodes: Sequence[Node],
+    inside: set[int],
+    index: int,
+    attentions: Collection[int],
+) -> Role:
+    """The role of the first node that depends on both a node and an attention."""
+    return next(
+        node.role
+        for node in nodes
+        if index in (before := _within(graph, node.index, inside)) and before & set(attentions)
+    )
 
 
 def _within(graph: Graph, index: int, inside: Collection[int]) -> set[int]:
