@@ -63,5 +63,5 @@ class Preprocessing:
         known = [name for name, values in NORMALIZATIONS.items() if values == statistics]
         if known:
             return f"mean and std of {known[0]}"
-        mean, std = (", ".join(f"{v:.3g}" for v in values) for values in statistics)
+        mean, std = (", ".join(f"{v:.4g}" for v in values) for values in statistics)
         return f"mean ({mean}), std ({std})"
