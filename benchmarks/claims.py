@@ -16,12 +16,14 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 # Attention of small heads trains 2 to 3 times faster on a CPU unfused; timm reads this once.
 os.environ.setdefault("TIMM_FUSED_ATTN", "0")
 
 import torch
 
+from visprism.claims.claim_networks import SCALES
 from visprism.claims.effects import RATIO, ClaimEffects
 from visprism.claims.experiment import MeasuredRun, RawNumbers, run_claims
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, rise
@@ -87,6 +89,15 @@ def first_study() -> RawNumbers:
     return RawNumbers(stored["scale"], stored["data"], tuple(runs), stored["origin"])
 
 
+def minutes_of(raw: RawNumbers) -> dict[str, float]:
+    """Median minutes of the training of each network."""
+    minutes: dict[str, list[float]] = {}
+    for run in raw.runs:
+        for name in run.networks:
+            minutes.setdefault(name, []).append(run.minutes)
+    return {name: median(values) for name, values in minutes.items()}
+
+
 def first_study_table(raw: RawNumbers) -> str:
     """Effects of the first study, paired by seed, with 95% intervals and without verdict."""
     lines = ["| row | hypothesis | effect [95% interval] | seeds |", "|---|---|---|---|"]
@@ -136,14 +147,20 @@ def write(raw: RawNumbers) -> None:
     """The raw numbers, the figure, and the tables of the page."""
     raw = replace(raw, data=f"{raw.data.partition(':')[0]}:DIR")
     raw.save(RESULTS / f"{raw.scale}.json")
-    effects, first = effects_of(raw), first_study()
+    first = first_study()
+    effects = effects_of(raw, minutes_of(first))
     save_figure(panel({"": effects}), ROOT / "docs" / "figures" / "claims", ["png"])
     text = PAGE.read_text(encoding="utf-8")
     hours = sum(run.minutes for run in raw.runs) / 60
     primary = effects.verdict[effects.comparison == "primary"]
+    minutes, seeds = minutes_of(first), len(SCALES[raw.scale].seeds)
+    shared = {name: run.networks for run in first.runs for name in run.networks}
+    used = {shared[name]: minutes[name] for h in PRIMARY.values() for name in h.networks}
     status = (
-        f"Networks trained and measured so far: {len(raw.runs)} ({hours:.1f} hours). "
-        f"Rows with enough seeds: {(primary != 'not run').sum()} of {len(primary)}."
+        f"Of {seeds * len(used)} networks, which train for about "
+        f"{seeds * sum(used.values()) / 60:.0f} hours in all, {len(raw.runs)} "
+        f"{'is' if len(raw.runs) == 1 else 'are'} trained and measured ({hours:.1f} hours), and "
+        f"{(primary != 'not run').sum()} of {len(primary)} rows have enough seeds."
     )
     for name, content in {
         "status": status,

@@ -779,6 +779,7 @@ def network_features(network: str) -> PooledFeatures:
 def samples_of(network: str, units: int, samples: int) -> Iterator[dict[str, np.ndarray]]:
     """Value and both ends of each quantity of each block, of random images without repeats."""
     pooled = network_features(network)
+    assert pooled.targets is not None
     generator = np.random.default_rng(units)
     for seed in range(samples):
         rows = generator.choice(len(pooled), units, replace=False)

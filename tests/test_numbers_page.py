@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -60,6 +61,12 @@ def test_the_table_of_intervals_names_each_that_was_measured_once():
     lines, rows = table()
     names = [name for i in rows for name in cells(lines[i])[3].split(", ")]
     assert sorted(names) == sorted(coverages())
+
+
+def test_every_test_that_the_page_names_exists():
+    named = re.findall(r"`([\w/.]*test_\w+\.py)`", PAGE.read_text("utf-8"))
+    assert len(named) > 30
+    assert not [name for name in named if not (ROOT / name).is_file()]
 
 
 def test_no_interval_covers_the_truth_less_often_than_chance_allows():

@@ -7,7 +7,7 @@ from internals import crossed_mean, difference, stacked
 from scipy import stats
 from torch import nn
 
-from visprism import Run, landscape, random_planes, rings
+from visprism import Answer, Run, landscape, random_planes, rings
 from visprism.results import Rings
 
 
@@ -82,10 +82,24 @@ def test_a_model_without_batch_norm_has_the_same_rows_for_both_treatments(linear
     assert frozen.quantity.endswith("at filter-normalized distance 0.5 (BatchNorm frozen)")
     assert len(result.findings()) == 3
     assert "BatchNorm" not in str(result.findings()[0])
-    assert difference(frozen, frozen) is None  # directions of two models are not pairs
 
 
 # The interval.
+
+
+def test_the_interval_of_a_difference_covers_it_where_directions_are_no_pairs():
+    rng, inside, simulations = np.random.default_rng(0), 0, 500
+    for _ in range(simulations):
+        images, answers = rng.normal(size=(1, 30)), []
+        for value in (0.0, 0.7):
+            rises = value + images + rng.normal(size=(4, 1)) + 0.5 * rng.normal(size=(4, 30))
+            made = crossed_mean(rises)
+            ends = {"low": made.low, "high": made.high, "by_unit": made.by_unit}
+            answers.append(Answer("", "", made, **ends, comparison="independent"))
+        made = difference(*answers)
+        assert made == pytest.approx(answers[1].value - answers[0].value)
+        inside += made.low <= 0.7 <= made.high
+    assert 0.94 <= inside / simulations <= 1  # too wide: both models have the same images
 
 
 @pytest.mark.parametrize(

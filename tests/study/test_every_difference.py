@@ -14,7 +14,6 @@ REASONS = {
     "largest accuracy drop": "a selected maximum, of other blocks in each model",
     "block structure": "over groups of batches, and a model of one stage has none",
     "shape bias": "fewer than 5 decisions for the texture in one model",
-    "NLL increase": "random directions of two models are not pairs",
     "Loss increase": "distances of models with different parameters are not comparable",
     "Trace of the Hessian": "over random vectors, which are not pairs",
     "temperature": "a parameter that is fitted to each model on its own",

@@ -67,6 +67,7 @@ def test_models_are_compared_image_by_image(net, loader, brightness):
     (row,) = study.table()
     assert row.difference.value == 0
     assert not row.difference.significant
+    assert study.lines()[0].endswith("; 20 images)")
 
 
 def test_a_smaller_limit_takes_a_part_of_a_larger_one(net, loader, brightness):

@@ -1,5 +1,6 @@
 """The report of the study of claims: effects with verdicts as a table, a picture and a page."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from math import isfinite, nan
 
@@ -20,8 +21,13 @@ from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report.page import inline_svg
 
 
-def effects_of(raw: RawNumbers) -> ClaimEffects:
-    """Every primary hypothesis with its verdict, at equal training NLL too; then the others."""
+def effects_of(raw: RawNumbers, minutes: Mapping[str, float] | None = None) -> ClaimEffects:
+    """Every primary hypothesis with its verdict, at equal training NLL too; then the others.
+
+    Args:
+        raw: what was measured.
+        minutes: of the training of a network by name, where known, for rows that are not run.
+    """
     scale = scale_of(raw.scale)
     family = {row: raw.tested(h) for row, h in PRIMARY.items()}
     decided = decide_all(
@@ -43,6 +49,8 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
             both = {equal.verdict, decision.verdict}
             if len(both) == 2 and NOT_RUN not in both:
                 note = f"at equal training NLL: {equal.verdict}"
+        if decision.verdict == NOT_RUN:
+            note = _needed(raw, h, minutes or {})
         rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
         if equal is not None:
             rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
@@ -53,6 +61,18 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     origin = Provenance.from_stored({**raw.origin, "data": raw.data})
     return ClaimEffects(**columns, scale=raw.scale, provenance=origin)
+
+
+def _needed(raw: RawNumbers, h: Hypothesis, minutes: Mapping[str, float]) -> str:
+    """How many networks a row needs, and for how long they train."""
+    trained = {(name, run.seed) for run in raw.runs for name in run.networks}
+    names = [
+        n for n in h.networks for seed in scale_of(raw.scale).seeds if (n, seed) not in trained
+    ]
+    text = f"needs {len(names)} more networks"
+    if set(names) <= set(minutes):
+        text += f", {sum(minutes[name] for name in names) / 60:.1f} h"
+    return text
 
 
 def _row(

@@ -33,9 +33,9 @@ FEWEST = {DIRECTION_PAIRS: 3}  # units for an interval; `FEWEST_VALUES` of other
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 # Of the difference of two models: of the mean of paired differences; from both intervals and
-# the correlation of the values by unit (Zou and Donner); none.
+# the correlation of the values by unit (Zou and Donner), 0 if they are independent; none.
 # "bounded": combined, where the lower end of a model may be exactly 0.
-Comparison = Literal["paired", "combined", "bounded", "none"]
+Comparison = Literal["paired", "combined", "bounded", "independent", "none"]
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,9 @@ def difference(first: Answer, second: Answer) -> Number | None:
     mean(d), and its interval that of `mean_interval`. Where all values are 0 or 1 it is that of
     Bonett and Price, which does not shrink to a point when the models agree on every image; of
     pairs of random directions it is Student's. With the comparison "combined" the interval
-    follows from both intervals and the correlation of the values by unit (Zou and Donner).
-    Answers of geometric means are differences of logs.
+    follows from both intervals and the correlation of the values by unit (Zou and Donner), and
+    with "independent" from both intervals alone. Answers of geometric means are differences of
+    logs.
 
     Sources: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of
     binomial proportions based on paired data; Zou and Donner (2008), Construction of confidence
@@ -208,6 +209,11 @@ def difference(first: Answer, second: Answer) -> Number | None:
     a, b = first.by_unit, second.by_unit
     if a is None or b is None or first.comparison == "none":
         return None
+    if first.comparison == "independent":
+        one, two = ((x.value, x.low, x.high) for x in (first, second))
+        missing = next((x.missing for x in (first, second) if x.missing), "")
+        ends = (nan, nan) if missing else difference_interval(one, two, (0.0, 0.0))
+        return Number(second.value - first.value, *ends, missing=missing)
     n = min(len(a), len(b))
     a, b = (values[:n].astype(np.float64) for values in (a, b))
     both = np.isfinite(a) & np.isfinite(b)

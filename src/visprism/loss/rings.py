@@ -56,9 +56,9 @@ class Rings(Result):
 
     Values are means over direction pairs and angles; those of single pairs stand in
     ``rise.by_unit``, those of single points, by pair and angle, in ``nll.by_unit`` and
-    ``accuracy.by_unit``. Random directions of two models are not pairs: each model has a
-    separate interval, and their difference has none. A model without BatchNorm has the same
-    rows for both treatments, so that it can be compared with one that has it.
+    ``accuracy.by_unit``. Random directions of two models are not pairs: the interval of their
+    difference follows from both intervals. A model without BatchNorm has the same rows for both
+    treatments, so that it can be compared with one that has it.
     """
 
     row_names = ("places",)
@@ -76,7 +76,7 @@ class Rings(Result):
         question=questions.FLATNESS,
         claim="C15",
         over="direction pairs and images",
-        comparison="none",
+        comparison="independent",
     )
     spread: np.ndarray = column(
         "Standard deviation", "nats", "of the increase over direction pairs; NaN for one"

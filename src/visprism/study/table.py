@@ -138,14 +138,16 @@ class Row:
         return replace(self, cells=cells, differences=differences)
 
     def lines(self, models: Sequence[str]) -> list[str]:
-        """The row as text."""
+        """The row as text, with the number of images of each model."""
         cells = [
             f"  {name}: {cell_text(self.cells[name])}" for name in models if name in self.cells
         ]
         if self.differences:
             label = "difference: " if self.cells else ""
             cells.append(f"  {label}{self.difference_text()}")
-        return [f"{self.question} ({self.quantity})", *cells]
+        images = images_of([self])
+        number = f"; {images} image{'' if images == '1' else 's'}" if images else ""
+        return [f"{self.question} ({self.quantity}{number})", *cells]
 
     def html(self, models: Sequence[str]) -> str:
         """The row as a table row."""

@@ -95,14 +95,14 @@ class BlockStructure(Result):
         return super().answers() if np.isfinite(self.score) else ()
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """What the score says about claim C9; undecided if most stages say otherwise."""
+        """What the score says about claim C9, by the rule of `visprism claims`: above 0."""
         low, high = _ends(self.score)
+        if not (low > 0 or high < 0):
+            return {"verdict": "undecided"}
         above, stages = self._stages_above()
-        if low > 0 and 2 * above <= stages:
-            reading = f"undecided (in {above} of {stages} stages)"
-            return {"verdict": "undecided", "reading": reading}
         return {
-            "verdict": "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
+            "verdict": "supports" if low > 0 else "contradicts",
+            "reading": f"in {above} of {stages} stages",
         }
 
     def _stages_above(self) -> tuple[int, int]:

@@ -155,7 +155,7 @@ class Ablations(Result):
             tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
             text = (
                 f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
-                f"{self.baseline_accuracy:.1%} in "
+                f"{self.baseline_accuracy:.1%} on these images in "
                 f"{_share(significant, len(rows))} ablations ({images}{tests})"
             )
             if significant or len(rows) == 1:

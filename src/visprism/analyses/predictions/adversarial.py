@@ -109,8 +109,8 @@ class RobustAccuracy(Result):
             attack = self.attack[worst] + (f" ({self.loss[worst]})" if self.loss[worst] else "")
             yield (
                 f"robust accuracy {text_of(self.accuracy[worst], '.1%')} under {attack} "
-                f"with {self.size[worst]}{selected}, clean accuracy "
-                f"{self.clean_accuracy:.1%} ({images})"
+                f"with {self.size[worst]}{selected}, "
+                f"{self.clean_accuracy:.1%} without attack on these images ({images})"
             )
         if np.isin(self.attack, ["apgd", "apgd-t"]).any():
             yield (

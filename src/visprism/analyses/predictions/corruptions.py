@@ -231,7 +231,7 @@ class CorruptedMetrics(Result):
     def _calibration(self, rows: "CorruptedMetrics") -> tuple[Finding, ...]:
         ece = rows.value[rows.metric == "debiased_ece"]
         clean = self.value[(self.metric == "debiased_ece") & (self.corruption == CLEAN[0])]
-        beside = f", {clean[0]:.1%} on clean images" if len(clean) else ""
+        beside = f", {clean[0]:.1%} on these images without them" if len(clean) else ""
         return (Finding(f"mean debiased ECE on corrupted images {ece.mean():.1%}{beside}"),)
 
 
@@ -266,7 +266,9 @@ class CorruptionErrors(Result):
     def sentences(self) -> Iterator[str | Finding]:
         """Mean error with its severities, the mCE or why there is none, and the worst."""
         clean = (
-            "" if np.isnan(self.clean_error) else f", {self.clean_error:.1%} on clean images"
+            ""
+            if np.isnan(self.clean_error)
+            else f", {self.clean_error:.1%} on these images without them"
         )
         plural = "y" if self.severities.isdigit() else "ies"
         severities = f" at severit{plural} {self.severities}" if self.severities else ""

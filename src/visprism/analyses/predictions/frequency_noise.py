@@ -118,7 +118,7 @@ class BandAccuracy(Result):
     )
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Largest drop over bands, named as a maximum, and high against low frequencies."""
+        """Largest drop over bands, named as a maximum."""
         origin = self.provenance
         images = self.images_text
         worst = self.drop[int(self.drop.argmax())]
@@ -126,8 +126,8 @@ class BandAccuracy(Result):
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
         noise = f"noise of RMS {self.rms[0]:.3g} in each band" if same else _NOISES[PAPER]
         text = (
-            f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} in "
-            f"{significant} of {len(self)} bands ({images})"
+            f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} on "
+            f"these images in {significant} of {len(self)} bands ({images})"
         )
         if significant:
             text += (
@@ -135,9 +135,7 @@ class BandAccuracy(Result):
                 f"π rad/pixel, {points_text(worst, worst.low, worst.high)}"
             )
         chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
-        contrast = [] if np.isnan(self.contrast) else [_contrast_text(self.contrast)]
         yield text
-        yield from contrast
         yield from chance
 
     def reading(self, name: str, row: int) -> dict[str, Any]:

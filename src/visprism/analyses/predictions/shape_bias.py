@@ -100,7 +100,7 @@ class ShapeBias(Analysis):
     images = Sizes(quick=512, standard=None, work=0.5)
     rank = 0
     group = "robustness"
-    needs = Needs.TEXTURES | Needs.OUTPUTS
+    needs = Needs.TARGETS | Needs.TEXTURES | Needs.OUTPUTS
     source = "Geirhos et al. (2019)"
     sections = (
         Section(
