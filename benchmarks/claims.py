@@ -159,7 +159,7 @@ def write(raw: RawNumbers) -> None:
     status = (
         f"Of {seeds * len(used)} networks, which train for about "
         f"{seeds * sum(used.values()) / 60:.0f} hours in all, {len(raw.runs)} "
-        f"{'is' if len(raw.runs) == 1 else 'are'} trained and measured ({hours:.1f} hours), and "
+        f"{'is' if len(raw.runs) == 1 else 'are'} trained and measured ({hours:.1f} hours); "
         f"{(primary != 'not run').sum()} of {len(primary)} rows have enough seeds."
     )
     for name, content in {

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import timm
 import torch
@@ -28,7 +29,7 @@ from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "monitor.json"
 SHARE, EVERY, BATCH = 0.02, 5, 32
-NETWORKS = {
+NETWORKS: dict[str, dict[str, Any]] = {
     "ResNet-18": {"model_name": "resnet18"},
     "ViT-Ti": {"model_name": "vit_tiny_patch16_224", "img_size": 32, "patch_size": 4},
 }
