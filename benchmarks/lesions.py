@@ -27,7 +27,6 @@ from torch import Tensor
 from visprism.anatomy import (
     Ablation,
     Anatomy,
-    ablation_cuts,
     block_ablations,
     cache_cuts,
     dissect,
@@ -75,7 +74,7 @@ def measured(name: str, number: int, repeats: int) -> dict:
     model = timm.create_model(name, **MODELS.get(name, {})).eval()
     images = torch.randn(number, 3, 224, 224)
     anatomy = dissect(model, images)
-    removals, _ = block_ablations(anatomy)
+    removals = block_ablations(anatomy)
     study(anatomy, removals, images[:1])  # warms up
     taken: dict[str, list[float]] = {"naive": [], "study": []}
     difference = 0.0
@@ -101,7 +100,7 @@ def naive(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Te
 
 
 def study(anatomy: Anatomy, removals: list[Ablation], images: Tensor) -> list[Tensor]:
-    recording = cache_cuts(anatomy, images, ablation_cuts(removals))
+    recording = cache_cuts(anatomy, images, {r.cut for r in removals})
     return [recording.logits, *(r.from_cut(anatomy, images, recording) for r in removals)]
 
 

@@ -7,19 +7,16 @@ from visprism.anatomy.blocks.kinds import Kind
 from visprism.anatomy.blocks.layers import layers
 from visprism.anatomy.run.ablations import (
     Ablation,
-    ablation_cuts,
     block_ablations,
     combine_ablations,
-    convolution_ablations,
     convolutional_blocks,
-    head_ablations,
     inner_blocks,
     quantization,
     quantized,
     replaced_ablation,
     weights_of,
 )
-from visprism.anatomy.run.attention_weights import ablate_head, attend, watch_heads
+from visprism.anatomy.run.attention_weights import attend, watch_heads
 from visprism.anatomy.run.cached_forward import (
     cache_cuts,
     can_start_at,
@@ -27,6 +24,7 @@ from visprism.anatomy.run.cached_forward import (
     forward_from_cut,
 )
 from visprism.anatomy.run.replaced_parts import (
+    Parts,
     ReplacedPart,
     Replacement,
     block_parts,
@@ -54,12 +52,11 @@ __all__ = [
     "Images",
     "Kind",
     "Layout",
+    "Parts",
     "ReplacedPart",
     "Replacement",
     "Weights",
     "ablate",
-    "ablate_head",
-    "ablation_cuts",
     "attend",
     "attentions",
     "batch_size",
@@ -70,7 +67,6 @@ __all__ = [
     "channel_parts",
     "check_repeatable",
     "combine_ablations",
-    "convolution_ablations",
     "convolution_parts",
     "convolutional_blocks",
     "costs",
@@ -79,7 +75,6 @@ __all__ = [
     "first_images",
     "forward",
     "forward_from_cut",
-    "head_ablations",
     "head_parts",
     "inner_blocks",
     "layers",

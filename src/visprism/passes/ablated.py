@@ -19,7 +19,6 @@ from visprism.anatomy import (
     Images,
     ReplacedPart,
     Replacement,
-    ablation_cuts,
     cache_cuts,
     can_start_at,
     first_images,
@@ -84,7 +83,7 @@ def _add(
     tick()
     from_cut = [a for a in ablations if a.cut in partial]
     if from_cut:
-        recording = cache_cuts(anatomy, images, ablation_cuts(from_cut))
+        recording = cache_cuts(anatomy, images, {a.cut for a in from_cut})
         logits = recording.logits
     else:
         recording, logits = None, forward(anatomy.model, images)

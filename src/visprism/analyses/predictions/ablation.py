@@ -32,7 +32,7 @@ from visprism.analyses.predictions.ablation_by_kind import (
     kind_ablations,
 )
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block, ReplacedPart
+from visprism.anatomy import Anatomy, Block, Parts, ReplacedPart
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
@@ -47,14 +47,6 @@ from visprism.estimates.text import points_text
 from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.tokens import token_roles
 from visprism.table.result import Result, column, estimate, result_type, scalar
-
-Planned = parts_of.Ablation | ReplacedPart
-Plan = tuple[Sequence[Planned], Sequence[str]]  # and why other parts cannot be ablated
-_SILENT = {  # by zero
-    "blocks": parts_of.block_ablations,
-    "convolutions": parts_of.convolution_ablations,
-    "heads": parts_of.head_ablations,
-}
 
 
 @result_type("ablations")
@@ -267,16 +259,8 @@ class Ablation(Analysis):
         batches = subject.batches(self._batch_size(subject))
         roles = token_roles(anatomy) if "tokens" in self.parts else {}
         planned, reasons = self._planned(anatomy, roles, run.seed)
-        waiting = [item for item in planned if isinstance(item, ReplacedPart)]
-        values = iter(
-            replacements(anatomy, waiting, batches, replacement=self.replacement, run=run)
-        )
-        single = [
-            parts_of.replaced_ablation(item, next(values))
-            if isinstance(item, ReplacedPart)
-            else item
-            for item in planned
-        ]
+        values = replacements(anatomy, planned, batches, replacement=self.replacement, run=run)
+        single = list(map(parts_of.replaced_ablation, planned, values))
         ablations = [*single, *self._joint(single, run.seed)]
         if not ablations:
             because = f": {reasons[0]}" if reasons else ""
@@ -314,13 +298,10 @@ class Ablation(Analysis):
 
     def _planned(
         self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]], seed: int
-    ) -> tuple[list[Planned], tuple[str, ...]]:
-        """Ablations of single parts, and why other parts cannot be ablated.
-
-        A part that is not replaced by a constant waits for its replacement.
-        """
-        inner, zero = parts_of.inner_blocks(anatomy), self.replacement == "zero"
-        made: list[Plan] = []
+    ) -> tuple[list[ReplacedPart], tuple[str, ...]]:
+        """The parts to ablate one by one, and why other parts cannot be ablated."""
+        inner = parts_of.inner_blocks(anatomy)
+        made: list[Parts] = []
         for part in dict.fromkeys(self.parts):
             if part == "tokens":
                 tokens, reasons = parts_of.token_parts(
@@ -330,8 +311,6 @@ class Ablation(Analysis):
                 made.append((tokens, reasons if tokens else none))
             elif part == "channels":
                 made.append(parts_of.channel_parts(self._channels(inner, seed), anatomy))
-            elif zero:
-                made.append(_SILENT[part](anatomy))
             elif part == "heads":
                 made.append(parts_of.head_parts(anatomy.blocks, anatomy))
             elif part == "blocks":
@@ -373,7 +352,7 @@ class Ablation(Analysis):
                 yield parts_of.combine_ablations([blocks[i] for i in order.tolist()])
 
     def cost(self, subject: Subject) -> Cost:
-        """Half a forward pass per ablation on average, as only what follows is computed.
+        """Half a forward pass per ablation on average, as nothing before it is computed.
 
         Means take one pass more.
         """

@@ -1,11 +1,10 @@
-"""Ablations: the parts of a model that can be ablated, and partial passes without them.
+"""Ablations: forward passes of a model without some of its parts.
 
-A forward pass without a part starts at a cut: after a block that becomes the identity, before
-a block of which a head or a convolution is ablated.
+A partial pass starts at the input of the first block that is changed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,18 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.anatomy.blocks.attention import attentions
-from visprism.anatomy.run.attention_weights import ablate_head
 from visprism.anatomy.run.cached_forward import Recording, forward_from_cut
-from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
-from visprism.anatomy.run.surgery import (
-    ablate,
-    convolutions_of,
-    identity_of,
-    without_convolution,
-)
+from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement, block_parts
 from visprism.anatomy.trace.forward import Images, forward
-from visprism.core.errors import InputError
 
 
 def quantized(weight: Tensor, bits: int) -> Tensor:
@@ -80,11 +70,8 @@ class Ablation:
 
     blocks: tuple[Block, ...]
     ablated: str  # "block", "convolution", "head 3", "registers", ..., or "several"
-    surgery: Surgery = field(repr=False)  # on a full pass
+    surgery: Surgery = field(repr=False)
     cut: int = field(repr=False)  # node at which a partial pass starts
-    source: int = field(repr=False)  # node whose tensor the partial pass starts with
-    begin: Callable[[Tensor], Tensor] = field(repr=False)  # computes the tensor at the cut
-    rest: Surgery = field(repr=False)  # on the partial pass
 
     def full_pass(self, anatomy: Anatomy, images: Images) -> Float[Tensor, "b k"]:
         """Logits of the ablated model, by a full forward pass."""
@@ -95,31 +82,14 @@ class Ablation:
         self, anatomy: Anatomy, images: Images, recording: Recording
     ) -> Float[Tensor, "b k"]:
         """Logits of the ablated model, by a forward pass from the cut."""
-        value = self.begin(recording.values[self.source])
-        with forward_from_cut(anatomy, recording, self.cut, value), self.rest():
+        with forward_from_cut(anatomy, recording, self.cut), self.surgery():
             return forward(anatomy.model, images)
 
 
-def block_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
-    """Each block replaced by the identity, and why other blocks cannot be."""
-    ablations, reasons = [], []
-    for block in inner_blocks(anatomy):
-        try:
-            ablations.append(_of_block(anatomy, block))
-        except InputError as error:
-            reasons.append(str(error))
-    return ablations, reasons
-
-
-def convolution_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
-    """One spatial convolution of each convolutional block replaced by the identity.
-
-    It is the first that keeps the shape of its input. Blocks of attention, MLP and token mixing
-    have none: their spatial operation is the block itself.
-    """
-    blocks = convolutional_blocks(anatomy)
-    first = [(block, convolutions_of(anatomy, block)[:1]) for block in blocks]
-    return [_of_convolution(anatomy, b, node.index) for b, nodes in first for node in nodes], []
+def block_ablations(anatomy: Anatomy) -> list[Ablation]:
+    """Each block replaced by the identity, where that is possible."""
+    parts, _ = block_parts(inner_blocks(anatomy), anatomy)
+    return [replaced_ablation(part, torch.zeros_like) for part in parts]
 
 
 def convolutional_blocks(anatomy: Anatomy) -> list[Block]:
@@ -132,71 +102,27 @@ def inner_blocks(anatomy: Anatomy) -> list[Block]:
     return [block for block in anatomy if block.kind != "head" and block.start != 0]
 
 
-def head_ablations(anatomy: Anatomy) -> tuple[list[Ablation], list[str]]:
-    """Each head of each attention, numbered from 1, and why other heads cannot be ablated."""
-    ablations, reasons = [], []
-    for attention in attentions(anatomy):
-        try:
-            for head in range(1, attention.geometry.heads + 1):
-                surgery = partial(ablate_head, anatomy, attention, head)
-                with surgery():  # raises where it is impossible
-                    pass
-                number = attention.name.removeprefix(attention.block.name)
-                name = f"head {head}{number and f' of {number}'}"
-                ablations.append(_from_start(attention.block, name, surgery))
-        except InputError as error:
-            reasons.append(str(error))
-    return ablations, reasons
-
-
 def replaced_ablation(part: ReplacedPart, replacement: Replacement) -> Ablation:
     """An ablation in which the activations of a part are replaced."""
-    return _from_start(part.block, part.name, partial(part.surgery, replacement))
+    surgery = partial(part.surgery, replacement)
+    return Ablation((part.block,), part.name, surgery, part.block.start)
 
 
 def quantization(anatomy: Anatomy, block: Block, bits: int) -> Ablation:
     """A block whose weights are quantized."""
     surgery = partial(quantize_weights, anatomy, block, bits)
-    return _from_start(block, f"{bits} bits", surgery)
+    return Ablation((block,), f"{bits} bits", surgery, block.start)
 
 
 def combine_ablations(ablations: Sequence[Ablation]) -> Ablation:
     """Several ablations together, of different blocks."""
-    first, *others = sorted(ablations, key=lambda a: a.blocks[0].end)
+    ordered = sorted(ablations, key=lambda a: a.blocks[0].end)
     return Ablation(
-        blocks=tuple(block for a in (first, *others) for block in a.blocks),
+        blocks=tuple(block for a in ordered for block in a.blocks),
         ablated="several",
-        surgery=partial(_all, [a.surgery for a in (first, *others)]),
-        cut=first.cut,
-        source=first.source,
-        begin=first.begin,
-        rest=partial(_all, [first.rest, *(a.surgery for a in others)]),
+        surgery=partial(_all, [a.surgery for a in ordered]),
+        cut=ordered[0].cut,
     )
-
-
-def _of_block(anatomy: Anatomy, block: Block) -> Ablation:
-    return Ablation(
-        blocks=(block,),
-        ablated="block",
-        surgery=partial(ablate, anatomy, block),
-        cut=block.end,
-        source=block.start,
-        begin=identity_of(anatomy, block),
-        rest=nullcontext,
-    )
-
-
-def _of_convolution(anatomy: Anatomy, block: Block, node: int) -> Ablation:
-    surgery = partial(without_convolution, anatomy, anatomy.graph.nodes[node])
-    return _from_start(block, "convolution", surgery)
-
-
-def _from_start(block: Block, ablated: str, surgery: Surgery) -> Ablation:
-    return Ablation((block,), ablated, surgery, block.start, block.start, _same, surgery)
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
 
 
 @contextmanager
@@ -205,8 +131,3 @@ def _all(surgeries: Sequence[Surgery]) -> Iterator[None]:
         for surgery in surgeries:
             stack.enter_context(surgery())
         yield
-
-
-def ablation_cuts(ablations: Sequence[Ablation]) -> Mapping[int, None]:
-    """The nodes whose tensors partial passes start at or with."""
-    return dict.fromkeys(i for a in ablations for i in (a.cut, a.source))

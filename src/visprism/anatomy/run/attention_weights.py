@@ -110,34 +110,6 @@ def _check_any(anatomy: Anatomy, chosen: Sequence[Attention]) -> None:
         )
 
 
-@contextmanager
-def ablate_head(anatomy: Anatomy, attention: Attention, head: int) -> Iterator[None]:
-    """Inside, one head of an attention contributes nothing: all its weights are 0."""
-    op = anatomy.graph.nodes[attention.node].op
-    heads = attention.geometry.heads
-    if not 1 <= head <= heads:
-        raise InputError(
-            f"head must be between 1 and {heads}, the number of heads of {attention.name}, got "
-            f"{head}"
-        )
-    if op == "multi_head_attention_forward":
-        raise InputError(
-            f"{attention.name} must expose its heads, got an nn.MultiheadAttention, which "
-            "computes heads and projection in one operation. Ablate the block instead."
-        )
-
-    def silence(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
-        weights, anew = weighing(op, args, kwargs, out)
-        images = number_of_images(attention, weights.shape[:-2])
-        values = attention.geometry.weights(weights, images).clone()
-        values[:, :, head - 1] = 0
-        return anew(attention.geometry.tensor(values, weights.shape))
-
-    calls = {attention.node: silence}
-    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
-        yield
-
-
 # The output of each attention head as a feature map on the grid of its queries.
 
 ReadHeads = Callable[[Attention, Float[Tensor, "b heads c h w"]], None]

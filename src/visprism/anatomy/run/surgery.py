@@ -6,10 +6,10 @@ trace, so that they work on any architecture; the model then runs under a `Torch
 eagerly. Operations may be nested in any order: feature maps are collected after all changes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import prod
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -163,15 +163,6 @@ def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
         and node.shape is not None
         and nodes[node.inputs[0]].shape == node.shape
     )
-
-
-def without_convolution(anatomy: Anatomy, node: Node) -> AbstractContextManager[None]:
-    """Inside, this convolution returns its input unchanged."""
-
-    def instead(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Tensor:
-        return (args[0] if args else kwargs["input"]).clone()
-
-    return intercept(anatomy, reads={}, changes={}, calls={node.index: instead})
 
 
 def _check_block(anatomy: Anatomy, block: Block) -> None:

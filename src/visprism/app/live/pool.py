@@ -41,7 +41,7 @@ class Specimen:
     @cached_property
     def ablations(self) -> Mapping[str, Ablation]:
         """Blocks that can be ablated, by name."""
-        return {a.blocks[0].name: a for a in block_ablations(self.anatomy)[0]}
+        return {a.blocks[0].name: a for a in block_ablations(self.anatomy)}
 
     @cached_property
     def macs(self) -> float:
