@@ -41,7 +41,6 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import (
     auroc_interval,
-    heavy_tailed_difference,
     heavy_tailed_interval,
     kappa_interval,
     mean_fraction_interval,
@@ -55,7 +54,12 @@ from visprism.core.statistics import (
 from visprism.estimates.answers import Answer
 from visprism.estimates.answers import difference as difference_of_models
 from visprism.estimates.calibration_error import calibration_error
-from visprism.estimates.eigenvalues import average_positive, geometric_mean, negative_proportion
+from visprism.estimates.eigenvalues import (
+    average_positive,
+    geometric_mean,
+    heavy_tailed,
+    negative_proportion,
+)
 from visprism.estimates.estimated import Number, mean, within_one
 from visprism.images import batches, load_data
 from visprism.models import load_model
@@ -651,10 +655,9 @@ def heavy_tails(n: int) -> Iterator[Case]:
 
         def sharper_rises(g: Generator, s: float = spread) -> Ends:
             common = s * g.normal(size=n)
-            return heavy_tailed_difference(
-                np.exp(common + 0.3 * g.normal(size=n)),
-                np.exp(common + 0.3 + 0.3 * g.normal(size=n)),
-            )
+            shifts = 0.0, 0.3
+            pair = (np.exp(common + d + 0.3 * g.normal(size=n)) for d in shifts)
+            return combined(*map(heavy_tailed, pair))
 
         situation = f"spread {spread} of logs"
         more = float(np.exp(0.3) - 1)

@@ -35,7 +35,7 @@ def test_it_says_what_it_measures_and_where_that_comes_from(analysis):
 
 def test_every_field_is_an_option_with_a_default_that_fits_and_a_help_text(analysis):
     assert is_dataclass(analysis)
-    assert {f.name for f in fields(analysis) if f.init} == set(options_of(analysis))
+    assert {f.name for f in fields(analysis) if f.repr} == set(options_of(analysis))
     for option in options_of(analysis).values():
         assert option.info.help
         assert not option.info.help.endswith(".")

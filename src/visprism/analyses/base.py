@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Flag, auto
+from inspect import Parameter, cleandoc, signature
 from math import inf
 from typing import Any, ClassVar, TypeVar
 
@@ -23,6 +24,7 @@ from visprism.passes.features import FeatureStatistic, observations
 from visprism.table.result import Result
 
 A = TypeVar("A", bound="Analysis")
+R = TypeVar("R")
 
 # In the order of help texts, reports and documentation.
 GROUPS = ("model", "feature maps", "attention", "weights", "loss", "predictions", "robustness")
@@ -219,26 +221,49 @@ def reason_of_error(compute: Callable[..., object], *args: Any) -> str | None:
     return None
 
 
-def function_of(analysis: type[Analysis]) -> Callable[..., Any]:
-    """The function form of an analysis: the class called, with one set of defaults."""
+def function_of(
+    analysis: type[Analysis],
+    compute: Callable[..., R] = Analysis.__call__,
+    *,
+    name: str = "",
+    positional: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> Callable[..., R]:
+    """The function form of an analysis: a method of it called, with one set of defaults.
 
-    def measure(
-        model: Any,
-        data: Any,
-        *,
-        preprocessing: Any = None,
-        run: Run = DEFAULT_RUN,
-        **options: Any,
-    ) -> Any:
-        return analysis(**options)(model, data, preprocessing=preprocessing, run=run)
+    It takes what the method takes, and the options: by position those in `positional`, none of
+    those in `without`, which the method does not read, and all others by keyword.
+    """
+    declared = {n: o for n, o in options_of(analysis).items() if n not in without}
+    options = [
+        Parameter(
+            name,
+            Parameter.POSITIONAL_OR_KEYWORD if name in positional else Parameter.KEYWORD_ONLY,
+            default=option.default,
+            annotation=option.type,
+        )
+        for name, option in declared.items()
+    ]
+    of_method = signature(compute)
+    _, *own = of_method.parameters.values()
+    parameters = sorted([*own, *options], key=lambda parameter: parameter.kind)
+    called = of_method.replace(parameters=parameters)
 
-    names = ", ".join(options_of(analysis))
-    measure.__name__ = measure.__qualname__ = analysis.name.replace("-", "_")
-    measure.__doc__ = (
-        f"{(analysis.__doc__ or '').strip()}\n\nThe main result of `{analysis.__name__}` "
-        f"for one model; see there. Options: {names or 'none'}."
-    )
-    return measure
+    def form(*args: Any, **keywords: Any) -> R:
+        given = called.bind(*args, **keywords).arguments
+        chosen = {name: given.pop(name) for name in declared if name in given}
+        for name, value in chosen.items():
+            chosen[name] = tuple(value) if isinstance(value, list) else value
+        return compute(analysis(**chosen), **given)
+
+    setattr(form, "__signature__", called)  # noqa: B010
+    form.__name__ = form.__qualname__ = name or analysis.name.replace("-", "_")
+    form.__module__ = analysis.__module__
+    lines = "".join(f"\n    {name}: {option.help}." for name, option in declared.items())
+    documented = analysis if compute is Analysis.__call__ else compute
+    about = cleandoc(documented.__doc__ or "")
+    form.__doc__ = f"{about}\n\nOptions of `{analysis.__name__}`:{lines}"
+    return form
 
 
 class FeatureAnalysis(Analysis, FeatureStatistic):

@@ -235,18 +235,6 @@ def option_values(instance: object) -> dict[str, Any]:
     return {name: _plain(value) for name, value in values.items()}
 
 
-def parsed_options(instance: object, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that `option_values` gave, in the types of the options of `instance`."""
-    declared = options_of(type(instance))
-    parsed: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in declared:
-            kind = _element(_without_none(declared[name].type))
-            items = tuple(value) if isinstance(value, list) else value
-            parsed[name] = Path(value) if kind is Path and isinstance(value, str) else items
-    return parsed
-
-
 def _default(f: Field) -> Any:
     return None if f.default is MISSING else f.default
 

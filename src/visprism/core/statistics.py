@@ -1,11 +1,7 @@
 """Statistics: standard errors and intervals of values over images."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float, Int
-
-Sums = dict[Any, np.ndarray]  # by block, or by attention
 
 NORMAL_95 = 1.959963984540054  # 97.5% quantile of the normal distribution
 FEWEST_VALUES = 32  # for an interval of a mean of skewed values
@@ -415,22 +411,6 @@ def heavy_tailed_interval(
     if logs is None or not np.isfinite(low):
         return low, high
     return max(low, 0.0), max(high, _log_normal_end(logs))
-
-
-def heavy_tailed_difference(
-    first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]
-) -> tuple[float, float]:
-    """The 95% interval of the difference of two such means over the same units.
-
-    It is that of `difference_interval`, with the correlation of the
-    values; NaN where one mean has no interval. Student's interval of the mean of the paired
-    differences covers the truth in 58 to 94% of samples of 10 to 32.
-    """
-    pair = [(float(v.mean()), *heavy_tailed_interval(v)) for v in (first, second)]
-    if not np.isfinite(pair).all():
-        return float("nan"), float("nan")
-    r = correlation(first, second)
-    return difference_interval(pair[0], pair[1], (r, r))
 
 
 def _log_normal_end(logs: Float[np.ndarray, " m"]) -> float:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
@@ -86,55 +86,6 @@ class BlockHessians(SeriesPerBlock):
         yield from unconverged(self.converged, self.tol)
 
 
-def hessian_by_block(
-    anatomy: Anatomy,
-    batches: Iterable,
-    *,
-    by: str = "block",
-    fractions: Sequence[float] = (1.0,),
-    probes: int = 10,
-    tol: float = 1e-2,
-    run: Run = DEFAULT_RUN,
-) -> BlockHessians:
-    """Trace and leading eigenvalue of H_b = d²L / d theta_b², b a block, a kind or a stage.
-
-    There is a row for each part and each fraction of the images, the first ones.
-
-    Cost: `probes` and 10 to 20 Hessian products for each part and fraction, each as much as six
-    forward passes over its images.
-    """
-    parts = _parts(anatomy, by)
-    data = list(batches)
-    number = sum(len(labeled(batch, run.compute)[1]) for batch in data)
-    sizes = sorted({max(1, ceil(fraction * number)) for fraction in fractions}, reverse=True)
-    cases = [(size, name) for size in sizes for name in parts]
-    rows: list[dict[str, Any]] = []
-    shape: tuple[int, ...] = ()
-    for size, name in run.track(cases, "parts"):
-        objective = Objective(
-            anatomy.model,
-            list(_first_images(data, size)),
-            parameters=[p for block in parts[name] for p in block.parameters],
-            run=replace(run, progress=None),
-        )
-        shape = objective.image_shape
-        labels = {"block": name, "fraction": images_text(size)}
-        rows.append(labels | _columns(parts[name]) | _curvature(objective, probes, tol))
-    columns = {key: np.array([row[key] for row in rows]) for key in rows[0] if key != "trace"}
-    return BlockHessians(
-        **columns,
-        trace=stacked([row["trace"] for row in rows]),
-        probes=probes,
-        by=by,
-        tol=tol,
-        provenance=run.measured(
-            images=sizes[0],
-            batch_size=max(len(batch[1]) for batch in data),
-            image_shape=shape,
-        ),
-    )
-
-
 def _parts(anatomy: Anatomy, by: str) -> dict[str, list[Block]]:
     """Blocks with parameters, by the name of their part, in forward order."""
     parts: dict[str, list[Block]] = {}
@@ -169,22 +120,6 @@ def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Tensor, ...]
         number -= len(batch[1])
 
 
-def _curvature(objective: Objective, probes: int, tol: float) -> dict[str, Any]:
-    """The trace, and the leading eigenvalue with its residual."""
-    products = Products(objective)
-    estimates = trace_of_part(products, probes)
-    start = random_normal(objective, 1, objective.run.seed, "eigenvalue by block")
-    (pairs,) = eigenpairs(products, start, [Request(1, "LM")], tol=tol, run=objective.run)
-    return {
-        "trace": mean(estimates),
-        "eigenvalue": float(pairs.values[0]),
-        "residual": float(pairs.residuals[0]),
-        "converged": bool(pairs.converged[0]),
-        "parameters": len(objective),
-        "nll": products.nll_and_examples[0],
-    }
-
-
 @ANALYSES.register
 @dataclass(frozen=True)
 class HessianByBlock(Analysis):
@@ -216,21 +151,80 @@ class HessianByBlock(Analysis):
         (1.0,), "fractions of the images, the first ones", above=0, maximum=1
     )
     probes: int = option(10, "number of random vectors for each trace", minimum=3, quick=3)
+    tol: float = option(1e-2, "relative residual of convergence", above=0)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Trace and leading eigenvalue of each part."""
-        result = hessian_by_block(
-            subject.anatomy,
-            subject.training_batches(),
-            by=self.by,
-            fractions=self.fractions,
-            probes=self.probes,
-            run=subject.named(run, training=True),
+        run = subject.named(run, training=True)
+        return (self.of(subject.anatomy, subject.training_batches(), run=run),)
+
+    def of(
+        self, anatomy: Anatomy, batches: Iterable, *, run: Run = DEFAULT_RUN
+    ) -> BlockHessians:
+        """Trace and leading eigenvalue of H_b = d²L / d theta_b², b a block, a kind or a stage.
+
+        There is a row for each part and each fraction of the images, the first ones.
+
+        Cost: `probes` and 10 to 20 Hessian products for each part and fraction, each as much as
+        six forward passes over its images.
+        """
+        parts = _parts(anatomy, self.by)
+        data = list(batches)
+        number = sum(len(labeled(batch, run.compute)[1]) for batch in data)
+        sizes = sorted(
+            {max(1, ceil(fraction * number)) for fraction in self.fractions}, reverse=True
         )
-        return (result,)
+        cases = [(size, name) for size in sizes for name in parts]
+        rows: list[dict[str, Any]] = []
+        shape: tuple[int, ...] = ()
+        for size, name in run.track(cases, "parts"):
+            objective = Objective(
+                anatomy.model,
+                list(_first_images(data, size)),
+                parameters=[p for block in parts[name] for p in block.parameters],
+                run=replace(run, progress=None),
+            )
+            shape = objective.image_shape
+            labels = {"block": name, "fraction": images_text(size)}
+            rows.append(labels | _columns(parts[name]) | self._curvature(objective))
+        columns = {
+            key: np.array([row[key] for row in rows]) for key in rows[0] if key != "trace"
+        }
+        return BlockHessians(
+            **columns,
+            trace=stacked([row["trace"] for row in rows]),
+            probes=self.probes,
+            by=self.by,
+            tol=self.tol,
+            provenance=run.measured(
+                images=sizes[0],
+                batch_size=max(len(batch[1]) for batch in data),
+                image_shape=shape,
+            ),
+        )
+
+    def _curvature(self, objective: Objective) -> dict[str, Any]:
+        """The trace, and the leading eigenvalue with its residual."""
+        products = Products(objective)
+        estimates = trace_of_part(products, self.probes)
+        start = random_normal(objective, 1, objective.run.seed, "eigenvalue by block")
+        (pairs,) = eigenpairs(
+            products, start, [Request(1, "LM")], tol=self.tol, run=objective.run
+        )
+        return {
+            "trace": mean(estimates),
+            "eigenvalue": float(pairs.values[0]),
+            "residual": float(pairs.residuals[0]),
+            "converged": bool(pairs.converged[0]),
+            "parameters": len(objective),
+            "nll": products.nll_and_examples[0],
+        }
 
     def cost(self, subject: Subject) -> Cost:
         """Hessian-vector products for each part and fraction."""
         names = {getattr(block, self.by, block.name) for block in subject.anatomy}
         parts = len(subject.anatomy) if self.by == "block" else len(names)
         return Cost(products=(self.probes + _PRODUCTS) * parts * sum(self.fractions))
+
+
+hessian_by_block = function_of(HessianByBlock, HessianByBlock.of)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -108,71 +108,6 @@ class LossIncrease(Result):
             yield text
 
 
-def sharpness(
-    objective: Differentiable,
-    measures: Sequence[str] = ("sam", "asam", "gaussian"),
-    *,
-    rho: float | None = None,
-    steps: int = 1,
-    directions: int = 8,
-    run: Run = DEFAULT_RUN,
-) -> LossIncrease:
-    """The increase L(w + d) - L(w) of the loss at a distance rho.
-
-    - ``"sam"``: d = rho g / |g| along the gradient g. With several ascent steps of length
-      rho / steps, each along the gradient at the point reached, and |d| <= rho.
-    - ``"asam"``: d = rho T² g / |T g| with T = |w| + 0.01 entry by entry, so that rescaling a
-      layer and the inverse rescaling of the next change little; |d / T| <= rho.
-    - ``"gaussian"``: the mean over random directions ±d, d = rho u / |u| with u normal.
-
-    The gradient measures are lower bounds of the maximum within the distance; more steps come
-    closer to it.
-
-    Cost: `steps` gradients and one evaluation for each gradient measure, `2 directions`
-    evaluations for the Gaussian measure.
-
-    Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
-    """
-    _check(measures, rho)
-    rises = _rises(objective, measures, rho, steps, directions, run.seed)
-    provenance = run.provenance
-    if isinstance(objective, Objective):
-        provenance = _provenance(objective, run)
-    return _result(measures, [[rise] for rise in rises], rho, steps, directions, provenance)
-
-
-def mini_batch_sharpness(
-    objective: Objective,
-    measures: Sequence[str] = ("sam", "asam", "gaussian"),
-    *,
-    rho: float | None = None,
-    steps: int = 1,
-    directions: int = 8,
-    run: Run | None = None,
-) -> LossIncrease:
-    """The mean sharpness of mini-batches, or m-sharpness for mini-batches of m images.
-
-    SAM perturbs the weights for each mini-batch separately, so this, and not the sharpness over
-    all data, is what it minimizes. The mean has an interval from 32 mini-batches on, see
-    `visprism.core.statistics.heavy_tailed_interval`.
-
-    Cost: that of `sharpness`, once over the data.
-
-    Source: Foret et al. (2021), sec. 4.
-    """
-    _check(measures, rho)
-    objective = objective.with_run(run)
-    by_batch = [
-        _rises(
-            objective.with_batches([batch], shared=False),
-            measures, rho, steps, directions, objective.run.seed,
-        )
-        for batch in objective.run.track(objective.batches, "mini-batches")
-    ]  # fmt: skip
-    rises, provenance = list(zip(*by_batch, strict=True)), _provenance(objective, objective.run)
-    return _result(measures, rises, rho, steps, directions, provenance, mini_batches=True)
-
-
 @dataclass(frozen=True)
 class _Rise:
     """The increase of one loss by one measure."""
@@ -181,57 +116,6 @@ class _Rise:
     first_order: float
     loss: float
     gradient_norm: float
-
-
-def _check(measures: Sequence[str], rho: float | None) -> None:
-    unknown = [measure for measure in measures if measure not in DEFAULT_RHO]
-    if unknown or not measures:
-        raise InputError(
-            f"measures must be among {', '.join(DEFAULT_RHO)}, got "
-            f"{', '.join(unknown) or 'none'}"
-        )
-    if rho is not None and not (np.isfinite(rho) and rho > 0):
-        raise InputError(f"rho must be positive, got {rho}")
-
-
-def _distance(measure: str, rho: float | None) -> float:
-    return DEFAULT_RHO[measure] if rho is None else rho
-
-
-def _rises(
-    objective: Differentiable,
-    measures: Sequence[str],
-    rho: float | None,
-    steps: int,
-    directions: int,
-    seed: int,
-) -> list[_Rise]:
-    """The increase of a loss by each measure."""
-    theta, made = objective.theta, []
-    gradient, loss = objective.gradient(theta), float(objective.value(theta))
-    norm = gradient.cpu().double().norm().item()
-    if not (np.isfinite(norm) and np.isfinite(loss) and norm > 0):
-        raise InputError(
-            f"the loss must be finite and its gradient not zero, got loss {loss:g} and "
-            f"gradient norm {norm:g}"
-        )
-    for measure in measures:
-        distance, linear = _distance(measure, rho), float("nan")
-        if measure == "gaussian":
-            values = _gaussian_losses(objective, distance, directions, seed) - loss
-        else:
-            step = ascent_step(objective, measure, gradient, distance, steps)
-            values = np.array([float(objective.value(theta + step)) - loss])
-            if steps == 1:
-                linear = (gradient.cpu().double() @ step.cpu().double()).item()
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"the loss at distance {distance:g} must be finite for {measure}, got an "
-                f"increase of {values.mean():g}. The weights or the gradient are too large or "
-                "too small for their precision."
-            )
-        made.append(_Rise(values, linear, loss, norm))
-    return made
 
 
 def _gaussian_losses(
@@ -248,33 +132,6 @@ def _gaussian_losses(
         both = (objective.value(theta + step), objective.value(theta - step))
         values.append(sum(map(float, both)) / 2)
     return np.array(values)
-
-
-def _result(
-    measures: Sequence[str],
-    rises: Sequence[Sequence[_Rise]],
-    rho: float | None,
-    steps: int,
-    directions: int,
-    provenance: Provenance,
-    *,
-    mini_batches: bool = False,
-) -> LossIncrease:
-    def average(name: str) -> Float[np.ndarray, " measures"]:
-        return np.array([np.mean([getattr(r, name) for r in of]) for of in rises])
-
-    return LossIncrease(
-        measure=np.array(measures),
-        rho=np.array([_distance(measure, rho) for measure in measures]),
-        steps=np.array([0 if measure == "gaussian" else steps for measure in measures]),
-        sharpness=stacked([_estimate(of, mini_batches) for of in rises]),
-        first_order=average("first_order"),
-        loss=average("loss"),
-        gradient_norm=average("gradient_norm"),
-        batches=len(rises[0]) if mini_batches else 0,
-        directions=directions if "gaussian" in measures else 0,
-        provenance=provenance,
-    )
 
 
 def _estimate(rises: Sequence[_Rise], mini_batches: bool) -> Number:
@@ -339,20 +196,122 @@ class Sharpness(Analysis):
             subject.training_batches(self.mini_batch),
             run=subject.named(run, training=True),
         )
-        result = mini_batch_sharpness(
-            objective,
-            self.measures,
-            rho=self.rho,
-            steps=self.steps,
-            directions=self.directions,
+        return (self.of_mini_batches(objective),)
+
+    def of(self, objective: Differentiable, *, run: Run = DEFAULT_RUN) -> LossIncrease:
+        """The increase L(w + d) - L(w) of the loss at a distance rho.
+
+        - ``"sam"``: d = rho g / |g| along the gradient g. With several ascent steps of length
+          rho / steps, each along the gradient at the point reached, and |d| <= rho.
+        - ``"asam"``: d = rho T² g / |T g| with T = |w| + 0.01 entry by entry, so that rescaling
+          a layer and the inverse rescaling of the next change little; |d / T| <= rho.
+        - ``"gaussian"``: the mean over random directions ±d, d = rho u / |u| with u normal.
+
+        The gradient measures are lower bounds of the maximum within the distance; more steps
+        come closer to it.
+
+        Cost: `steps` gradients and one evaluation for each gradient measure, `2 directions`
+        evaluations for the Gaussian measure.
+
+        Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
+        """
+        rises = self._rises(objective, run.seed)
+        provenance = run.provenance
+        if isinstance(objective, Objective):
+            provenance = _provenance(objective, run)
+        return self._result([[rise] for rise in rises], provenance)
+
+    def of_mini_batches(self, objective: Objective, *, run: Run | None = None) -> LossIncrease:
+        """The mean sharpness of mini-batches, or m-sharpness for mini-batches of m images.
+
+        SAM perturbs the weights for each mini-batch separately, so this, and not the sharpness
+        over all data, is what it minimizes. The mean has an interval from 32 mini-batches on,
+        see `visprism.core.statistics.heavy_tailed_interval`.
+
+        Cost: that of `sharpness`, once over the data.
+
+        Source: Foret et al. (2021), sec. 4.
+        """
+        objective = objective.with_run(run)
+        by_batch = [
+            self._rises(objective.with_batches([batch], shared=False), objective.run.seed)
+            for batch in objective.run.track(objective.batches, "mini-batches")
+        ]
+        provenance = _provenance(objective, objective.run)
+        return self._result(list(zip(*by_batch, strict=True)), provenance, mini_batches=True)
+
+    def _distance(self, measure: str) -> float:
+        return DEFAULT_RHO[measure] if self.rho is None else self.rho
+
+    def _rises(self, objective: Differentiable, seed: int) -> list[_Rise]:
+        """The increase of a loss by each measure."""
+        theta, made = objective.theta, []
+        gradient, loss = objective.gradient(theta), float(objective.value(theta))
+        norm = gradient.cpu().double().norm().item()
+        if not (np.isfinite(norm) and np.isfinite(loss) and norm > 0):
+            raise InputError(
+                f"the loss must be finite and its gradient not zero, got loss {loss:g} and "
+                f"gradient norm {norm:g}"
+            )
+        for measure in self.measures:
+            distance, linear = self._distance(measure), float("nan")
+            if measure == "gaussian":
+                values = _gaussian_losses(objective, distance, self.directions, seed) - loss
+            else:
+                step = ascent_step(objective, measure, gradient, distance, self.steps)
+                values = np.array([float(objective.value(theta + step)) - loss])
+                if self.steps == 1:
+                    linear = (gradient.cpu().double() @ step.cpu().double()).item()
+            if not np.isfinite(values).all():
+                raise InputError(
+                    f"the loss at distance {distance:g} must be finite for {measure}, got an "
+                    f"increase of {values.mean():g}. The weights or the gradient are too large "
+                    "or too small for their precision."
+                )
+            made.append(_Rise(values, linear, loss, norm))
+        return made
+
+    def _result(
+        self,
+        rises: Sequence[Sequence[_Rise]],
+        provenance: Provenance,
+        *,
+        mini_batches: bool = False,
+    ) -> LossIncrease:
+        def average(name: str) -> Float[np.ndarray, " measures"]:
+            return np.array([np.mean([getattr(r, name) for r in of]) for of in rises])
+
+        gaussian = np.array([measure == "gaussian" for measure in self.measures])
+        return LossIncrease(
+            measure=np.array(self.measures),
+            rho=np.array(list(map(self._distance, self.measures))),
+            steps=np.where(gaussian, 0, self.steps),
+            sharpness=stacked([_estimate(of, mini_batches) for of in rises]),
+            first_order=average("first_order"),
+            loss=average("loss"),
+            gradient_norm=average("gradient_norm"),
+            batches=len(rises[0]) if mini_batches else 0,
+            directions=self.directions if gaussian.any() else 0,
+            provenance=provenance,
         )
-        return (result,)
 
     def cost(self, subject: Subject) -> Cost:
         """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
         return Cost(
             evaluations=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
         )
+
+
+sharpness = function_of(
+    Sharpness, Sharpness.of, positional=["measures"], without=["mini_batch"]
+)
+mini_batch_sharpness = function_of(
+    Sharpness,
+    Sharpness.of_mini_batches,
+    name="mini_batch_sharpness",
+    positional=["measures"],
+    without=["mini_batch"],
+)
 
 
 @figure(width=2.4, height=2.0)

@@ -365,7 +365,6 @@ class Corruptions(Analysis):
 
 
 Condition = tuple[str, int]  # a corruption and its severity
-_Change = tuple[float, float, float]  # value and ends of its interval
 
 
 def robustness(
