@@ -7,7 +7,6 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from sys import float_info
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -218,15 +217,15 @@ def check_options(instance: object) -> None:
         declared.check(getattr(instance, name))
 
 
-def check_values(instance: object) -> None:
-    """Check that numbers of a dataclass instance are finite, and values of a `Literal` its."""
-    for name, kind in get_type_hints(type(instance)).items():
-        value = getattr(instance, name)
-        if isinstance(value, float) and not isfinite(value):
-            raise InputError(f"{name} must be a finite number, got {value}")
-        if get_origin(kind) is Literal and value not in get_args(kind):
-            values = ", ".join(map(str, get_args(kind)))
-            raise InputError(f"{name} must be one of {values}, got {value!r}")
+def check_used(instance: object, unused: Mapping[str, str]) -> None:
+    """Refuse options that are set without effect, given the setting that each belongs to."""
+    for name, purpose in unused.items():
+        value, default = getattr(instance, name), options_of(type(instance))[name].default
+        if value != default:
+            raise InputError(
+                f"{name} must be {_text(default)} without {purpose}, got {_text(value)}, which "
+                "would have no effect"
+            )
 
 
 def option_values(instance: object) -> dict[str, Any]:

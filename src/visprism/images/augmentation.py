@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from visprism.core.errors import InputError
-from visprism.core.options import check_values
+from visprism.core.options import check_options, check_used, option
 
 # timm's notation: m is the magnitude (10), n the number of operations (2), p the probability of
 # each (0.5), mstd the deviation of the magnitude (0), mmax its upper end (10), and inc1 makes
@@ -25,41 +25,41 @@ class Augmentation:
     (2018), mixup; Yun et al. (2019), CutMix; all as timm defines them.
     """
 
-    padding: int = 0  # black pixels on each side, out of which the image is cropped at random
-    area: float = 1.0  # smallest fraction of the area that is cropped and resized; 1: no crop
-    # Interpolation of the crop: that of the preprocessing, or bilinear or bicubic at random.
-    crop_interpolation: Literal["preprocessing", "random"] = "preprocessing"
-    flip: float = 0.0  # probability of a horizontal flip
-    rand_augment: str = ""  # in timm's notation, such as "rand-m9-n2-mstd1.0"; empty: none
-    erasing: float = 0.0  # probability that a rectangle is erased
-    # Values in the rectangle, after normalization: normal noise by pixel, or zero.
-    erasing_mode: Literal["pixel", "const"] = "pixel"
-    mixup: float = 0.0  # alpha of the Beta distribution of the weight of the image itself
-    cutmix: float = 0.0  # alpha of the Beta distribution of the area of the image itself
-    mix_probability: float = 1.0  # that a batch is mixed
-    switch_probability: float = 0.5  # of cutmix instead of mixup, where both are on
-    smoothing: float = 0.0  # probability that is spread over all classes
+    padding: int = option(
+        0, "black pixels on each side, out of which the image is cropped at random", minimum=0
+    )
+    area: float = option(
+        1.0,
+        "smallest fraction of the area that is cropped and resized; 1: no crop",
+        above=0,
+        maximum=1,
+    )
+    crop_interpolation: Literal["preprocessing", "random"] = option(
+        "preprocessing", "that of the preprocessing, or bilinear or bicubic at random"
+    )
+    flip: float = option(0.0, "probability of a horizontal flip", minimum=0, maximum=1)
+    rand_augment: str = option("", "in timm's notation, such as rand-m9-n2-mstd1.0; or empty")
+    erasing: float = option(0.0, "probability that a rectangle is erased", minimum=0, maximum=1)
+    erasing_mode: Literal["pixel", "const"] = option(
+        "pixel", "in the rectangle, after normalization: normal noise by pixel, or zero"
+    )
+    mixup: float = option(
+        0.0, "alpha of the Beta distribution of the weight of the image itself", minimum=0
+    )
+    cutmix: float = option(
+        0.0, "alpha of the Beta distribution of the area of the image itself", minimum=0
+    )
+    mix_probability: float = option(1.0, "that a batch is mixed", minimum=0, maximum=1)
+    switch_probability: float = option(
+        0.5, "of cutmix instead of mixup, where both are on", minimum=0, maximum=1
+    )
+    smoothing: float = option(
+        0.0, "probability that is spread over all classes", minimum=0, below=1
+    )
 
     def __post_init__(self) -> None:
-        check_values(self)
-        names = ("flip", "erasing", "mix_probability", "switch_probability")
-        for name in names:
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        for name in ("padding", "mixup", "cutmix"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not 0 <= self.smoothing < 1:
-            raise InputError(f"smoothing must be in [0, 1), got {self.smoothing}")
-        if not 0 < self.area <= 1:
-            raise InputError(f"area must be in (0, 1], got {self.area}")
-        for name, purpose in unused_fields(vars(self)).items():
-            value, default = getattr(self, name), getattr(Augmentation, name)
-            if value != default:
-                raise InputError(
-                    f"{name} must be {default} without {purpose}, got {value}, which would "
-                    "have no effect"
-                )
+        check_options(self)
+        check_used(self, unused_fields(vars(self)))
         if self.rand_augment and not _RAND_AUGMENT.fullmatch(self.rand_augment):
             raise InputError(
                 "rand_augment must be like rand-m9-n2-mstd1.0 (integers m, n and mmax, p up to "

@@ -2,13 +2,12 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache
+from dataclasses import MISSING, dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal
 
 from visprism.core.errors import InputError
-from visprism.core.options import Option, OptionInfo, check_options, option
+from visprism.core.options import Option, check_options, check_used, option, options_of
 from visprism.core.registry import Registry
 from visprism.images.augmentation import Augmentation
 from visprism.images.augmentation import unused_fields as unused_augmentation_fields
@@ -95,13 +94,7 @@ class Recipe:
                 f"{self.grad_accum_steps}"
             )
         self._check_milestones()
-        for name, purpose in unused_fields(vars(self)).items():
-            value, default = getattr(self, name), _options(Recipe)[name].default
-            if value != default:
-                raise InputError(
-                    f"{name} must be {_text(default)} without {purpose}, got {_text(value)}, "
-                    "which would have no effect"
-                )
+        check_used(self, unused_fields(vars(self)))
 
     def _check_milestones(self) -> None:
         stated = ",".join(map(str, self.milestones))
@@ -130,7 +123,7 @@ class Recipe:
             >>> Recipe(epochs=2, batch_size=8, lr=0.1).replace(lr="1e-3", mixup=0.8).lr
             0.001
         """
-        options, augmenting = _options(Recipe), _options(Augmentation)
+        options, augmenting = options_of(Recipe), options_of(Augmentation)
         outer: dict[str, Any] = {}
         inner: dict[str, Any] = {}
         for name, value in changes.items():
@@ -171,19 +164,6 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}
 
 
-@cache
-def _options(cls: type) -> Mapping[str, Option]:
-    """The fields of a dataclass by name; those of the augmentation have no bounds here."""
-    hints = get_type_hints(cls)
-    return {
-        f.name: Option(
-            f.name, hints[f.name], f.default, f.metadata.get("option", OptionInfo(f.name))
-        )
-        for f in fields(cls)
-        if f.name != "augmentation"
-    }
-
-
 def _check_optimizer_name(optimizer: str) -> None:
     """Require an optimizer of `OPTIMIZERS`, or a first-order one of timm."""
     if optimizer in OPTIMIZERS:
@@ -202,13 +182,6 @@ def _check_optimizer_name(optimizer: str) -> None:
             f"optimizer must need first derivatives only, got {optimizer!r}, which needs "
             "second derivatives. Choose another, such as adamw."
         )
-
-
-def _text(value: object) -> str:
-    """A value as text that `Recipe.replace` reads."""
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "empty"
-    return str(value).lower()
 
 
 def _converted(declared: Option, value: Any) -> Any:

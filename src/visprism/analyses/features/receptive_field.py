@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
 from visprism.anatomy.trace.forward import as_written
@@ -177,8 +177,71 @@ class ReceptiveField(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
-        return receptive_field(
-            subject.anatomy, subject.batches(), num_blocks=self.num_blocks, run=run
+        return self.of(subject.anatomy, subject.batches(), run=run)
+
+    def of(
+        self, anatomy: Anatomy, batches: Iterable[Batch], *, run: Run = DEFAULT_RUN
+    ) -> tuple[FieldSizes, ReceptiveMaps]:
+        """Effective receptive field of each block: its size, and its map for some blocks.
+
+        With y the feature map at its center position (h // 2, w // 2) and s random signs, the
+        weight of pixel p is the mean over images of the sum over colors of
+        |d(sum_c s_c y_c)/dp|. Without the signs, a sum over channels is constant behind a norm
+        over channels, so that its gradient is nothing but rounding.
+
+        Costs one forward pass of each batch with its activations stored, and for each block one
+        backward pass from it to the image: at most half as many full backward passes as there
+        are blocks. Eight images are enough for sizes. Parameters get no gradients.
+
+        Args:
+            anatomy: of a model in evaluation mode.
+            batches: each is images, or (images, targets), as `observe` takes them.
+            run: device, seed of the signs, progress and provenance; the precision must be
+                "fp32", since gradients in half precision underflow.
+
+        Returns:
+            The sizes, one row for each block, and the maps.
+
+        Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al.
+        (2022), but around the field's center of mass; the signs are those of Hutchinson (1989).
+        """
+        run.require_full_precision("the receptive field")
+        run = run.on(anatomy.model)
+        blocks = blocks_on_grid(anatomy)
+        totals: dict[Block, np.ndarray] = {}
+        moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
+        sizes: list[int] = []
+        shared = processes.share(batches)
+        ticks = run.ticks(shared, len(blocks), "receptive fields")
+        with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
+            for batch in shared:
+                x = images_of(batch, anatomy, run.compute)
+                for block, weight in _weights(anatomy, blocks, x, run):
+                    tick()
+                    fields = weight.numpy()
+                    totals[block] = totals.get(block, 0) + fields.sum(0)
+                    moments[block].append(_moments(fields))
+                sizes.append(batch_size(x))
+        gathered = gather((totals, moments, sizes))
+        by_process = [process[2] for process in gathered]
+        if not any(map(sum, by_process)):
+            raise InputError("batches must hold at least one image, got none")
+        order = np.argsort(np.concatenate(image_indices(by_process)))
+        parts = [process[1] for process in gathered]
+        by_image = {
+            block: np.concatenate([m for part in parts for m in part[block]])[order]
+            for block in blocks
+        }
+        total = {
+            b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks
+        }
+        largest = max(size for process in by_process for size in process)
+        origin = run.measured(
+            images=len(order), batch_size=largest, image_shape=image_shape(anatomy)
+        )
+        return (
+            replace(_sizes(by_image, total), provenance=origin),
+            replace(maps_of(total, self.num_blocks), provenance=origin),
         )
 
     def cost(self, subject: Subject) -> Cost:
@@ -187,76 +250,7 @@ class ReceptiveField(Analysis):
         return Cost(per_image=1.0 + blocks)
 
 
-def receptive_field(
-    anatomy: Anatomy,
-    batches: Iterable[Batch],
-    *,
-    num_blocks: int = 7,
-    run: Run = DEFAULT_RUN,
-) -> tuple[FieldSizes, ReceptiveMaps]:
-    """Effective receptive field of each block: its size, and its map for some blocks.
-
-    With y the feature map at its center position (h // 2, w // 2) and s random signs, the
-    weight of pixel p is the mean over images of the sum over colors of |d(sum_c s_c y_c)/dp|.
-    Without the signs, a sum over channels is constant behind a norm over channels, so that its
-    gradient is nothing but rounding.
-
-    Costs one forward pass of each batch with its activations stored, and for each block one
-    backward pass from it to the image: at most half as many full backward passes as there are
-    blocks. Eight images are enough for sizes. Parameters get no
-    gradients.
-
-    Args:
-        anatomy: of a model in evaluation mode.
-        batches: each is images, or (images, targets), as `observe` takes them.
-        num_blocks: number of blocks with a map, spread evenly over the depth.
-        run: device, seed of the signs, progress and provenance; the precision must be "fp32",
-            since gradients in half precision underflow.
-
-    Returns:
-        The sizes, one row for each block, and the maps.
-
-    Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al. (2022),
-    but around the field's center of mass; the signs are those of Hutchinson (1989).
-    """
-    run.require_full_precision("the receptive field")
-    if num_blocks < 1:
-        raise InputError(f"num_blocks must be at least 1, got {num_blocks}")
-    run = run.on(anatomy.model)
-    blocks = blocks_on_grid(anatomy)
-    totals: dict[Block, np.ndarray] = {}
-    moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
-    sizes: list[int] = []
-    shared = processes.share(batches)
-    ticks = run.ticks(shared, len(blocks), "receptive fields")
-    with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
-        for batch in shared:
-            x = images_of(batch, anatomy, run.compute)
-            for block, weight in _weights(anatomy, blocks, x, run):
-                tick()
-                fields = weight.numpy()
-                totals[block] = totals.get(block, 0) + fields.sum(0)
-                moments[block].append(_moments(fields))
-            sizes.append(batch_size(x))
-    gathered = gather((totals, moments, sizes))
-    by_process = [process[2] for process in gathered]
-    if not any(map(sum, by_process)):
-        raise InputError("batches must hold at least one image, got none")
-    order = np.argsort(np.concatenate(image_indices(by_process)))
-    parts = [process[1] for process in gathered]
-    by_image = {
-        block: np.concatenate([m for part in parts for m in part[block]])[order]
-        for block in blocks
-    }
-    total = {b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks}
-    largest = max(size for process in by_process for size in process)
-    origin = run.measured(
-        images=len(order), batch_size=largest, image_shape=image_shape(anatomy)
-    )
-    return (
-        replace(_sizes(by_image, total), provenance=origin),
-        replace(maps_of(total, num_blocks), provenance=origin),
-    )
+receptive_field = function_of(ReceptiveField, ReceptiveField.of)
 
 
 def receptive_map(

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.loss.checkpoints import stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
@@ -29,7 +29,6 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import points_text, text_of
-from visprism.loss.double_backward import check_batch_norm
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
 from visprism.loss.points import (
@@ -43,8 +42,6 @@ from visprism.loss.points import (
 from visprism.passes.batches import check_evaluation_mode
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import Curve
-
-BATCH_NORMS = ("reestimated", "interpolated")
 
 
 @result_type("linear-paths")
@@ -107,79 +104,6 @@ class Soup(Result):
         )
 
 
-def mode_connectivity(
-    model: nn.Module,
-    checkpoints: Mapping[str, State],
-    batches: Iterable,
-    *,
-    points: int = 11,
-    batch_norm: str = "reestimated",
-    run: Run = DEFAULT_RUN,
-) -> tuple[LinearPaths, Soup]:
-    """Loss along the segments from a model to checkpoints, and the soup of all of them.
-
-    Floating-point buffers are averaged like weights; with "reestimated" the running statistics
-    of BatchNorm are computed from these images at every point, the ends too.
-
-    Costs a forward pass for each point, up to two with "reestimated" where there is BatchNorm;
-    see `reestimate`. The model gets its own tensors back.
-    """
-    check_evaluation_mode(model)
-    check_batch_norm(batch_norm, BATCH_NORMS, "linear paths")
-    samples = read_samples(batches, run.compute)
-    positions = np.linspace(0, 1, points)
-    treatment = "frozen"
-    if batch_norm == "reestimated" and batch_norms(model):
-        treatment = "reestimated"
-    evaluation = Evaluation(model, samples, cross_entropy, treatment, run)
-    number = len(checkpoints) * (points - 1) + 2  # the start is shared, and there is the soup
-    ticks = run.ticks(range(number), evaluation.ticks_per_point, "linear paths")
-    with torch.no_grad(), evaluation.prepared(), ticks as tick:
-        steps = {name: _step(model, state, name) for name, state in checkpoints.items()}
-        tensors = dict(model.state_dict(keep_vars=True))
-        with displaced_tensors(model, tensors) as displace:
-
-            def losses(terms: Iterable[tuple[float, Mapping[str, Tensor]]]) -> PointLosses:
-                displace(terms)
-                return evaluation.losses(tick)
-
-            start = losses([])
-            paths = {
-                name: [start, *(losses([(float(t), step)]) for t in positions[1:])]
-                for name, step in steps.items()
-            }
-            soup = losses([(1 / (1 + len(steps)), step) for step in steps.values()])
-    members = {"model": start, **{name: path[-1] for name, path in paths.items()}, "soup": soup}
-    every = [
-        (path, t, point)
-        for path in paths.values()
-        for t, point in zip(positions, path, strict=True)
-    ]
-    barriers = [p.nll - (1 - t) * path[0].nll - t * path[-1].nll for path, t, p in every]
-    origin = samples.provenance(run)
-    return (
-        LinearPaths(
-            checkpoint=np.repeat(list(paths), points),
-            position=np.tile(positions, len(paths)),
-            nll=stacked([over_images(point.nll) for *_, point in every]),
-            accuracy=np.array([point.correct.mean() for *_, point in every]),
-            barrier=stacked([Number(b.mean(), *mean_interval(b)) for b in barriers]),
-            batch_norm=batch_norm,
-            provenance=origin,
-        ),
-        Soup(
-            member=np.array(list(members)),
-            accuracy=np.array([point.correct.mean() for point in members.values()]),
-            nll=np.array([point.nll.mean() for point in members.values()]),
-            gain=mean(
-                np.stack([soup.correct - point.correct for point in members.values()], axis=1),
-                paired_proportion,
-            ),
-            provenance=origin,
-        ),
-    )
-
-
 def _step(model: nn.Module, state: State, name: str) -> dict[str, Tensor]:
     """The floating-point entries of a state dict minus those of the model."""
     step = {}
@@ -237,13 +161,84 @@ class ModeConnectivity(Analysis):
         """Measure the loss along each segment."""
         names = [Path(file).name for file in self.checkpoints]
         states = dict(zip(names, stored_weights(self.checkpoints), strict=True))
-        return mode_connectivity(
-            subject.model,
-            states,
-            subject.batches(),
-            points=self.points,
-            batch_norm=self.batch_norm,
-            run=run,
+        return self.of(subject.model, states, subject.batches(), run=run)
+
+    def of(
+        self,
+        model: nn.Module,
+        states: Mapping[str, State],
+        batches: Iterable,
+        *,
+        run: Run = DEFAULT_RUN,
+    ) -> tuple[LinearPaths, Soup]:
+        """Loss along the segments from a model to checkpoints, and the soup of all of them.
+
+        Floating-point buffers are averaged like weights; with "reestimated" the running
+        statistics of BatchNorm are computed from these images at every point, the ends too.
+
+        Costs a forward pass for each point, up to two with "reestimated" where there is
+        BatchNorm; see `reestimate`. The model gets its own tensors back.
+        """
+        check_evaluation_mode(model)
+        samples = read_samples(batches, run.compute)
+        positions = np.linspace(0, 1, self.points)
+        treatment = "frozen"
+        if self.batch_norm == "reestimated" and batch_norms(model):
+            treatment = "reestimated"
+        evaluation = Evaluation(model, samples, cross_entropy, treatment, run)
+        number = (
+            len(states) * (self.points - 1) + 2
+        )  # the start is shared, and there is the soup
+        ticks = run.ticks(range(number), evaluation.ticks_per_point, "linear paths")
+        with torch.no_grad(), evaluation.prepared(), ticks as tick:
+            steps = {name: _step(model, state, name) for name, state in states.items()}
+            tensors = dict(model.state_dict(keep_vars=True))
+            with displaced_tensors(model, tensors) as displace:
+
+                def losses(terms: Iterable[tuple[float, Mapping[str, Tensor]]]) -> PointLosses:
+                    displace(terms)
+                    return evaluation.losses(tick)
+
+                start = losses([])
+                paths = {
+                    name: [start, *(losses([(float(t), step)]) for t in positions[1:])]
+                    for name, step in steps.items()
+                }
+                soup = losses([(1 / (1 + len(steps)), step) for step in steps.values()])
+        members = {
+            "model": start,
+            **{name: path[-1] for name, path in paths.items()},
+            "soup": soup,
+        }
+        every = [
+            (path, t, point)
+            for path in paths.values()
+            for t, point in zip(positions, path, strict=True)
+        ]
+        barriers = [p.nll - (1 - t) * path[0].nll - t * path[-1].nll for path, t, p in every]
+        origin = samples.provenance(run)
+        return (
+            LinearPaths(
+                checkpoint=np.repeat(list(paths), self.points),
+                position=np.tile(positions, len(paths)),
+                nll=stacked([over_images(point.nll) for *_, point in every]),
+                accuracy=np.array([point.correct.mean() for *_, point in every]),
+                barrier=stacked([Number(b.mean(), *mean_interval(b)) for b in barriers]),
+                batch_norm=self.batch_norm,
+                provenance=origin,
+            ),
+            Soup(
+                member=np.array(list(members)),
+                accuracy=np.array([point.correct.mean() for point in members.values()]),
+                nll=np.array([point.nll.mean() for point in members.values()]),
+                gain=mean(
+                    np.stack(
+                        [soup.correct - point.correct for point in members.values()], axis=1
+                    ),
+                    paired_proportion,
+                ),
+                provenance=origin,
+            ),
         )
 
     def cost(self, subject: Subject) -> Cost:
@@ -255,3 +250,6 @@ class ModeConnectivity(Analysis):
         if not self.checkpoints:
             return "no checkpoints are named; set the option checkpoints"
         return super().inapplicable(subject)
+
+
+mode_connectivity = function_of(ModeConnectivity, ModeConnectivity.of, without=["checkpoints"])

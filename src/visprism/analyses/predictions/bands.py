@@ -9,31 +9,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
 from visprism.core.devices import for_complex
-from visprism.core.errors import InputError
 
-BAND_SHAPES = ("square", "round")
 BAND_WIDTH = 0.1  # π rad/pixel
 BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
 _EXACT = 1e-9
-
-
-def check_band_shape(band_shape: str) -> None:
-    """Require a known shape of rings."""
-    if band_shape not in BAND_SHAPES:
-        raise InputError(
-            f"band_shape must be one of {', '.join(BAND_SHAPES)}, got {band_shape!r}"
-        )
-
-
-def check_band(center: float, width: float = BAND_WIDTH) -> None:
-    """Require a band that can hold frequencies."""
-    if not 0 < width <= 2:
-        raise InputError(f"width must be positive and at most 2 π rad/pixel, got {width}")
-    if not 0 <= center <= 2**0.5:
-        raise InputError(
-            "frequency must be between 0 and 1 π rad/pixel (up to 1.41 for round rings), got "
-            f"{center}"
-        )
 
 
 def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "h w"]:
@@ -42,7 +21,6 @@ def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "
     The larger of its two components for square rings, its length for round ones; 1 is the
     Nyquist frequency of an axis.
     """
-    check_band_shape(band_shape)
     vertical, horizontal = (2 * fft.fftfreq(n, dtype=torch.float64).abs() for n in size)
     if band_shape == "square":
         return torch.maximum(vertical[:, None], horizontal[None])
@@ -60,7 +38,6 @@ def band(
 
     Bands at 0, width, 2 width, ... partition the plane. A band of a small image may be empty.
     """
-    check_band(center, width)
     # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.
     steps = (radius(size, band_shape) - center) / width
     return (steps >= -0.5 - _EXACT) & (steps < 0.5 - _EXACT)
