@@ -122,7 +122,7 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
 
 def trained_resnet() -> nn.Module:
     model = load_model("resnet20", seed=0).model
-    recipe = replace(RECIPES["demo_resnet"](), limit=4000)
+    recipe = replace(RECIPES["demo_resnet"](), limit=4000, batch_size=64, lr=4e-3)
     images = load_data("shapes", split="train", limit=recipe.limit)
     preprocessing = Preprocessing((32, 32), mean=MEAN, std=STD)
     fit(model, memory_feed(images, preprocessing, recipe.batch_size), recipe)

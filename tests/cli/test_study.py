@@ -183,7 +183,7 @@ def test_each_model_has_a_label_of_its_own(labels, plugin, tmp_path, capsys):
         str(tmp_path),
     ]
     assert main(command) == 2
-    assert f"a label of its own, got {labels.replace(',', ', ')}" in capsys.readouterr().err
+    assert f"a separate label, got {labels.replace(',', ', ')}" in capsys.readouterr().err
 
 
 # What is printed.
@@ -195,7 +195,7 @@ def test_the_plan_goes_to_stderr_and_the_table_to_stdout(studied, study_command,
     assert "Plan:" in printed.err
     assert "32x32" in printed.err  # how the images are prepared
     assert printed.out.startswith(
-        "How sparse are feature maps? (Mean sparsity of all blocks)\n"
+        "How sparse are feature maps? (Mean sparsity of all blocks; 12 images)\n"
     )
     assert f"Page: {studied / 'report.html'} " in printed.out
 

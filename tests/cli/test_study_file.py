@@ -45,7 +45,9 @@ def test_a_study_writes_the_file_that_reproduces_it(stated, tmp_path):
     assert written == {name: value for name, value in expected.items() if name != "minutes"}
     assert main(["examine", str(first / STUDY_FILE), "--out", str(again)]) == 0
     assert index(again)["entries"].keys() == index(first)["entries"].keys()
-    headers = [index(folder)["header"] | {"seconds": 0} for folder in (first, again)]
+    headers = [
+        index(folder)["header"] | {"seconds": 0, "speed": {}} for folder in (first, again)
+    ]
     assert headers[0] == headers[1]
     assert (again / STUDY_FILE).read_bytes() == (first / STUDY_FILE).read_bytes()
 

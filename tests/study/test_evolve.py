@@ -95,11 +95,12 @@ def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
         value=visible(value),
         quantity="share",
         unit="%",
+        provenance=vp.Provenance(images=64, split="test"),
     )
     (finding,) = curve.findings()
     assert str(finding) == (
-        "share, mlp: 10% [9%, 11%] after step 0, 90% [89%, 91%] after step 40; "
-        "from step 20 on less than half of the change is left"
+        "share, mlp: 10% [9%, 11%] after step 0, 90% [89%, 91%] after step 40, intervals "
+        "over 64 test images; from step 20 on less than half of the change is left"
     )
 
 

@@ -51,6 +51,8 @@ class Evolution(Result):
                 f"{quantity}: {first} after step {rows.step[0]}, {last} after step "
                 f"{rows.step[-1]}"
             )
+            if np.isfinite(low).all():
+                text += f", intervals over {self.images_text}"
             if low[0] > high[-1] or high[0] < low[-1]:  # the intervals are apart
                 far = np.abs(value - value[-1]) > abs(value[0] - value[-1]) / 2
                 settled = rows.step[np.flatnonzero(far)[-1] + 1]

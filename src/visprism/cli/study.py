@@ -185,7 +185,7 @@ class _Models(Weights):
             named[self.labels[place] if place < len(self.labels) else label] = model
         if len(named) < len(self.models) or len(self.labels) not in {0, len(self.models)}:
             raise InputError(
-                f"each of the {len(self.models)} models must have a label of its own, got "
+                f"each of the {len(self.models)} models must have a separate label, got "
                 f"{', '.join(self.labels or named)}"
             )
         return named

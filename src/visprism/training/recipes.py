@@ -138,7 +138,7 @@ def demo_resnet() -> Recipe:
     Claim: see docs/data.md.
     Run:   visprism demo
     """
-    return _demo(limit=8_000, batch_size=64, lr=4e-3)
+    return _demo(limit=45_000, batch_size=500, lr=9e-4)
 
 
 @RECIPES.register

@@ -1,7 +1,8 @@
 """Curvature during training, which `vp.Monitor` measures; see `training_curvature`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -53,12 +54,15 @@ class TrainingCurvature(Analysis):
     adaptive: bool = option(False, "adaptive SAM (ASAM)")
     tol: float = option(1e-2, "relative residual of convergence", above=0)
 
-    step: int = field(default=0, repr=False, compare=False)  # as the monitor gives it
-    optimizers: tuple[Optimizer, ...] = field(default=(), repr=False, compare=False)
+    # The monitor sets these by `at_step`.
+    step: int = field(default=0, init=False, repr=False, compare=False)
+    optimizers: tuple[Optimizer, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def at_step(self, step: int, optimizers: Sequence[Optimizer]) -> "TrainingCurvature":
         """The analysis of the weights after `step` updates by these optimizers."""
-        return replace(self, step=step, optimizers=tuple(optimizers))
+        analysis = copy(self)
+        vars(analysis).update(step=step, optimizers=tuple(optimizers))
+        return analysis
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """The eigenvalues at the present weights."""
