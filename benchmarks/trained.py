@@ -296,9 +296,10 @@ def weights_of(run: Path) -> tuple[Path, list[dict[str, str]]]:
 
 
 def history_of(run: Path) -> list[dict[str, str]]:
-    """A row for each completed epoch."""
+    """A row for each completed epoch, by the names of columns without units."""
     with (run / "history.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        rows = csv.DictReader(file)
+        return [{name.partition(" (")[0]: row[name] for name in row} for row in rows]
 
 
 def machine() -> str:

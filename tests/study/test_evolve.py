@@ -6,7 +6,7 @@ import torch
 from internals import Estimated
 from torch import nn
 
-from visprism import InputError, Monitor, Study, evolve, examine, load_model, save_checkpoint
+from visprism import InputError, Monitor, Provenance, Study, evolve, examine, load_model, save_checkpoint
 from visprism.cli import main
 from visprism.results import CurvatureDuringTraining, Evolution
 
@@ -95,7 +95,7 @@ def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
         value=visible(value),
         quantity="share",
         unit="%",
-        provenance=vp.Provenance(images=64, split="test"),
+        provenance=Provenance(images=64, split="test"),
     )
     (finding,) = curve.findings()
     assert str(finding) == (
