@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from statistics import median
 from typing import Any
 
 import torch
+from torch import nn
 
 from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
 from visprism.analyses.subject import Subject
@@ -23,7 +23,7 @@ from visprism.passes.batches import batch_size, on_device
 
 _SHARED = 4.0  # passes of one image that all analyses of feature maps cost together
 _TIMED = 4  # images of the timed pass
-_REPEATS = 3  # passes of which the median is the latency
+_REPEATS = 3  # passes, of which the fastest counts
 _BATCH = 32  # images of the pass that gives the throughput
 _LONG, _HOUR = 10.0, 3600.0  # seconds from which on no fraction, or minutes, are printed
 
@@ -145,6 +145,20 @@ def ordered_steps(
     return sorted(steps, key=place)
 
 
+def _fastest(model: nn.Module, batches: list[Any], device: torch.device) -> float:
+    """Seconds of the fastest of 3 passes over batches: other work can only slow them."""
+
+    def seconds() -> float:
+        begin = time.perf_counter()
+        for images in batches:
+            forward(model, images)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter() - begin
+
+    return min(seconds() for _ in range(_REPEATS))
+
+
 @dataclass(frozen=True)
 class Speed:
     """Seconds of one image: of a forward pass, and of loading. The same in every process."""
@@ -154,45 +168,37 @@ class Speed:
 
     @classmethod
     def of(cls, subject: Subject, run: Run) -> "Speed":
-        """Time one pass of a few images."""
+        """The fastest of a few passes of a few images, so that other work counts little."""
         few = subject.limited(min(_TIMED, subject.num_images))
         begin = time.perf_counter()
         batches = [b[0] if isinstance(b, tuple | list) else b for b in few.batches()]
-        loaded = time.perf_counter()
+        loading = time.perf_counter() - begin
         with torch.no_grad(), run.compute.borrow(few.model), run.compute.autocast():
-            for images in batches:
-                forward(few.model, on_device(images, run.compute))
-        end = time.perf_counter()
-        seconds = [(end - loaded) / few.num_images, (loaded - begin) / few.num_images]
+            batches = [on_device(b, run.compute) for b in batches]
+            forwards = _fastest(few.model, batches, run.compute.torch_device)
+        seconds = [forwards / few.num_images, loading / few.num_images]
         return cls(*map(max, zip(*gather(seconds), strict=True)))
 
     @staticmethod
     def timings(subject: Subject, run: Run) -> dict[str, float]:
         """Latency of one image, throughput of a batch, and on a CUDA device the peak memory.
 
-        Latency is the median of 3 passes, in seconds; throughput that of one pass of at most
-        32 images, per second; memory that of the batch, weights included, in bytes. The model
-        is warm, since `of` has run it.
+        Of the fastest of 3 passes each, since other work can only slow them: latency in
+        seconds, throughput of at most 32 images per second; memory that of the batch, weights
+        included, in bytes. The model is warm, since `of` has run it.
         """
         (one,), (several, *_) = (
             [b[0] if isinstance(b, tuple | list) else b for b in subject.limited(n).batches()]
             for n in (1, min(_BATCH, subject.num_images))
         )
 
-        def seconds(images: Any) -> float:
-            begin = time.perf_counter()
-            forward(subject.model, images)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            return time.perf_counter() - begin
-
         with torch.no_grad(), run.compute.borrow(subject.model), run.compute.autocast():
             device = run.compute.torch_device
             one, several = (on_device(images, run.compute) for images in (one, several))
-            latency = median(seconds(one) for _ in range(_REPEATS))
+            latency = _fastest(subject.model, [one], device)
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
-            rate = batch_size(several) / seconds(several)
+            rate = batch_size(several) / _fastest(subject.model, [several], device)
             measured = {"latency": latency, "throughput": rate}
             if device.type == "cuda":
                 measured["memory"] = float(torch.cuda.max_memory_allocated(device))
