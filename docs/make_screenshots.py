@@ -23,8 +23,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 FIGURES = Path(__file__).parent / "figures"
 SITE = Path(__file__).parent / "_build" / "html"
 VARIANTS = {  # ending of the file: color scheme, width, height
-    "": ("light", 1280, 1400),
-    "-dark": ("dark", 1280, 1400),
+    "": ("light", 1280, 800),
+    "-dark": ("dark", 1280, 800),
     "-narrow": ("light", 420, 1400),
 }
 COLORS, WIDTH = 256, 900

@@ -104,7 +104,7 @@ def _speed(study: Study, model: str) -> list[str]:
         return []
     forms = {
         "latency": lambda seconds: f"{1e3 * seconds:.3g} ms for one image",
-        "throughput": lambda rate: f"{rate:.3g} images/s",
+        "throughput": lambda rate: f"{float(f'{rate:.3g}'):,g} images/s",
         "memory": lambda size: f"{size / 2**20:.3g} MiB at most",
     }
     return [forms[name](value) for name, value in speed.items()]
