@@ -1,14 +1,11 @@
 """Several processes measure what one does (src/visprism/loss/)."""
 
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from two_processes import in_two_processes
 
 from visprism import Result
 
@@ -16,27 +13,10 @@ SCRIPT = Path(__file__).with_name("in_processes.py")
 
 
 @pytest.mark.slow
-def test_two_processes_find_the_same_of_three_batches_and_of_one(tmp_path, monkeypatch):
+def test_two_processes_find_the_same_of_three_batches_and_of_one(tmp_path):
     measured = runpy.run_path(str(SCRIPT))["measured"]
     alone = measured()
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    around = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    for name, value in (around | {"RANK": "0"}).items():
-        monkeypatch.setenv(name, value)
-    other = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(tmp_path)],
-        env=os.environ | {"RANK": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        ours = measured()
-        _, errors = other.communicate(timeout=120)
-    finally:
-        other.kill()
-    assert other.returncode == 0, errors
+    ours = in_two_processes(SCRIPT, tmp_path, measured)
     for number, (one, two) in enumerate(zip(alone, ours, strict=True)):
         theirs = Result.load(tmp_path / f"theirs{number}.npz")
         for name, column in one.columns().items():

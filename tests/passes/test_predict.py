@@ -1,17 +1,14 @@
 """Predictions: logits of models, of ensembles and of stochastic passes."""
 
 import math
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from internals import dropout_modules
 from torch import nn
+from two_processes import in_two_processes
 
 from visprism import InputError, Predictions, Run, calibration, predict
 
@@ -189,34 +186,10 @@ def test_a_mapping_of_images_and_a_dict_of_outputs_are_understood(model, pairs):
     torch.testing.assert_close(predictions.logits, predict(model, pairs).logits)
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @pytest.mark.slow
-def test_two_processes_give_the_answer_of_one(tmp_path, monkeypatch, script):
+def test_two_processes_give_the_answer_of_one(tmp_path, script):
     alone = script["predicted"]()
-    for name, value in {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": "2",
-        "RANK": "0",
-    }.items():
-        monkeypatch.setenv(name, value)
-    other = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(tmp_path / "theirs.pt")],
-        env=os.environ | {"RANK": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        ours = script["predicted"]()
-        _, errors = other.communicate(timeout=120)
-    finally:
-        other.kill()  # does nothing where it has ended
-    assert other.returncode == 0, errors
+    ours = in_two_processes(SCRIPT, tmp_path / "theirs.pt", script["predicted"])
     theirs = torch.load(tmp_path / "theirs.pt")
     for expected, mine, its in zip(alone, ours, theirs, strict=True):
         torch.testing.assert_close(mine, expected, rtol=0, atol=0)

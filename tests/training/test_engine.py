@@ -1,16 +1,13 @@
 """Laws of updates (src/visprism/training/engine.py): parts, processes and averages."""
 
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from two_processes import in_two_processes
 
 from visprism import fit
 
@@ -29,35 +26,12 @@ def test_accumulated_gradients_make_the_update_of_the_full_batch(
 
 
 @pytest.mark.slow
-def test_two_processes_make_the_updates_of_one(tmp_path, monkeypatch):
+def test_two_processes_make_the_updates_of_one(tmp_path):
     script = runpy.run_path(str(SCRIPT))
     alone, history = script["trained"]()
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    # What torchrun sets; this process is rank 0.
-    for name, value in {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "none",
-    }.items():
-        monkeypatch.setenv(name, value)
-    other = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(tmp_path / "other.pt")],
-        env=os.environ | {"RANK": "1", "LOCAL_RANK": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
+    together, of_both = in_two_processes(
+        SCRIPT, tmp_path / "other.pt", lambda: script["trained"](tmp_path)
     )
-    try:
-        together, of_both = script["trained"](tmp_path)
-        _, errors = other.communicate(timeout=120)
-    finally:
-        other.kill()  # does nothing where it has ended
-    assert other.returncode == 0, errors
     torch.testing.assert_close(together.state_dict(), alone.state_dict(), rtol=0, atol=1e-5)
     np.testing.assert_allclose(of_both.train_loss, history.train_loss, rtol=1e-5)
     np.testing.assert_allclose(of_both.test_accuracy, history.test_accuracy)

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 from internals import read_checkpoint, read_state_dict
+from stopped import StopError
 from torch import nn
 
 from visprism import Run, fit
-
-
-class StopError(Exception):
-    """As good as a kill, without a process."""
 
 
 @pytest.mark.slow

@@ -5,24 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 from internals import TensorBoardLogger, make_loggers
+from stopped import StopError, stopping
 
 from visprism import Run, fit
 
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
-
-
-class StopError(Exception):
-    """As good as a kill, without a process."""
-
-
-def stopping(at):
-    def progress(steps, _label):
-        for step in steps:
-            if step == at:
-                raise StopError
-            yield step
-
-    return progress
 
 
 # TensorBoard.

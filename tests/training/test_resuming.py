@@ -14,6 +14,7 @@ import pytest
 import torch
 from internals import read_checkpoint, read_state_dict, valid_checkpoint
 from PIL import Image
+from stopped import StopError, stopping
 
 from visprism import (
     InputError,
@@ -28,20 +29,6 @@ from visprism import (
 
 SCRIPT = Path(__file__).with_name("fit_and_be_killed.py")
 script = runpy.run_path(str(SCRIPT))
-
-
-class StopError(Exception):
-    """As good as a kill, without a process."""
-
-
-def stopping(at):
-    def progress(steps, _label):
-        for step in steps:
-            if step == at:
-                raise StopError
-            yield step
-
-    return progress
 
 
 @pytest.fixture(scope="module")

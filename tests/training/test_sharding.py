@@ -5,9 +5,6 @@ Two processes make all runs at once; what they have is compared with runs of one
 
 import os
 import runpy
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ import pytest
 import torch
 from internals import read_checkpoint, read_state_dict
 from torch import nn
+from two_processes import in_two_processes
 
 from visprism import fit
 from visprism.training import epoch_metrics, sharding
@@ -42,33 +40,7 @@ def alone(folder):
 @pytest.fixture(scope="module")
 def both(folder, alone):
     """What the two processes have."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    joined = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "none",
-    }
-    other = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(folder)],
-        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in joined.items():
-                patch.setenv(name, value)
-            runs = script["everything"](folder)
-        _, errors = other.communicate(timeout=240)
-    finally:
-        other.kill()  # does nothing where it has ended
-    assert other.returncode == 0, errors
+    runs = in_two_processes(SCRIPT, folder, lambda: script["everything"](folder))
     return runs, torch.load(folder / "other.pt", weights_only=False)
 
 

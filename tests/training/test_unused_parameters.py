@@ -1,16 +1,13 @@
 """Laws of several runs in one job, and of what the loss does not reach (engine.py)."""
 
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from internals import has_unused_parameters, world_size
 from torch import nn
+from two_processes import in_two_processes
 
 SCRIPT = Path(__file__).with_name("fit_repeatedly.py")
 
@@ -20,42 +17,12 @@ def script():
     return runpy.run_path(str(SCRIPT))
 
 
-def in_two(script, target):
-    """What this process has, the first of two, and what the other has."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    joined = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "none",
-    }
-    other = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(target)],
-        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in joined.items():
-                patch.setenv(name, value)
-            runs = script["everything"](target.parent / "0")
-        _, errors = other.communicate(timeout=120)
-    finally:
-        other.kill()  # does nothing where it has ended
-    assert other.returncode == 0, errors
-    return runs, torch.load(target)
-
-
 @pytest.mark.slow
 def test_runs_after_one_another_in_two_processes_are_those_of_one(tmp_path, script):
     """Sharded or not, after an error, and with parameters that the loss does not reach."""
-    (ours, said), (theirs, _) = in_two(script, tmp_path / "other.pt")
+    target = tmp_path / "other.pt"
+    ours, said = in_two_processes(SCRIPT, target, lambda: script["everything"](tmp_path / "0"))
+    theirs, _ = torch.load(target)
     assert "got step 7 in process 0 and step 0 in process 1" in said
     assert world_size() == 1
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0)

@@ -3,30 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import Brightest, colors
 from internals import ALEXNET, CLEAN, Estimated, Number
-from torch import nn
 
 from visprism import Provenance, calibration, predict, robustness
 from visprism.results import CorruptedMetrics
 
 
-class Brightest(nn.Module):
-    """Predicts the channel with the highest mean, more confidently the more it leads."""
-
-    def forward(self, x):
-        return 4 * x.mean((2, 3))
-
-
 @pytest.fixture
 def model():
     return Brightest().eval()
-
-
-def colors(*channels, level=1.0):
-    """One image for each channel, which is bright in it."""
-    images = torch.zeros(len(channels), 3, 4, 4)
-    images[range(len(channels)), channels] = level
-    return images
 
 
 def measured(accuracies, *, size=32, classes=10):

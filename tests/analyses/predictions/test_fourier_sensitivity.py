@@ -2,24 +2,12 @@
 
 import pytest
 import torch
+from classifiers_by_hand import Waves
 from internals import basis_image
-from torch import nn
 
 from visprism import FourierSensitivity, Preprocessing, fourier_sensitivity
 
 GRAY = Preprocessing((16, 16), mean=(0.5,) * 3, std=(0.25,) * 3)
-
-
-class Waves(nn.Module):
-    """Tells whether there is more of a wave in the image than a little: class 1, or else 0."""
-
-    def __init__(self, wave):
-        super().__init__()
-        self.register_buffer("wave", wave)
-
-    def forward(self, x):
-        strength = (x * self.wave).sum((2, 3)).abs().amax(1)
-        return torch.stack([torch.full_like(strength, 0.5), strength], dim=1)
 
 
 def measured(**options):

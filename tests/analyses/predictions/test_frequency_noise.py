@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import Waves
 from internals import (
     BAND_CENTERS,
     PixelSpace,
@@ -32,18 +33,6 @@ def noisy(model, batches, *, mean=(0.5,), std=(0.25,), **options):
         std=std * (channels if len(std) == 1 else 1),
     )
     return frequency_noise(model.eval(), batches, preprocessing=way, **options)
-
-
-class Waves(nn.Module):
-    """Tells whether there is more of a wave in the image than a little: class 1, or else 0."""
-
-    def __init__(self, wave):
-        super().__init__()
-        self.register_buffer("wave", wave)
-
-    def forward(self, x):
-        strength = (x * self.wave).sum((2, 3)).abs().amax(1)
-        return torch.stack([torch.full_like(strength, 0.5), strength], dim=1)
 
 
 def flat(number=16, size=(16, 16), level=0.5):

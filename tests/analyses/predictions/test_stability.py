@@ -5,30 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import Brightest, colors
 from internals import Estimated, relative_flip_rates
 from scipy import stats
-from torch import nn
 
 from visprism import stability
-
-
-class Brightest(nn.Module):
-    """Predicts the channel with the highest mean, more confidently the more it leads."""
-
-    def forward(self, x):
-        return 4 * x.mean((2, 3))
 
 
 @pytest.fixture
 def model():
     return Brightest().eval()
-
-
-def colors(*channels, level=1.0):
-    """One image for each channel, which is bright in it."""
-    images = torch.zeros(len(channels), 3, 4, 4)
-    images[range(len(channels)), channels] = level
-    return images
 
 
 def test_flips_count_against_the_frame_before_and_of_noise_against_the_first(model):

@@ -1,110 +1,12 @@
 """A result of each type that has a figure, written by hand: `MAKERS`, by name."""
 
-from results_by_hand.attention_and_weights import (
-    attention_map,
-    attention_statistics,
-    patch_filters,
-    positional_similarity,
-    relative_scores,
-    rollout,
-)
-from results_by_hand.feature_maps import (
-    branch_transfer,
-    costs,
-    effective_ranks,
-    high_frequency,
-    kind_replication,
-    kind_summary,
-    patch_components,
-    receptive_field,
-    receptive_maps,
-    similarity,
-    singular_values,
-    spectrum,
-    structure,
-    variances,
-)
-from results_by_hand.loss import (
-    eigenvalues,
-    evolution,
-    hessian_curves,
-    hessian_summary,
-    history,
-    landscape,
-    rings,
-    sharpness,
-    spectral_density,
-    training_curvature,
-    trajectory,
-)
-from results_by_hand.outputs import (
-    ablations,
-    attacks,
-    claim_effects,
-    corruption_errors,
-    cues,
-    differing_pictures,
-    distribution_shift,
-    frequency_robustness,
-    joint_ablations,
-    kind_ablations,
-    reliability,
-    risk_coverage,
-    robustness,
-    search_replacements,
-    sensitivity,
-    stability,
-)
+from inspect import isfunction
+
+from results_by_hand import attention_and_weights, feature_maps, loss, outputs
 
 MAKERS = {
-    maker.__name__: maker
-    for maker in (
-        spectrum,
-        high_frequency,
-        branch_transfer,
-        variances,
-        attention_statistics,
-        attention_map,
-        rollout,
-        receptive_field,
-        receptive_maps,
-        singular_values,
-        effective_ranks,
-        similarity,
-        structure,
-        landscape,
-        training_curvature,
-        evolution,
-        trajectory,
-        patch_filters,
-        patch_components,
-        positional_similarity,
-        relative_scores,
-        kind_summary,
-        kind_replication,
-        costs,
-        hessian_curves,
-        hessian_summary,
-        rings,
-        sharpness,
-        eigenvalues,
-        spectral_density,
-        differing_pictures,
-        reliability,
-        risk_coverage,
-        robustness,
-        corruption_errors,
-        stability,
-        search_replacements,
-        ablations,
-        kind_ablations,
-        joint_ablations,
-        frequency_robustness,
-        sensitivity,
-        attacks,
-        claim_effects,
-        cues,
-        distribution_shift,
-        history,
-    )
+    name: maker
+    for module in (feature_maps, attention_and_weights, loss, outputs)
+    for name, maker in vars(module).items()
+    if isfunction(maker) and maker.__module__ == module.__name__ and name[0] != "_"
 }

@@ -71,7 +71,6 @@ def attention_statistics():
         head=np.array([1, 2, 1, 2]),
         keys=np.full(4, 17),
         **{name: within(values, values / 10) for name, values in statistics.items()},
-        provenance=PROVENANCE,
     )
 
 

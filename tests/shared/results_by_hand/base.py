@@ -43,6 +43,7 @@ def complete(cls, **columns):
 
     Estimates that are given as plain numbers have no intervals.
     """
+    columns.setdefault("provenance", PROVENANCE)
     rows = len(next(v for v in columns.values() if isinstance(v, np.ndarray)))
     empty = {np.ndarray: np.full(rows, np.nan), Estimated: Estimated(np.full(rows, np.nan))}
     for f in fields(cls):

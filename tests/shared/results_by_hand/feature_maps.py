@@ -41,7 +41,6 @@ def spectrum():
         Spectrum,
         **{name: column[rows] for name, column in (BLOCKS | NEIGHBORS).items()},
         **columns,
-        provenance=PROVENANCE,
     )
 
 
@@ -56,7 +55,6 @@ def high_frequency():
         **BLOCKS,
         **NEIGHBORS,
         **columns,
-        provenance=PROVENANCE,
     )
 
 
@@ -97,7 +95,6 @@ def receptive_field():
         row=np.full(5, 15.5),
         column=np.full(5, 15.5),
         uniform_sigma=9.2,
-        provenance=PROVENANCE,
     )
 
 
@@ -111,7 +108,6 @@ def receptive_maps():
         column=np.tile([0, 1, 2], 6),
         share=relative / 2,
         relative=relative,
-        provenance=PROVENANCE,
     )
 
 
@@ -125,7 +121,6 @@ def singular_values():
         rank=np.tile([1, 2, 3], 10),
         relative=relative,
         share=relative**2 / 1.3,
-        provenance=PROVENANCE,
     )
 
 
@@ -138,7 +133,6 @@ def effective_ranks():
         token_participation=np.array([4.0, 3.0, 5.0, 5.0, 4.0]),
         image_rank=np.array([3.0, 4.0, 5.0, 6.0, 5.5]),
         image_participation=np.array([2.0, 3.0, 4.0, 4.5, 4.0]),
-        provenance=PROVENANCE,
     )
 
 
@@ -183,7 +177,6 @@ def kind_replication():
         negative=np.array([3, 1]),
         positive=np.array([0, 0]),
         mean=Estimated([-0.5, -0.1], [-0.7, -0.4], [-0.3, 0.2]),
-        provenance=PROVENANCE,
     )
 
 
@@ -202,7 +195,6 @@ def similarity():
         defined=np.ones(25, dtype=bool),
         batches=2,
         batch_size=4.0,
-        provenance=PROVENANCE,
     )
 
 

@@ -53,7 +53,6 @@ def landscape():
         accuracy=np.exp(-nll),
         classes=10,
         weight_decay=0.05,
-        provenance=PROVENANCE,
     )
 
 
@@ -69,7 +68,6 @@ def trajectory():
         first_share=0.7,
         second_share=0.2,
         distance=5.6,
-        provenance=PROVENANCE,
     )
 
 
@@ -138,7 +136,6 @@ def hessian_summary():
         negative_batches=16 * two,
         nll=2.3 * two,
         converged=two,
-        provenance=PROVENANCE,
     )
 
 
@@ -156,7 +153,6 @@ def eigenvalues():
         nll=1.5,
         l2=0.0,
         weight_decay=0.0,
-        provenance=PROVENANCE,
     )
 
 
@@ -171,7 +167,6 @@ def spectral_density():
         nll=1.5,
         l2=0.0,
         weight_decay=0.0,
-        provenance=PROVENANCE,
     )
 
 
@@ -187,7 +182,6 @@ def rings():
         accuracy=np.full(3, 0.5),
         pairs=2,
         classes=10,
-        provenance=PROVENANCE,
     )
 
 
@@ -200,5 +194,4 @@ def sharpness():
         steps=np.array([1, 0]),
         sharpness=Estimated(by_batch.mean(0), by_unit=by_batch),
         batches=12,
-        provenance=PROVENANCE,
     )

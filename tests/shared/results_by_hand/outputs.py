@@ -24,7 +24,7 @@ from visprism.results import (
 )
 
 
-def around(values, margin):
+def _around(values, margin):
     """An estimate with intervals of this half width."""
     values = np.array(values)
     return Estimated(values, values - margin, values + margin)
@@ -41,7 +41,6 @@ def differing_pictures():
         width=np.array([2, 2]),
         pixels=np.array(["ff0000" + "00ff00", "0000ff" + "ffffff"]),
         images=2,
-        provenance=PROVENANCE,
     )
 
 
@@ -56,7 +55,6 @@ def reliability():
         confidence=np.array([np.nan, 0.3, 0.5, 0.7, 0.95]),
         accuracy=np.array([np.nan, 0.3, 0.4, 0.6, 0.8]),
         ece=0.11,
-        provenance=PROVENANCE,
     )
 
 
@@ -68,7 +66,6 @@ def risk_coverage():
         risk=0.3 * coverage**2,
         confidence=1 - coverage / 2,
         aurc=0.1,
-        provenance=PROVENANCE,
     )
 
 
@@ -84,7 +81,6 @@ def robustness():
             [0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1], np.zeros(10), np.ones(10)
         ),
         change=Estimated(np.full(10, np.nan)),
-        provenance=PROVENANCE,
     )
 
 
@@ -98,7 +94,6 @@ def corruption_errors():
         relative=np.array([0.55, np.nan]),
         clean_error=0.1,
         mean_error=0.36,
-        provenance=PROVENANCE,
     )
 
 
@@ -126,7 +121,6 @@ def stability():
         flip_rate=Estimated([0.05, 0.02], [0.04, 0.01], [0.06, 0.03]),
         consistency=np.array([0.9, 0.98]),
         mean_flip_rate=0.035,
-        provenance=PROVENANCE,
     )
 
 
@@ -154,7 +148,6 @@ def search_replacements():
         seed=np.concatenate([np.tile(np.arange(3), 4), np.tile(np.arange(3, 6), 2)]),
         accuracy=np.concatenate([row[3] for row in rows]),
         selected=np.repeat([row[4] for row in rows], 3),
-        provenance=PROVENANCE,
     )
 
 
@@ -171,7 +164,7 @@ def ablations():
             [0.34, 0.13, 0.45, 0.02, 0.08],
         ),
         nll=np.array([2.0, 1.5, 2.5, 1.0, 1.1]),
-        nll_rise=around([1.0, 0.5, 1.5, 0.0, 0.1], 0.2),
+        nll_rise=_around([1.0, 0.5, 1.5, 0.0, 0.1], 0.2),
         partial=np.ones(5, dtype=bool),
         baseline_accuracy=0.8,
         baseline_nll=1.0,
@@ -209,10 +202,10 @@ def frequency_robustness():
     return BandAccuracy(
         frequency=np.array([0.1, 0.5, 0.9]),
         rms=np.full(3, 0.1),
-        accuracy=around(0.8 - drop, 0.05),
+        accuracy=_around(0.8 - drop, 0.05),
         drop=Estimated(drop, drop - 0.04, drop + 0.05),
         nll=drop + 1,
-        nll_rise=around(drop, 0.2),
+        nll_rise=_around(drop, 0.2),
         high_drop=Number(0.6, 0.54, 0.65),
         low_drop=Number(0.1, 0.08, 0.12),
         clean_accuracy=0.8,
@@ -227,8 +220,8 @@ def sensitivity():
     return FrequencyErrors(
         vertical=vertical,
         horizontal=horizontal,
-        error=around(error, 0.05),
-        error_rise=around(error - 0.1, 0.02),
+        error=_around(error, 0.05),
+        error_rise=_around(error - 0.1, 0.02),
         clean_error=0.1,
         mean_rise=Number(0.2, 0.15, 0.25),
         rms=0.1,
@@ -249,7 +242,7 @@ def attacks():
         accuracy=Estimated(accuracy, accuracy - 0.1, accuracy + 0.05),
         drop=Estimated(0.8 - accuracy, 0.75 - accuracy, 0.83 - accuracy),
         nll=1.8 - accuracy,
-        nll_rise=around(0.8 - accuracy, 0.1),
+        nll_rise=_around(0.8 - accuracy, 0.1),
         zero_gradient=np.zeros(5),
         clean_accuracy=0.8,
         clean_nll=1.0,
@@ -266,7 +259,6 @@ def cues():
         texture_decisions=np.array([2, 6, 8]),
         bias=Estimated([0.75, 0.25, 0.5], [0.41, 0.07, 0.28], [0.93, 0.59, 0.72]),
         accuracy=np.array([0.6, 0.2, 0.4]),
-        provenance=PROVENANCE,
     )
 
 
