@@ -1,13 +1,25 @@
 """Laws of the monitor: it changes nothing, keeps its share of the time, and resumes."""
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from visprism import Augmentation, InputError, Monitor, Preprocessing, Recipe, Study, fit
+from visprism import (
+    Augmentation,
+    InputError,
+    Monitor,
+    Preprocessing,
+    Recipe,
+    Study,
+    fit,
+    load_model,
+)  # fmt: skip
 from visprism.images import Feed
 
 STEPS = 8
@@ -76,7 +88,7 @@ def trained(optimizer, monitor=None, steps=STEPS, begin=None):
     }
 
 
-def fitted(recipe, monitor=None):
+def fitted(recipe, monitor=None, folder=None):
     images, targets = drawn(2, 32)
     pixels = (255 * images).to(torch.uint8)
     plain = Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3)
@@ -90,16 +102,29 @@ def fitted(recipe, monitor=None):
         preprocessing=plain,
         seed=0,
     )
-    fit(model, feed, recipe, monitor=monitor)
+    fit(model, feed, recipe, monitor=monitor, folder=folder)
     return model.state_dict()
 
 
-def test_sam_has_the_same_bits_with_and_without(tmp_path):
+class Killed(Monitor):
+    """Ends the run after five updates."""
+
+    def step(self, model, step, optimizer=None, metrics=None):
+        super().step(model, step, optimizer, metrics)
+        if step == 5:
+            raise KeyboardInterrupt
+
+
+def test_sam_has_the_same_bits_with_and_without_and_after_a_kill(tmp_path):
     augmented = Augmentation(padding=1, flip=0.5, mixup=1.0)
     recipe = Recipe(epochs=2, batch_size=8, lr=0.05, sam_rho=0.1, augmentation=augmented)
     options = {"training-curvature": {"sam_rho": 0.1}}
-    monitor = monitor_of(tmp_path, options=options)
-    torch.testing.assert_close(fitted(recipe, monitor), fitted(recipe), rtol=0, atol=0)
+    run, given = tmp_path / "run", {"every": 2, "share": 1.0, "options": options}
+    with pytest.raises(KeyboardInterrupt):
+        fitted(recipe, Killed(DATA, ANALYSES, out=run / "monitor", **given), run)
+    assert sorted(p.name[-1] for p in run.glob("monitor/step-*")) == ["2", "4"]
+    monitor = Monitor(DATA, ANALYSES, out=run / "monitor", **given)
+    torch.testing.assert_close(fitted(recipe, monitor, run), fitted(recipe), rtol=0, atol=0)
     assert list(monitor.studies) == [2, 4, 6, 8]
     (curvature,) = monitor.studies[8]["training-curvature"].values()
     assert set(curvature.point) == {"weights", "perturbed"}
@@ -120,12 +145,13 @@ def test_training_has_the_same_bits_with_and_without(tmp_path, optimizer):
     assert all(study.analyses == ANALYSES for study in monitor.studies.values())
 
 
-def test_a_killed_run_continues_with_the_same_bits_and_numbers(tmp_path):
+@pytest.mark.parametrize("optimizer", MAKE)
+def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path, optimizer):
     complete = monitor_of(tmp_path / "complete")
-    weights = trained("adamw", complete)["model"]
-    half = trained("adamw", monitor_of(tmp_path / "stopped"), steps=5)
+    weights = trained(optimizer, complete)["model"]
+    half = trained(optimizer, monitor_of(tmp_path / "stopped"), steps=5)
     resumed = monitor_of(tmp_path / "stopped")
-    again = trained("adamw", resumed, begin=half)["model"]
+    again = trained(optimizer, resumed, begin=half)["model"]
     torch.testing.assert_close(again, weights, rtol=0, atol=0)
     for step, study in complete.studies.items():
         stored = Study.load(tmp_path / "stopped" / f"step-{step:08d}")
@@ -157,6 +183,71 @@ def test_a_model_that_is_compiled_or_frozen_or_in_inference_is_measured_as_it_is
     second = monitor_of().step(model, 2)
     assert first["variance"]["Net"] == second["variance"]["Net"]
     assert model.training
+
+
+def test_within_autocast_the_numbers_are_those_without():
+    model = Net()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = monitor_of().step(model, 2)
+        assert torch.is_autocast_enabled("cpu")
+    plain = monitor_of().step(model, 2)
+    assert [e.results for e in mixed.entries] == [e.results for e in plain.entries]
+
+
+def test_averaged_weights_are_measured_where_they_are_given():
+    model = Net()
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+    average.update_parameters(model)
+    with torch.no_grad():
+        model.head.weight.mul_(3)
+    average.update_parameters(model)
+    averaged = monitor_of().step(average, 2)["calibration"]["AveragedModel"]
+    alone = monitor_of().step(average.module, 2)["calibration"]["Net"]
+    assert averaged.columns().keys() == alone.columns().keys()
+    values = [[a.value for a in result.answers()] for result in (averaged, alone)]
+    assert values[0] == values[1]
+    assert average.n_averaged == 2
+
+
+def test_numbers_have_names_that_sort_for_any_logger():
+    logged = {}
+    network = load_model("alter_resnet20")
+    monitor = Monitor(
+        [torch.rand(4, 3, 32, 32)], "fourier", every=1, share=1.0,
+        preprocessing=network.preprocessing, log=[logged.__setitem__],
+    )  # fmt: skip
+    study = monitor.step(network.model, 1)
+    names = ["attention/high_frequency", "attention/high_frequency_to_lowest"]
+    assert [n for n in sorted(logged[1]) if "attention" in n] == [
+        f"visprism/fourier/{name}" for name in names
+    ]
+    answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
+    value = logged[1]["visprism/fourier/attention/high_frequency"]
+    assert value == answers["kind-summary:to-mean:attention"]
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
+    program = Path(__file__).with_name("monitor_in_processes.py")
+    answer = subprocess.run(
+        [
+            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+            "2", program, tmp_path,
+        ],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    states = [torch.load(tmp_path / f"{name}.pt") for name in ("with", "without")]
+    torch.testing.assert_close(*states, rtol=0, atol=0)
+    model = Net()
+    model.load_state_dict(states[0])
+    (alone,) = monitor_of().step(model, 4)["calibration"].values()
+    (shared,) = Study.load(tmp_path / "run" / "step-00000004")["calibration"].values()
+    for one, other in zip(shared.answers(), alone.answers(), strict=True):
+        assert one.value == pytest.approx(other.value, abs=1e-5)
+    sharded = (tmp_path / "sharded.txt").read_text().splitlines()
+    assert len(sharded) == 1
+    assert sharded[0].startswith("step 1 is not measured: the model must not be sharded")
 
 
 # What goes wrong is one sentence, and training continues.

@@ -32,12 +32,26 @@ from visprism.study.examine import examine
 from visprism.study.store import INDEX
 from visprism.study.study import Study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
+from visprism.table.kinds import TO_LOWEST, TO_MEAN
 from visprism.training.loggers import Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
 _STEP = re.compile(r"step-(\d+)")
+_HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
 
 _log = logging.getLogger(__name__)
+
+Log = Callable[[int, Mapping[str, float]], object]  # of a step and the values by name
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function as a logger."""
+
+    log: Log
+
+    def close(self) -> None:
+        """Who gave the function ends what it writes to."""
 
 
 @dataclass(eq=False)
@@ -66,7 +80,9 @@ class Monitor:
         out: folder, in which ``step-00000500`` is the study after 500 updates, written whole or
             not at all; None keeps studies in memory only. A folder with studies is continued.
         log: what receives the numbers: names of loggers ("tensorboard", "trackio", "wandb",
-            which write into `out`), or objects with ``log(step, values)`` and ``close()``.
+            which write into `out`), objects with ``log(step, values)`` and ``close()``, or
+            functions of the step and the values, such as
+            ``lambda step, values: run.log(values, step=step)``.
         options: options by the name of the analysis.
         effort: on how many images each analysis runs; see `examine`.
         images: number, size and batch size of the images; at most 256 by default.
@@ -80,7 +96,7 @@ class Monitor:
     every: int = field(default=500, kw_only=True)
     share: float = field(default=0.02, kw_only=True)
     out: Path | str | None = field(default=None, kw_only=True)
-    log: Sequence[str | Logger] = field(default=(), kw_only=True)
+    log: Sequence[str | Logger | Log] = field(default=(), kw_only=True)
     options: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
     effort: Effort = field(default="quick", kw_only=True)
     images: DataOptions = field(default_factory=lambda: DataOptions(limit=256), kw_only=True)
@@ -107,7 +123,10 @@ class Monitor:
         if names and self.out is None:
             raise InputError(f"out must be a folder for the logger {names[0]}, got None")
         made = make_loggers(names, self.out, {}) if self.out and rank() == 0 else []
-        self._loggers = [*made, *(one for one in self.log if not isinstance(one, str))]
+        given = [one for one in self.log if not isinstance(one, str)]
+        self._loggers = [
+            *made, *(one if isinstance(one, Logger) else _Function(one) for one in given)
+        ]  # fmt: skip
         if self.out is not None:
             self.studies = stored_studies(self.out)
             times = [s.header.get("seconds", 0.0) for s in self.studies.values()]
@@ -312,16 +331,22 @@ def check_whole(model: nn.Module) -> None:
 
 
 def scalars_of(study: Study) -> dict[str, float]:
-    """The answers of a study of one model under names that sort.
+    """The answers of a study of one model under names that sort: analysis, part, quantity.
 
-    For example ``visprism/calibration/nll``.
+    For example ``visprism/fourier/attention/high_frequency``.
     """
     return {
-        "/".join(["visprism", entry.analysis, *re.split("[:.]", answer.id)[1:]]): answer.value
+        _name_of(entry.analysis, answer.id): answer.value
         for entry in study.entries
         for result in entry.results
         for answer in result.answers()
     }
+
+
+def _name_of(analysis: str, identifier: str) -> str:
+    _, quantity, *part = re.split("[:.]", identifier)
+    quantity = _HIGH_FREQUENCY.get(quantity, quantity)
+    return "/".join(["visprism", analysis, *part, quantity.replace("-", "_")])
 
 
 def stored_studies(folder: Path) -> dict[int, Study]:
