@@ -5,6 +5,7 @@ import runpy
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,7 @@ def test_every_analysis_has_a_page_and_its_options_are_those_of_the_declaration(
     for path, text in pages.items():
         assert "\n## Options\n\n| option | default | meaning |\n" in text, path.name
         assert text == path.read_text("utf-8"), "run python docs/make_reference.py"
+
+
+def test_the_version_is_that_of_the_package():
+    assert visprism.__version__ == version("visprism")

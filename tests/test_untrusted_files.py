@@ -26,6 +26,7 @@ from visprism import (
     MSAConfig,
     Provenance,
     Result,
+    column,
     load_checkpoint,
     load_model,
     read_metadata,
@@ -145,7 +146,7 @@ def npy_head(shape, descr="<f8"):
 class Found(Result):
     """A column and a scalar."""
 
-    value: np.ndarray
+    value: np.ndarray = column("Value", "nats")
     words: str = "some"
 
 
@@ -195,6 +196,9 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
         ({"__provenance__": json.dumps(asdict(Provenance()) | {"seed": "a"})}, "seed must be"),
         ({"value": None}, "lacks columns of a test-found: value"),
         ({"value": 3.0}, "value must be a column, got 3"),
+        ({"value": np.array(["a", "b", "c"])}, "value must be numbers, got <U1"),
+        ({"value": np.zeros(3, complex)}, "value must be numbers, got complex128"),
+        ({"value": np.zeros(3, "M8[D]")}, "value must be numbers, got datetime64"),
         ({"value": np.zeros((2, 2))}, "must have one axis, got value"),
         ({"value": np.array(["a", {}], dtype=object)}, "cannot be read as a result"),
         ({"words": 3}, "words must be a str, got 3"),

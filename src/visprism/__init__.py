@@ -19,6 +19,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version(__name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'visprism' has no attribute {name!r}")
     home = _HOMES[name]

@@ -28,6 +28,8 @@ class Detached(nn.Sequential):
         ("branch-transfer", {}, LABELED, "no residual branch with an identity"),
         ("calibration", {"cutoff": (90.0,)}, LABELED, "cutoff must be"),
         ("calibration", {}, [IMAGES], "no labels in"),
+        ("cka", {}, [IMAGES.to_sparse()], "must be dense tensors, got torch.sparse_coo"),
+        ("variance", {}, [IMAGES[:1].expand(24, 3, 32, 32)], "differ, and all 24 are equal"),
         ("cka", {}, [IMAGES[:3]], "it needs at least 4 images, got 3"),
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),

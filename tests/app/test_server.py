@@ -1,14 +1,17 @@
 """Each route answers what the package answers without the app."""
 
+import asyncio
 import re
 import time
+from functools import partial
 
 import pytest
 from accessibility import Checker
 from app_cases import VIT
 
-from visprism import ANALYSES, Study
+from visprism import ANALYSES, InputError, Study
 from visprism.app.forms import form_options
+from visprism.app.renderer import Renderer
 from visprism.app.server import Server
 from visprism.app.settings import Settings
 
@@ -155,3 +158,18 @@ def _until(condition, seconds=120):
             return
         time.sleep(0.2)
     raise AssertionError("the condition never held")
+
+
+def test_drawing_without_end_is_one_sentence_and_the_process_can_be_ended():
+    async def ask():
+        renderer = Renderer(longest=3.0)
+        with pytest.raises(InputError, match="must be shown within 3 s"):
+            await renderer._rendered(partial(time.sleep, 600))
+        assert await renderer._rendered(partial(sum, (1, 2))) == 3
+        last = asyncio.ensure_future(renderer._rendered(partial(time.sleep, 600)))
+        await asyncio.sleep(0)
+        renderer.close()
+        with pytest.raises(InputError):
+            await asyncio.wait_for(last, 30)
+
+    asyncio.run(ask())

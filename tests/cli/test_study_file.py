@@ -86,6 +86,16 @@ def test_weights_are_published_or_random_where_a_flag_or_a_field_says_so(
         assert last[0].pretrained is False
 
 
+def test_a_study_file_writes_only_into_its_folder(tmp_path, capsys):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{TEXT}out: x\n")
+    assert parse(["examine", str(path)])[0].out == tmp_path / "x"
+    path.write_text(f"{TEXT}out: ../x\n")
+    assert main(["examine", str(path)]) == 2
+    assert "must be a folder inside that of the file, got '../x'" in capsys.readouterr().err
+    assert parse(["examine", str(path), "--out", "y"])[0].out.name == "y"
+
+
 def test_without_a_device_a_command_computes_on_the_accelerator_if_there_is_one(tmp_path):
     words = ["examine", "resnet20", "--data", "shapes", "--out", str(tmp_path)]
     for flags, device in ([], None), (["--device", "auto"], None), (["--device", "cpu"], "cpu"):

@@ -24,7 +24,9 @@ def test_an_unknown_name_suggests_the_nearest(models):
         models["resnet-20"]
 
 
-def test_a_plugin_registers_what_it_offers(models, monkeypatch, tmp_path):
+def test_a_plugin_registers_what_it_offers_beside_a_broken_one(
+    models, monkeypatch, tmp_path, caplog
+):
     (tmp_path / "a_plugin.py").write_text(
         "import registry_under_test\n@registry_under_test.models.register\ndef plugged(): ...\n"
     )
@@ -33,12 +35,15 @@ def test_a_plugin_registers_what_it_offers(models, monkeypatch, tmp_path):
     import registry_under_test
 
     registry_under_test.models = models
-    plugin = EntryPoint("a", "a_plugin", "visprism.plugins")
+    plugins = [
+        EntryPoint(*p, "visprism.plugins") for p in (("broken", "absent"), ("a", "a_plugin"))
+    ]
     monkeypatch.setattr(
-        module, "entry_points", lambda group: [plugin] * (group == plugin.group)
+        module, "entry_points", lambda group: plugins * (group == plugins[0].group)
     )
     load_plugins.cache_clear()
     try:
         assert list(models) == ["plugged", "resnet20"]
+        assert "the plug-in broken is left out (ModuleNotFoundError: No module" in caplog.text
     finally:
         load_plugins.cache_clear()

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model
+from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model, pixels
 from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
@@ -185,8 +185,10 @@ class Subject:
         )
 
     def preparation(self) -> str:
-        """How the model is given the images."""
-        return f"{self.name}: {self.num_images} images, {self._preparation}"
+        """How the model is given the images, and the user's file that builds it."""
+        file, python, _ = self.spec.partition(".py:")
+        code = f"; runs {file}.py" if python else ""
+        return f"{self.name}: {self.num_images} images, {self._preparation}{code}"
 
     @property
     def _preparation(self) -> str:
@@ -327,9 +329,21 @@ def dissected(
     name: str = "",
 ) -> Anatomy:
     """The anatomy of a model on the first two images; errors begin with its name."""
-    batch = images.batches(preprocessing, batch_size=2, limit=2)[0]
-    example = batch[0] if isinstance(batch, tuple | list) else batch
+    example = _inputs(images.batches(preprocessing, batch_size=2, limit=2)[0])
+    first = pixels(example)[:1]
+    if len(images) > 1 and all(
+        bool((pixels(_inputs(batch)) == first).all())
+        for batch in images.batches(preprocessing, batch_size=2)
+    ):
+        raise InputError(
+            f"images must differ, and all {len(images)} are equal: statistics over images "
+            "would mean nothing. Pass other images."
+        )
     return dissected_on(model, example, run, name)
+
+
+def _inputs(batch: Any) -> Any:
+    return batch[0] if isinstance(batch, tuple | list) else batch
 
 
 def dissected_on(

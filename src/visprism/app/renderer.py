@@ -8,6 +8,7 @@ import asyncio
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
+from visprism.core.errors import InputError
 from visprism.report import Drawing, PageFigures, drawings, page_html
 from visprism.study import Study
 from visprism.study.exports import json_of, markdown_of
@@ -32,7 +34,8 @@ _FIGURES: dict[bytes, str | None] = {}  # of the process that draws
 class Renderer:
     """Renders studies one after another in a separate process."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = 60.0) -> None:
+        self._longest = longest  # seconds for a figure, or for what has none
         self._pool: ProcessPoolExecutor | None = None
 
     async def page(self, folder: Path, *, figures: bool) -> str:
@@ -52,23 +55,48 @@ class Renderer:
         return await self._rendered(partial(_thumbnail, folder))
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, also one that draws."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.kill()
 
     async def _rendered(self, render: Callable[[], Value]) -> Value:
-        loop = asyncio.get_running_loop()
+        loop, render = asyncio.get_running_loop(), partial(_in_time, render, self._longest)
         try:
             return await loop.run_in_executor(self._process(), render)
         except BrokenProcessPool:  # it was killed, by the system for its memory perhaps
             self._pool = None
+        try:
             return await loop.run_in_executor(self._process(), render)
+        except BrokenProcessPool as error:
+            self._pool = None
+            raise InputError(
+                f"results must be shown within {self._longest:g} s, in the memory there is"
+            ) from error
 
     def _process(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
         return self._pool
+
+
+def _in_time(render: Callable[[], Value], longest: float) -> Value:
+    """What `render` gives; the process ends if a part of it takes too long, even in C."""
+    _set_timer(longest)
+    try:
+        return render()
+    finally:
+        _set_timer(0)
+
+
+def _set_timer(longest: float | None = None) -> None:
+    """Start the timer that ends this process; None: again, where it runs."""
+    if hasattr(signal, "setitimer"):  # not on Windows
+        if longest is None:
+            _, longest = signal.getitimer(signal.ITIMER_REAL)
+        signal.setitimer(signal.ITIMER_REAL, longest, longest)
 
 
 def _end_with_parent() -> None:
@@ -99,6 +127,7 @@ def _svg(drawing: Drawing) -> str | None:
     """A figure, drawn once; None if it shows nothing."""
     key = blake2b(pickle.dumps((drawing.stem, drawing.draw))).digest()
     if key not in _FIGURES:
+        _set_timer()
         svg = drawing.files(["svg"]).get("svg")
         _FIGURES[key] = None if svg is None else svg.decode()
     return _FIGURES[key]

@@ -95,7 +95,7 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
     stated: list[str] = []
     models: Models = []
     if file is not None:
-        stated, models = study_arguments(file, made[named])
+        stated, models = study_arguments(file, made[named], words[2:])
         words = [words[0], *stated, str(file), *words[2:]]
     try:
         parsed, extra = root.parse_known_args(words)

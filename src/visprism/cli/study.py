@@ -501,14 +501,19 @@ def is_study_file(word: str) -> bool:
     return word.endswith((".yaml", ".yml"))
 
 
-def study_arguments(path: Path, parser: argparse.ArgumentParser) -> tuple[list[str], Models]:
+def study_arguments(
+    path: Path, parser: argparse.ArgumentParser, given: Sequence[str]
+) -> tuple[list[str], Models]:
     """The words that stand for a study file on the command line, and its models.
 
-    A file in the folder of a study, as `examine` writes it, has that folder for ``out``.
+    ``out`` is relative to the folder of the file and lies inside it, so that a file of somebody
+    else writes nowhere else. A file in the folder of a study, as `examine` writes it, has that
+    folder for ``out``.
 
     Args:
         path: of the file.
         parser: of ``examine``, whose flags are the fields.
+        given: further words of the command line, which win.
     """
     values = read_fields(path, _WHAT, "data: shapes")
     flags = {
@@ -522,11 +527,25 @@ def study_arguments(path: Path, parser: argparse.ArgumentParser) -> tuple[list[s
             raise InputError(f"{_WHAT} {path} has no field {name!r}. {remedy}")
     models = _models(values.pop("models", None), path)
     words = list(_option_words(values.pop("options", None), path))
-    if "out" not in values and (path.parent / "study.json").is_file():
+    if any(word.partition("=")[0] == "--out" for word in given):
+        values.pop("out", None)
+    elif "out" in values:
+        values["out"] = str(_inside(path, values["out"]))
+    elif (path.parent / "study.json").is_file():
         values["out"] = str(path.parent)
     for name, value in values.items():
         words += _words(flags[name], value, path)
     return words, models
+
+
+def _inside(path: Path, out: Any) -> Path:
+    folder = path.parent / str(out)
+    if not folder.resolve().is_relative_to(path.parent.resolve()):
+        raise InputError(
+            f"out of {_WHAT} {path} must be a folder inside that of the file, got {out!r}. "
+            "Name another folder on the command line, by --out."
+        )
+    return folder
 
 
 def _models(value: Any, path: Path) -> Models:

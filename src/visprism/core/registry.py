@@ -5,6 +5,7 @@ importing that module registers what it offers, with the same decorator as the b
 """
 
 import difflib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -14,13 +15,18 @@ from typing import Any, TypeVar
 from visprism.core.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_LOGGER = logging.getLogger("visprism")
 
 
 @cache
 def load_plugins() -> None:
-    """Import every installed plugin, once."""
+    """Import every installed plugin, once; one that fails is a warning that names it."""
     for plugin in entry_points(group="visprism.plugins"):
-        plugin.load()
+        try:
+            plugin.load()
+        except Exception as error:  # whatever a module of somebody else raises
+            reason = f"{type(error).__name__}: {error}"
+            _LOGGER.warning("the plug-in %s is left out (%s)", plugin.name, reason)
 
 
 def suggestion(name: str, names: Sequence[str]) -> str:

@@ -389,6 +389,10 @@ def _first(images: Any) -> Tensor:
             else "A Dataset of PIL images is passed as it is, without a DataLoader."
         )
         raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
+    if any(t.layout is not torch.strided for t in tensors):
+        raise InputError(
+            f"images must be dense tensors, got {tensors[0].layout}. Use to_dense()."
+        )
     return tensors[0]
 
 

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from visprism.core.provenance import Provenance
-from visprism.estimates.answers import Answer
+from visprism.estimates.answers import POINTS, Answer
 from visprism.estimates.findings import Finding
 from visprism.report.tables import DASH
 from visprism.study.study import Study
@@ -17,7 +17,7 @@ _VERDICTS = (
     "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "
     "together."
 )
-_FORMAT = 1  # of results.json; raise it when entries change their meaning
+_FORMAT = 2  # of results.json; raise it when entries change their meaning
 
 
 def markdown_of(study: Study) -> str:
@@ -39,6 +39,7 @@ def markdown_of(study: Study) -> str:
 def json_of(study: Study) -> str:
     """Answers, differences, findings, failures, options and versions as JSON.
 
+    A unit is that of the numbers beside it: what tables show in percent are fractions here.
     Numbers that are not finite are null, and so is whether a difference without an interval is
     significant.
     """
@@ -130,7 +131,7 @@ def _question(row: Row) -> dict[str, Any]:
     return {
         "question": row.question,
         "quantity": row.quantity,
-        "unit": row.unit,
+        "unit": "fraction" if row.unit in ("%", POINTS) else row.unit,
         "answers": {
             model: {
                 "value": a.value,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -57,11 +58,18 @@ def provenance_of(text: Any, path: Path) -> Provenance:
 
 
 def check_types(cls: type, values: Mapping[str, Any]) -> None:
-    """Check that columns are arrays and scalars are of their type."""
+    """Check that columns are arrays, of numbers if they have a unit, and types of scalars."""
+    units = {f.name: f.metadata["column"].unit for f in fields(cls) if "column" in f.metadata}
     for name, hint in get_type_hints(cls).items():
         if name not in values:
             continue
         value = values[name]
+        if isinstance(value, np.ndarray):
+            kinds, words = (
+                ("biuf", "numbers") if units.get(name) else ("biufU", "numbers or texts")
+            )
+            if value.dtype.kind not in kinds or not value.itemsize:
+                raise TypeError(f"{name} must be {words}, got {value.dtype}")
         hint = {Estimated: np.ndarray, Number: float}.get(hint, hint)
         if hint is np.ndarray and not isinstance(value, np.ndarray):
             raise TypeError(f"{name} must be a column, got {value!r:.80}")

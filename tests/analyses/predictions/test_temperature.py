@@ -110,3 +110,10 @@ def test_where_no_finite_temperature_is_best_it_says_why(random_predictions):
     assert np.isnan(missing.temperature)
     assert missing.answers() == ()
     assert missing.findings()[0].text.startswith("no temperature: at least one of the 20")
+
+
+def test_a_masked_class_that_is_a_target_costs_the_temperature_alone():
+    logits = torch.randn(40, 5, generator=torch.Generator().manual_seed(0))
+    logits[:, 2] = -torch.inf
+    missing = temperature_if_finite(Predictions(logits, torch.arange(40) % 5))
+    assert missing.reason.startswith("the logit of each target must be finite")

@@ -183,6 +183,12 @@ def _best(predictions: Predictions) -> float:
     def slope(log_inverse: float) -> float:
         return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
 
+    classes = predictions.targets.expand(len(predictions.members), -1)[..., None]
+    if predictions.members.gather(2, classes).isneginf().any():
+        raise InputError(
+            "the logit of each target must be finite, got negative infinity, with which the "
+            "NLL is infinite at any temperature. Measure images of classes that are not masked."
+        )
     if slope(-_WIDEST) >= 0:
         raise InputError(
             "logits must predict the targets better than by chance, got a likelihood that is "
