@@ -90,7 +90,7 @@ def test_a_model_that_does_nothing_has_no_blocks(images):
     [
         {"features": torch.zeros(2, 7), "logits": torch.ones(2, 5)},
         {"logits": torch.ones(2, 5), "loss": None},
-        (torch.ones(2, 5), torch.zeros(2, 7)),
+        (torch.zeros(2, 7, 3), torch.ones(2, 5)),
         [None, torch.ones(2, 5)],
     ],
 )

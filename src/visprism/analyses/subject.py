@@ -9,10 +9,17 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from visprism.anatomy import Anatomy, attentions, dissect, errors_of_model, pixels
+from visprism.anatomy import (
+    Anatomy,
+    SeveralOutputsError,
+    attentions,
+    dissect,
+    errors_of_model,
+    pixels,
+)
 from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
 from visprism.images.images import Images, tensor_images
@@ -192,7 +199,9 @@ class Subject:
 
     @property
     def _preparation(self) -> str:
-        return "tensors as given" if self.preprocessing is None else str(self.preprocessing)
+        chosen = getattr(self.model, OUTPUT, "")  # in provenance, plan and page
+        way = "tensors as given" if self.preprocessing is None else str(self.preprocessing)
+        return f"{way}, logits: output {chosen}" if chosen else way
 
     def release(self) -> None:
         """Return free memory to the system."""
@@ -339,6 +348,13 @@ def dissected(
             f"images must differ, and all {len(images)} are equal: statistics over images "
             "would mean nothing. Pass other images."
         )
+    try:
+        return dissected_on(model, example, run, name)
+    except SeveralOutputsError as error:
+        fitting = [n for n, width in error.vectors.items() if width == images.classes]
+        if len(fitting) != 1:
+            raise InputError(f"{name}: {error}" if name else str(error)) from error
+        setattr(model, OUTPUT, fitting[0])
     return dissected_on(model, example, run, name)
 
 

@@ -36,6 +36,7 @@ from visprism.anatomy.run.replaced_parts import (
 from visprism.anatomy.run.surgery import ablate, replace, watch, watch_tokens
 from visprism.anatomy.trace.forward import (
     Images,
+    SeveralOutputsError,
     batch_size,
     check_repeatable,
     errors_of_model,
@@ -55,6 +56,7 @@ __all__ = [
     "Parts",
     "ReplacedPart",
     "Replacement",
+    "SeveralOutputsError",
     "Weights",
     "ablate",
     "attend",

@@ -27,6 +27,7 @@ MODEL is one of
   FILE.safetensors        a checkpoint of `visprism train`, which states its model
 Arguments follow after ?, a checkpoint after @; quote them for the shell:
   'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
+Of a model that returns several tensors, ?output=NAME names the one with the logits.
 """
 WEIGHTS = """\
 Models of timm, torchvision and Hugging Face have their published weights, which are downloaded.

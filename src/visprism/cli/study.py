@@ -171,6 +171,12 @@ class _Models(Weights):
     labels: tuple[str, ...] = argument(
         (), "names of the models, in their order (default: as the models are named)", "A,B,..."
     )
+    output: str | None = argument(
+        None,
+        "output with the logits, of models that return several tensors (default: the one "
+        "called logits, or with the number of classes of the data)",
+        "NAME",
+    )
 
     def labeled(self) -> Mapping[str, str] | list[str]:
         """The models, by their labels if they have any."""
@@ -219,6 +225,7 @@ class _Measuring(Computation, _Study, _Images, _Models):
             train_data=self.train_data,
             images=DataOptions(**options_of_data),
             pretrained=self.pretrained,
+            output=self.output,
             out=self.out,
             fresh=self.fresh,
             run=replace(run, deadline=self.deadline(self.begin, len(self.models), number)),

@@ -14,6 +14,8 @@ NORMALIZATIONS: dict[str, Statistics] = {
     "half": ((0.5,) * 3, (0.5,) * 3),
     "none": ((0.0,) * 3, (1.0,) * 3),
 }
+# Attribute of a module that returns several tensors: the name of the one with the logits.
+OUTPUT = "visprism_output"
 NOT_STATED = (
     "pixels in [0, 1] (no normalization stated; --normalization or preprocessing= sets it)"
 )

@@ -61,6 +61,13 @@ class Images:
         """Shape of one image of tensors, (C, H, W) unless the model takes something else."""
         return tuple(_first(self.tensors).shape[1:])
 
+    @property
+    def classes(self) -> int | None:
+        """Number of classes of the data: as it states, or of its targets; None without them."""
+        if self.num_classes is not None or self.targets is None:
+            return self.num_classes
+        return int(self.targets.max()) + 1
+
     def preprocessing(self, stated: Preprocessing | None) -> Preprocessing | None:
         """The preprocessing for a model that states `stated`, or none.
 

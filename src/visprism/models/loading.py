@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import Preprocessing
+from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import stream
 from visprism.models.author_checkpoints import author_format
 from visprism.models.checkpoints import load_state, read_metadata
@@ -57,6 +57,9 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
         if not isinstance(pretrained, bool):
             raise InputError(f"pretrained must be True or False, got {pretrained!r}")
         named = replace(named, arguments=arguments)
+    arguments = dict(named.arguments)
+    output = arguments.pop("output", None)
+    named = replace(named, arguments=arguments)
     spec = with_pretrained_weights(named, pretrained=pretrained is True)
     published = spec.source in _PUBLISHED if pretrained is None else pretrained
     stored = _Stored.read(spec)
@@ -71,6 +74,8 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
         preprocessing = stored.preprocessing or preprocessing
         card = None if named.checkpoint else default_card(named.name)
         weights = f"pretrained {card.tag}" if card else ""
+    if output is not None:
+        setattr(model, OUTPUT, str(output))
     remark = f" ({weights})" if weights else ""
     stated = spec.source != "file" or stored.preprocessing is not None
     return LoadedModel(

@@ -5,7 +5,8 @@
 SOURCE is ``timm``, ``torchvision`` or ``hf``; without one, NAME is a model of the zoo or
 ``path/to/file.py:function``; a name of the zoo may end in the tag of pretrained weights, as
 ``resnet20.cifar10``. A value is a Python literal (``32``, ``(7, 7)``, ``True``) or,
-where it is not one, the text itself. FILE is a checkpoint.
+where it is not one, the text itself. FILE is a checkpoint. The key ``output`` names the output
+that holds the logits, of a model that returns several tensors.
 """
 
 import ast

@@ -36,6 +36,7 @@ def examine(
     images: DataOptions | None = None,
     device: str | None = None,
     pretrained: bool | None = None,
+    output: str | None = None,
     out: Path | str | None = None,
     fresh: bool = False,
     on_error: str = "record",
@@ -72,6 +73,9 @@ def examine(
             model lies. Models that are given by name lie on the accelerator if there is one.
         pretrained: of models that are given by name, False for random weights and True for
             published ones; None leaves it to `load_model`.
+        output: name, or number, of the output that holds the logits, of models that return
+            several tensors; it is kept on the models. None: ``logits``, the only vector, or the
+            only one with the number of classes of the data. Plan, page and provenance have it.
         out: folder for results; None keeps them in memory.
         fresh: forget what an earlier run left in `out`.
         on_error: "record" keeps a failure as data and goes on; "raise" raises it.
@@ -92,7 +96,7 @@ def examine(
     with reused_memory(), reported(run, listener) as (run, notify):
         begin = time.monotonic()
         chosen = ANALYSES.chosen(analyses, options, effort)
-        candidates = candidates_of(models, pretrained=pretrained, run=run)
+        candidates = candidates_of(models, pretrained=pretrained, output=output, run=run)
         subjects = subjects_of(
             candidates,
             data,
@@ -117,7 +121,12 @@ def examine(
         )
         try:
             if store.folder is not None and store.writes and fields and preprocessing is None:
-                fields |= {"pretrained": pretrained, "effort": effort, "minutes": minutes}
+                fields |= {
+                    "pretrained": pretrained,
+                    "output": output,
+                    "effort": effort,
+                    "minutes": minutes,
+                }
                 fields |= analysis_fields(chosen, effort, named=analyses is not None)
                 write_study_file(store.folder, fields)
             examination.perform()

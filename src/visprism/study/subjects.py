@@ -18,7 +18,7 @@ from visprism.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
+from visprism.core.preprocessing import NORMALIZATIONS, OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import ImageSet, load_data
 from visprism.images.images import Images, ordered, tensor_images
@@ -91,6 +91,7 @@ def candidates_of(
     models: Any,
     *,
     pretrained: bool | None = None,
+    output: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> dict[str, Candidate]:
     """Models by name: a module, an anatomy, a loaded model, a name, a sequence or a mapping."""
@@ -112,6 +113,8 @@ def candidates_of(
                 "Name each model once; in Python, a mapping names the models."
             )
         named = dict(zip(titles, made, strict=True))
+    for candidate in named.values() if output is not None else ():
+        setattr(candidate.model, OUTPUT, str(output))
     if not named:
         raise InputError("models must name at least one model, got none")
     files = [slug(name) for name in named]

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
+from visprism.core.preprocessing import OUTPUT
 
 Images = Tensor | Mapping[str, Tensor]
 
@@ -22,8 +23,9 @@ def forward(model: nn.Module, images: Images) -> Tensor:
 
     A mapping is passed by keyword where the model's ``forward`` has arguments of these names
     (as Hugging Face models have), and as one argument otherwise. Of an output with several
-    parts the one called ``logits`` is taken, or else the first tensor; of several feature maps
-    the last, as backbones give one for each stage.
+    tensors it is the one that the model's attribute ``visprism_output`` names, by key or
+    number; else ``logits``, else the only one with two axes, and of feature maps alone the
+    last, as backbones give one for each stage. Nothing else is guessed.
     """
     if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
         return _logits(model(**images), model)
@@ -35,6 +37,8 @@ def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[No
     """Errors of a model on its first images become one sentence with its name."""
     try:
         yield
+    except SeveralOutputsError:
+        raise
     except InputError as error:
         raise InputError(f"{name}: {error}" if name else str(error)) from error
     except Exception as error:  # whatever a user's forward raises
@@ -164,19 +168,40 @@ def _arguments(model: nn.Module) -> list[str]:
     return list(inspect.signature(model.forward).parameters)
 
 
+class SeveralOutputsError(InputError):
+    """A model returns several tensors, and which one holds the logits is not known."""
+
+    def __init__(self, model: nn.Module, parts: Mapping[str, Tensor]) -> None:
+        self.vectors = {name: t.shape[1] for name, t in parts.items() if t.ndim == 2}
+        listed = ", ".join(f"{name} {tuple(t.shape)}" for name, t in parts.items())
+        super().__init__(
+            f"the output of {type(model).__name__} with the logits must be known, got {listed}"
+            ". Name it: output='NAME' of examine, --output NAME, MODEL?output=NAME, or "
+            f"model.{OUTPUT} = 'NAME'."
+        )
+
+
 def _logits(output: Any, model: nn.Module) -> Tensor:
     if isinstance(output, Tensor):
         return output
-    if isinstance(getattr(output, "logits", None), Tensor):
-        return output.logits
     if isinstance(output, Mapping):
-        parts = [output[k] for k in ("logits", *output) if k in output]
+        named = output.items()
+    elif isinstance(output, tuple | list):
+        named = zip(getattr(output, "_fields", range(len(output))), output, strict=True)
     else:
-        parts = list(output) if isinstance(output, tuple | list) else []
-    tensors = [part for part in parts if isinstance(part, Tensor)]
-    if tensors:
-        return tensors[-1 if all(t.ndim == 4 for t in tensors) else 0]
-    raise InputError(
-        f"the output of {type(model).__name__} must be logits, as a tensor or "
-        f"under the name 'logits', got {type(output).__name__} without a tensor"
-    )
+        named = [("logits", getattr(output, "logits", None))]
+    parts = {str(name): part for name, part in named if isinstance(part, Tensor)}
+    if not parts:
+        raise InputError(
+            f"the output of {type(model).__name__} must be logits, as a tensor or "
+            f"under the name 'logits', got {type(output).__name__} without a tensor"
+        )
+    name = getattr(model, OUTPUT, "logits" if "logits" in parts else None)
+    if name is not None:
+        if name not in parts:
+            raise InputError(f"output must be one of {', '.join(parts)}, got {name!r}")
+        return parts[name]
+    tensors = [t for t in parts.values() if t.ndim == 2] or list(parts.values())
+    if len(tensors) == 1 or all(t.ndim == 4 for t in tensors):
+        return tensors[-1]
+    raise SeveralOutputsError(model, parts)
