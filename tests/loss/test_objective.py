@@ -168,17 +168,6 @@ def test_nll_and_number_of_examples_come_with_the_first_product(
     assert (examples, products.batch_size) == (10, 3)
 
 
-def test_the_model_is_restored(network, images, classes):
-    before = copy.deepcopy(network.state_dict())
-    objective = Objective(network, [(images, classes)], weight_decay=0.1, batch_norm="batch")
-    hvp(objective, torch.ones_like(objective.theta))
-    objective.gradient(objective.theta + 1)
-    after = network.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert all(p.grad is None for p in network.parameters())
-    assert not any(m.training for m in network.modules())
-
-
 def test_batch_statistics_are_those_of_training_mode(convolutional, images, classes):
     objective = Objective(convolutional, [(images, classes)], batch_norm="batch")
     training = copy.deepcopy(convolutional).train()

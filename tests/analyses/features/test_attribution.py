@@ -106,16 +106,12 @@ def measured(model, batches, **options):
     return vp.Attribution(**options).measure(subject_of(model, batches), vp.Run())
 
 
-def test_batches_change_nothing_and_the_model_is_given_back(patches):
+def test_batches_change_nothing(patches):
     anatomy, images = patches
-    before = [p.clone() for p in anatomy.model.parameters()]
     one, _ = measured(anatomy, [images], steps=4)
     cut, _ = measured(anatomy, list(images.split(5)), steps=4)
     for name in ("insertion", "deletion", "insertion_gain"):
         np.testing.assert_allclose(getattr(one, name), getattr(cut, name), atol=1e-6)
-    after = anatomy.model.parameters()
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    assert all(p.grad is None for p in anatomy.model.parameters())
     assert not one.insertion_gain[one.method == RANDOM].any()
 
 
