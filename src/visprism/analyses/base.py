@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from inspect import Parameter, cleandoc, signature
 from math import inf
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_origin
 
 from torch.optim import Optimizer
 
@@ -229,10 +229,10 @@ def function_of(
     positional: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> Callable[..., R]:
-    """The function form of an analysis: a method of it called, with one set of defaults.
+    """The function form of an analysis: a function of it called, with one set of defaults.
 
-    It takes what the method takes, and the options: by position those in `positional`, none of
-    those in `without`, which the method does not read, and all others by keyword.
+    It takes what `compute` takes after the analysis, and the options: by position those in `positional`, none of
+    those in `without`, which it does not read, and all others by keyword.
     """
     declared = {n: o for n, o in options_of(analysis).items() if n not in without}
     options = [
@@ -253,7 +253,10 @@ def function_of(
         given = called.bind(*args, **keywords).arguments
         chosen = {name: given.pop(name) for name in declared if name in given}
         for name, value in chosen.items():
-            chosen[name] = tuple(value) if isinstance(value, list) else value
+            if get_origin(declared[name].type) is tuple:
+                chosen[name] = (
+                    (value,) if isinstance(value, str | int | float) else tuple(value)
+                )
         return compute(analysis(**chosen), **given)
 
     setattr(form, "__signature__", called)  # noqa: B010

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.predictions.confidence_metrics import (
     CumulativeSums,
     SortedByConfidence,
@@ -267,10 +267,6 @@ class Calibration(Analysis):
     )
     samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_cutoffs(self.cutoff)
-
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict the evaluation images once, and measure everything on the predictions."""
         if self.samples == 1:
@@ -281,7 +277,7 @@ class Calibration(Analysis):
             )
         result = outcomes(predictions)
         return (
-            calibration(result, cutoff=self.cutoff, bins=self.bins),
+            _metrics_of(self, result),
             reliability(result, bins=self.bins),
             risk_coverage(result),
             temperature_if_finite(predictions, seed=run.seed),
@@ -308,11 +304,8 @@ class Calibration(Analysis):
         return Cost(per_image=float(self.samples))
 
 
-def calibration(
-    predictions: Predictions | Outcomes,
-    *,
-    cutoff: float | Sequence[float] = 0.9,
-    bins: int = 10,
+def _metrics_of(
+    _analysis: Calibration, predictions: Predictions | Outcomes
 ) -> CalibrationMetrics:
     """Accuracy, NLL, ECE and every other metric of predictions, with intervals over images.
 
@@ -341,18 +334,14 @@ def calibration(
 
     Args:
         predictions: of a data set, or their outcomes.
-        cutoff: one or several confidences, each at least 0 and below 1.
-        bins: number of bins, m.
 
     Source: Guo et al. (2017), eq. 3 and 5; Nguyen and O'Connor (2015), Posterior calibration
     and exploratory analysis, for equal counts; Geifman et al. (2019), Bias-reduced uncertainty
     estimation, for the aurc; Kumar et al. (2019), Verified uncertainty calibration, for the
     bias.
     """
-    cutoffs = [float(c) for c in np.atleast_1d(cutoff)]
-    check_cutoffs(cutoffs)
-    outcomes = outcomes_of(predictions)
-    values = metrics(outcomes, cutoffs, bins)
+    outcomes, bins = outcomes_of(predictions), _analysis.bins
+    values = metrics(outcomes, list(map(float, _analysis.cutoff)), bins)
     error = calibration_error(outcomes.confidence, outcomes.correct.astype(bool), bins=bins)
     values["debiased_ece", nan] = error.debiased
     names, at = zip(*values, strict=True)
@@ -377,15 +366,7 @@ def calibration(
     )
 
 
-def check_cutoffs(cutoffs: Sequence[float]) -> None:
-    """Check cut-offs of the confidence, which a table shows with four digits."""
-    if not all(0 <= c < 1 for c in cutoffs):
-        raise InputError(f"cutoff must be at least 0 and below 1, got {cutoffs}")
-    texts = [f"{c:.4g}" for c in cutoffs]
-    if len(set(texts)) < len(texts):
-        raise InputError(
-            f"cutoff must have values that differ within four digits, got {cutoffs}"
-        )
+calibration = function_of(Calibration, _metrics_of, without=["samples"])
 
 
 def _proportions(

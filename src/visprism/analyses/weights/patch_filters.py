@@ -8,7 +8,14 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section, reason_of_error
+from visprism.analyses.base import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Section,
+    function_of,
+    reason_of_error,
+)
 from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
@@ -83,7 +90,7 @@ class PatchFilters(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Decompose the kernels."""
-        return (patch_filters(subject.anatomy, components=self.components, run=run),)
+        return (_components_of(self, subject.anatomy, run=run),)
 
     def cost(self, subject: Subject) -> Cost:
         """No image is needed."""
@@ -94,8 +101,8 @@ class PatchFilters(Analysis):
         return super().inapplicable(subject) or reason_of_error(first_kernels, subject.anatomy)
 
 
-def patch_filters(
-    anatomy: Anatomy, *, components: int = 28, run: Run = DEFAULT_RUN
+def _components_of(
+    _analysis: PatchFilters, anatomy: Anatomy, *, run: Run = DEFAULT_RUN
 ) -> FilterComponents:
     """Principal components of the kernels that first read the image.
 
@@ -109,7 +116,6 @@ def patch_filters(
 
     Args:
         anatomy: of any model whose first layer is a convolution.
-        components: largest number of components.
         run: of which only the provenance is used.
     """
     name, kernels = first_kernels(anatomy)
@@ -119,7 +125,7 @@ def patch_filters(
     _, sizes, directions = np.linalg.svd(deviations, full_matrices=False)
     # The rounding error of a singular value of 0, as in NumPy's matrix_rank.
     rounding = np.linalg.norm(kernels) * max(deviations.shape) * np.finfo(float).eps
-    number = min(components, int((sizes > rounding).sum()))
+    number = min(_analysis.components, int((sizes > rounding).sum()))
     if number == 0:
         raise InputError(
             f"kernels must differ to have principal components, and the {len(kernels)} of "
@@ -142,6 +148,9 @@ def patch_filters(
         kernels=len(kernels),
         provenance=replace(run.provenance, image_shape=anatomy.image_shape),
     )
+
+
+patch_filters = function_of(PatchFilters, _components_of)
 
 
 def first_kernels(
