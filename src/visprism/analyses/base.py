@@ -231,8 +231,8 @@ def function_of(
 ) -> Callable[..., R]:
     """The function form of an analysis: a function of it called, with one set of defaults.
 
-    It takes what `compute` takes after the analysis, and the options: by position those in `positional`, none of
-    those in `without`, which it does not read, and all others by keyword.
+    It takes what `compute` takes after the analysis, and the options: by position those in
+    `positional`, none of those in `without`, which it does not read, and others by keyword.
     """
     declared = {n: o for n, o in options_of(analysis).items() if n not in without}
     options = [

@@ -9,6 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -61,6 +62,47 @@ def cells(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
         axis.set_major_locator(MaxNLocator(5, integer=True))
     for side in ("top", "right", "bottom", "left"):
         ax.spines[side].set_visible(False)
+
+
+def picture(
+    ax: Axes,
+    image: np.ndarray,
+    left: float,
+    top: float = 0.0,
+    *,
+    width: float = 1.0,
+    about: str = "",
+    **scale: Any,
+) -> AxesImage:
+    """An image of height 1 on shared axes, with a tooltip; its pixels stay sharp."""
+    extent = (left, left + width, top + 1, top)
+    scale.setdefault("interpolation", "nearest")
+    drawn = ax.imshow(image, extent=extent, **scale)
+    if about:
+        drawn.set_gid(tip(about))
+    return drawn
+
+
+def caption(
+    ax: Axes,
+    text: str,
+    place: tuple[float, float],
+    *,
+    down: int | float = 2,
+    fontsize: int | float | str = 6,
+    color: str = INK,
+) -> None:
+    """A text under a point, `down` typographic points lower."""
+    ax.annotate(
+        text,
+        place,
+        xytext=(0, -down),
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=fontsize,
+        color=color,
+    )
 
 
 def framed(ax: Axes, left: float, top: float, width: float, height: float, text: str) -> None:

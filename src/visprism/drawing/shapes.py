@@ -9,10 +9,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from visprism.drawing.color_bars import color_bar
+from visprism.drawing.color_bars import caption, color_bar, picture
 from visprism.drawing.depth import against_depth, kinds_key, points
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS, SIMILARITY, tip
+from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY
 from visprism.table.shapes import (
     BlockMatrix,
     Curve,
@@ -194,26 +194,10 @@ def _(result: Pictures, ax: Axes) -> Axes:
     left = 0.0
     for name, image in pictures.items():
         width = image.shape[1] / image.shape[0]
-        picture = ax.imshow(
-            image,
-            cmap=SIMILARITY,
-            vmin=low,
-            vmax=high,
-            extent=(left, left + width, 1, 0),
-            interpolation="nearest",
-        )
-        picture.set_gid(tip(name))
-        picture.set_label(result.value_info().heading)
-        ax.annotate(
-            name,
-            (left + width / 2, 1),
-            xytext=(0, -2),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize="small",
-            color=INK,
-        )
+        scale = {"cmap": SIMILARITY, "vmin": low, "vmax": high}
+        drawn = picture(ax, image, left, width=width, about=name, **scale)
+        drawn.set_label(result.value_info().heading)
+        caption(ax, name, (left + width / 2, 1.0), fontsize="small")
         left += width * (1 + _GAP)
     ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
     ax.axis("off")

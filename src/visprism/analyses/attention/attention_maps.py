@@ -22,8 +22,8 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
-from visprism.drawing.style import tip
 from visprism.passes.batches import check_evaluation_mode, image_shape, images_of
 from visprism.passes.tokens import described_readout, tokens_read
 from visprism.table.result import Result, result_type, scalar
@@ -375,27 +375,17 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
 @figure(width=2.2, height=1.9, share=False)
 def _(result: Rollout, ax: Axes) -> Axes:
     """The rollout on the token grid, from its smallest to its largest value."""
-    picture = _grid(result.row, result.column, result.weight)
-    return _pictures(ax, {f"rollout ({result.method})": picture})
+    grid = _grid(result.row, result.column, result.weight)
+    return _pictures(ax, {f"rollout ({result.method})": grid})
 
 
 def _pictures(ax: Axes, pictures: dict[str, np.ndarray]) -> Axes:
     """Pictures of height 1 side by side, each on its own scale, with their names below."""
     left = 0.0
-    for name, picture in pictures.items():
-        width = picture.shape[1] / picture.shape[0]
-        extent = (left, left + width, 1, 0)
-        image = ax.imshow(picture, cmap="magma", extent=extent, interpolation="nearest")
-        image.set_gid(tip(name))
-        ax.annotate(
-            name,
-            (left + width / 2, 1),
-            xytext=(0, -2),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=5.5,
-        )
+    for name, image in pictures.items():
+        width = image.shape[1] / image.shape[0]
+        picture(ax, image, left, width=width, about=name, cmap="magma")
+        caption(ax, name, (left + width / 2, 1.0), fontsize=5.5)
         left += width * (1 + _GAP)
     ax.set(xlim=(0, max(left - _GAP, 1e-9)), ylim=(1.15, 0))
     ax.axis("off")

@@ -24,8 +24,8 @@ from visprism.anatomy import batch_size, forward, watch
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run
+from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, tip
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
 from visprism.passes.batches import blocks_on_grid, image_shape, images_of
@@ -226,27 +226,14 @@ def _(result: PatchComponents, ax: Axes, *, images: int = 4) -> Axes:
     blocks = list(dict.fromkeys(block for block, _ in pictures))
     chosen = list(dict.fromkeys(image for _, image in pictures))[:images]
     step = 1 + _GAP
-    for (block, image), picture in pictures.items():
+    for (block, image), colors in pictures.items():
         if image not in chosen:
             continue
         left, top = blocks.index(block) * step, chosen.index(image) * step
-        picture_of = ax.imshow(
-            np.nan_to_num(picture, nan=1.0),
-            extent=(left, left + 1, top + 1, top),
-            interpolation="nearest",
-        )
-        picture_of.set_gid(tip(f"{block} · image {image}"))
+        about = f"{block} · image {image}"
+        picture(ax, np.nan_to_num(colors, nan=1.0), left, top, about=about)
     for i, block in enumerate(blocks):
-        ax.annotate(
-            block,
-            (i * step + 0.5, len(chosen) * step),
-            xytext=(0, -2),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=6,
-            color=INK,
-        )
+        caption(ax, block, (i * step + 0.5, len(chosen) * step))
     ax.set(xlim=(0, len(blocks) * step), ylim=(len(chosen) * step, 0), aspect="equal")
     ax.axis("off")
     return ax

@@ -28,7 +28,7 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather
 from visprism.core.run import DEFAULT_RUN, Run, stream
-from visprism.drawing.color_bars import color_bar, framed
+from visprism.drawing.color_bars import caption, color_bar, framed, picture
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK
@@ -507,26 +507,13 @@ def _(result: ReceptiveMaps, ax: Axes) -> Axes:
     for i, name in enumerate(names):
         rows = result.select(result.block == name)
         left = i * step
-        ax.imshow(
-            rows.relative.reshape(cells),
-            norm=_SCALE,
-            cmap=_COLORS,
-            extent=(left, left + width, 1, 0),
-            interpolation="nearest",
-        )
+        scale = {"norm": _SCALE, "cmap": _COLORS}
+        picture(ax, rows.relative.reshape(cells), left, width=width, **scale)
         framed(ax, left, 0.0, width, 1.0, f"{name} · depth {rows.depth[0]:.2f}")
         short = name if len(name) <= _LETTERS else f"…{name[1 - _LETTERS :]}"
-        for text, color, below in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
-            ax.annotate(
-                text,
-                (left + width / 2, 1),
-                xytext=(0, -below),
-                textcoords="offset points",
-                ha="center",
-                va="top",
-                fontsize="small",
-                color=color,
-            )
+        for text, color, down in ((short, INK, 2), (f"{rows.depth[0]:.2f}", FAINT, 11)):
+            place = left + width / 2, 1.0
+            caption(ax, text, place, down=down, fontsize="small", color=color)
     ax.set(xlim=(0, len(names) * step - _GAP * width), ylim=(1, 0))
     ax.axis("off")
     return ax

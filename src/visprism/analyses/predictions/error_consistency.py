@@ -13,8 +13,9 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, kappa_interval
+from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, tip
+from visprism.drawing.style import INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, proportion
 from visprism.estimates.findings import Finding
@@ -264,25 +265,16 @@ def _(result: DifferingPictures, ax: Axes) -> Axes:
     """Below each picture its class, then the predictions of the first and the second model."""
     rows = -(-max(len(result), 1) // _ACROSS)
     down = 1 + _CAPTION
-    for i, picture in enumerate(result.pictures()):
+    for i, pixels in enumerate(result.pictures()):
         left, top = (i % _ACROSS) * _STEP, (i // _ACROSS) * down
-        image = ax.imshow(picture, extent=(left, left + 1, top + 1, top), interpolation="none")
         words = (
             f"true: {result.target[i]}",
             f"1: {result.first[i]}",
             f"2: {result.second[i]}",
         )
-        image.set_gid(tip(f"image {result.image[i]} · {' · '.join(words)}"))
-        ax.annotate(
-            "\n".join(words),
-            (left + 0.5, top + 1),
-            xytext=(0, -2),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=6,
-            color=INK,
-        )
+        about = f"image {result.image[i]} · {' · '.join(words)}"
+        picture(ax, pixels, left, top, about=about, interpolation="none")
+        caption(ax, "\n".join(words), (left + 0.5, top + 1))
     models = f"1: {result.first_model}   2: {result.second_model}"
     ax.text(0, -0.1, models, fontsize=7, color=INK, parse_math=False)
     ax.set(xlim=(0, _ACROSS * _STEP), ylim=(rows * down, -0.35), aspect="equal")

@@ -21,7 +21,7 @@ from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.color_bars import framed
+from visprism.drawing.color_bars import caption, framed, picture
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT
 from visprism.estimates.findings import Finding
@@ -191,24 +191,11 @@ def _(result: FilterComponents, ax: Axes) -> Axes:
         rgb = weights if len(weights) == 3 else weights[[0, 0, 0]]
         down, across = divmod(int(component) - 1, _ACROSS)
         left, top = across * step[0], down * step[1]
-        ax.imshow(
-            _SCALE(np.moveaxis(rgb, 0, -1)),
-            extent=(left, left + width, top + 1, top),
-            interpolation="nearest",
-        )
+        picture(ax, _SCALE(np.moveaxis(rgb, 0, -1)), left, top, width=width)
         share = f"{rows.share[0]:.1%}"
         text = f"component {component} · explained variance {share}"
         framed(ax, left, top, width, 1.0, text)
-        ax.annotate(
-            share,
-            (left + width / 2, top + 1),
-            xytext=(0, -1.5),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=5,
-            color=FAINT,
-        )
+        caption(ax, share, (left + width / 2, top + 1), down=1.5, fontsize=5, color=FAINT)
     down = max(_DOWN, -(-int(result.component.max()) // _ACROSS))
     ax.set(xlim=(-0.02, _ACROSS * step[0]), ylim=(down * step[1], -0.02))
     ax.axis("off")

@@ -16,7 +16,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.color_bars import framed
+from visprism.drawing.color_bars import framed, picture
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT
 from visprism.estimates.findings import Finding
@@ -179,15 +179,8 @@ def _(result: ScoresByOffset, ax: Axes) -> Axes:
         rows = result.select(result.head == head)
         down, right = divmod(i, across)
         left, top = right * step * width, down * step
-        extent = (left, left + width, top + 1, top)
-        ax.imshow(
-            rows.weight.reshape(sides),
-            cmap="Grays",
-            vmin=0,
-            vmax=largest,
-            extent=extent,
-            interpolation="nearest",
-        )
+        scale = {"cmap": "Grays", "vmin": 0, "vmax": largest}
+        picture(ax, rows.weight.reshape(sides), left, top, width=width, **scale)
         best = rows.select(np.array([rows.weight.argmax()]))
         offset = f"{best.dy[0]:+d} rows, {best.dx[0]:+d} columns"
         text = f"head {head} · largest weight {best.weight[0]:.3g} at {offset}"
