@@ -56,6 +56,13 @@ def pytest_runtest_setup():
 
 
 @pytest.fixture
+def noise():
+    """`noise(2, 3, 8, 8)`: white noise in float64, the same in every run."""
+    generator = torch.Generator().manual_seed(0)
+    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+@pytest.fixture
 def unchecked():
     """Leave annotations unchecked in a simulation, which repeats a call thousands of times."""
     jaxtyping.config.update("jaxtyping_disable", value=True)

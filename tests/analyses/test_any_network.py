@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from small_models import hugging_face_config
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -23,14 +24,8 @@ CLASSES, SIDE, IMAGES = 3, 64, 24
 
 def hugging_face_vit():
     transformers = pytest.importorskip("transformers")
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        image_size=SIDE,
-        patch_size=16,
-        num_labels=CLASSES,
+    config = hugging_face_config(
+        num_hidden_layers=2, image_size=SIDE, patch_size=16, num_labels=CLASSES
     )
     return transformers.ViTForImageClassification(config)
 

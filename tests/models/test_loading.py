@@ -6,6 +6,7 @@ import torch
 import transformers
 from internals import ModelSpec
 from safetensors.torch import save_file
+from small_models import hugging_face_config
 
 from visprism import load_model
 
@@ -40,16 +41,7 @@ def user_file(tmp_path):
 @pytest.fixture
 def hugging_face_folder(tmp_path):
     """A ViT as its config alone: no weights, no image processor."""
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=32,
-        patch_size=8,
-        num_labels=4,
-    )
-    config.save_pretrained(tmp_path)
+    hugging_face_config().save_pretrained(tmp_path)
     return tmp_path
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 from internals import ModelSpec, stored_model_name
+from small_models import hugging_face_config
 
 from visprism import InputError, Provenance, load_model, save_checkpoint
 
@@ -159,15 +160,7 @@ def so(source):
 
 def folder_with(tmp_path, **config):
     """A folder of Hugging Face with a small ViT's configuration, changed."""
-    stated = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        image_size=32,
-        patch_size=8,
-        num_labels=4,
-    ).to_dict()
+    stated = hugging_face_config().to_dict()
     (tmp_path / "config.json").write_text(json.dumps(stated | config))
     return tmp_path
 

@@ -26,13 +26,6 @@ def tokens(x):
     return rearrange(row[:, 1:], "b (h w) c -> b c h w", h=h)
 
 
-@pytest.fixture
-def noise():
-    """`noise(2, 3, 8, 8)`: white noise in float64, the same in every run."""
-    generator = torch.Generator().manual_seed(0)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
 ORDERS = [contiguous, channels_last, tokens]
 
 

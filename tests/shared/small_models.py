@@ -14,6 +14,15 @@ def small_convnet(seed=0, width=4):
         return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.Flatten())
 
 
+def hugging_face_config(**changes):
+    """Of a ViT of Hugging Face with one block."""
+    import transformers
+
+    values = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    values |= {"intermediate_size": 16, "image_size": 32, "patch_size": 8, "num_labels": 4}
+    return transformers.ViTConfig(**values | changes)
+
+
 def noise(*shape):
     """Normally distributed images, the same in each call."""
     return torch.randn(shape, generator=stream(0, "images"))

@@ -40,12 +40,6 @@ def blurred(x):
     return sum(x.roll(shift, dims=(2, 3)) for shift in BLUR) / 4
 
 
-@pytest.fixture
-def noise():
-    generator = torch.Generator().manual_seed(0)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
 # Low-pass and high-pass, by both references.
 
 

@@ -8,13 +8,6 @@ from visprism import dissect
 
 
 @pytest.fixture
-def noise():
-    """`noise(4, 3, 2, 2)`: white noise in float64, the same in every run."""
-    generator = torch.Generator().manual_seed(0)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-@pytest.fixture
 def taken_apart():
     """`taken_apart(model, 3, 8, 8)`: the anatomy of a model on images of this shape."""
     return lambda model, *shape: dissect(

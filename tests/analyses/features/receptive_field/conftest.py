@@ -15,13 +15,6 @@ class Head(nn.Sequential):
 
 
 @pytest.fixture
-def noise():
-    """`noise(2, 3, 8, 8)`: white noise in float64, the same in every run."""
-    generator = torch.Generator().manual_seed(0)
-    return lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
-@pytest.fixture
 def network():
     """`network(*layers)`: the layers and a head in float64, the same weights every time."""
 
