@@ -2,8 +2,7 @@
 
 import pytest
 from accessibility import Checker, contrast, themes
-
-from visprism.report import style_sheet
+from internals import style_sheet
 
 TEXT, GROUNDS = ("ink", "faint", "accent", "good", "bad", "warn"), ("paper", "tint")
 

@@ -4,12 +4,11 @@ import sys
 from dataclasses import replace
 
 import pytest
-from internals import FROM_PYTHON, PAPER_CLAIMS, Number, content_of
+from internals import FROM_PYTHON, PAPER_CLAIMS, Number, content_of, drawings
 from results_by_hand import MAKERS
 
 from visprism import Answer, Entry, Provenance
 from visprism.estimates import questions
-from visprism.report import drawings
 from visprism.results import TemperatureScaling
 
 KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}

@@ -2,10 +2,8 @@
 
 import re
 
-from internals import model_axes, paper_style, render_figure, tip
+from internals import inline_svg, model_axes, paper_style, render_figure, tip
 from matplotlib.figure import Figure
-
-from visprism.report import inline_svg
 
 
 def drawn(gid="curve", *, blocks=frozenset(), label="x", axes="axes"):

@@ -13,6 +13,7 @@ from internals import (
     TermLinks,
     content_of,
     render_formats,
+    rendered,
     write_files,
     write_report,
 )
@@ -20,7 +21,6 @@ from internals import (
 import visprism.report
 import visprism.study.files
 from visprism import Study, panel
-from visprism.report import rendered
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}

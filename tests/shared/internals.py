@@ -223,6 +223,10 @@ from visprism.passes.predict import dropout_modules as dropout_modules
 from visprism.passes.sources import residual_branches as residual_branches
 from visprism.passes.tokens import Tokens as Tokens
 from visprism.passes.tokens import token_roles as token_roles
+from visprism.report.drawings import drawings as drawings
+from visprism.report.drawings import rendered as rendered
+from visprism.report.page import inline_svg as inline_svg
+from visprism.report.page import style_sheet as style_sheet
 from visprism.report.tables import MINUS as MINUS
 from visprism.report.tables import amount as amount
 from visprism.report.tables import table_cell as table_cell

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from visprism.core.errors import InputError
-from visprism.report import Drawing, PageFigures, drawings, page_html
+from visprism.report.drawings import Drawing, drawings
+from visprism.report.page import PageFigures, page_html
 from visprism.study import Study
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of

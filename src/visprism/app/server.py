@@ -29,7 +29,7 @@ from visprism.app.renderer import Renderer
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable
-from visprism.report import script_hash, style_sheet
+from visprism.report.page import script_hash, style_sheet
 
 Value = TypeVar("Value")
 

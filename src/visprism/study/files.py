@@ -8,7 +8,8 @@ from visprism.core.errors import InputError
 from visprism.core.files import output_folder, write_text
 from visprism.core.run import Progress
 from visprism.drawing.save import check_formats
-from visprism.report import PageFigures, page_html, rendered
+from visprism.report.drawings import rendered
+from visprism.report.page import PageFigures, page_html
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.report_content import content_of
 from visprism.study.study import Study

@@ -11,7 +11,7 @@ from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS
 from visprism.estimates.questions import PAPER_CLAIMS, question_of
 from visprism.images.image_set import DATA
-from visprism.report import (
+from visprism.report.content import (
     Cell,
     Chapter,
     Comparison,
@@ -22,8 +22,8 @@ from visprism.report import (
     Omission,
     QuestionRows,
     chapters_of,
+    label_of,
 )
-from visprism.report.content import label_of
 from visprism.study.glance import Line, glance_of, sentences_of
 from visprism.study.store import file_names
 from visprism.study.study import FROM_PYTHON, Entry, Study
