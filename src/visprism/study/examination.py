@@ -35,6 +35,7 @@ from visprism.study.table import pairs_of
 from visprism.table.result import Result
 
 _NUMBERS = 64  # of the outputs, that are stored and compared
+_APART = 1e-2  # relative; batches of another size are added up in another order
 _RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of threads
 
 
@@ -106,14 +107,27 @@ def _is_setting(name: str, value: Any) -> bool:
 def outputs_of(subject: Subject, run: Run) -> list[float]:
     """The first numbers of what a model returns for its first images.
 
-    Weights and methods do not tell everything that `forward` uses; outputs do.
+    Weights and methods do not tell everything that `forward` uses; outputs do. Those of an
+    image must not depend on the others of its batch, since analyses cut batches differently.
 
-    Cost: one forward pass of at most two images.
+    Cost: a forward pass of at most two images, and one of the first.
     """
-    (batch,) = subject.limited(min(2, subject.num_images)).batches(2)
-    images = batch[0] if isinstance(batch, tuple | list) else batch
+    both, first = (
+        batch[0] if isinstance(batch, tuple | list) else batch
+        for number in (2, 1)
+        for batch in subject.limited(min(number, subject.num_images)).batches(number)
+    )
     with torch.no_grad(), run.compute.borrow(subject.model):
-        outputs = forward(subject.model, on_device(images, run.compute))
+        outputs, alone = (
+            forward(subject.model, on_device(images, run.compute)) for images in (both, first)
+        )
+    apart = float((outputs[: len(alone)] - alone).abs().max())
+    if apart > _APART * float(alone.abs().max()):
+        raise InputError(
+            f"outputs of {subject.name} for an image must not depend on other images of its "
+            f"batch, and differ by {apart:.3g} where it is alone. `predict` measures it in "
+            "the batches of a loader."
+        )
     tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
     numbers = [t.detach().flatten()[:_NUMBERS].double().cpu() for t in tensors if t.numel()]
     return torch.cat(numbers)[:_NUMBERS].tolist() if numbers else []
