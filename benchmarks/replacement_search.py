@@ -26,9 +26,9 @@ import torch
 
 from visprism.claims.verdicts import estimate
 from visprism.core.run import Run
-from visprism.harmonize import conv_blocks, harmonize_model, search_by_recipe, select_blocks
-from visprism.harmonize.convert import MSAConfig
-from visprism.harmonize.search import RecipeTrainer, SearchLog
+from visprism.harmonize.blocks import conv_blocks, select_blocks
+from visprism.harmonize.convert import MSAConfig, harmonize_model
+from visprism.harmonize.search import RecipeTrainer, SearchLog, search_by_recipe
 from visprism.training import RECIPES, Job, Recipe, as_yaml
 
 RESULTS = Path(__file__).parent / "results" / "replacement_search.json"

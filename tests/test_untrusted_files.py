@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pytest
 import torch
-from internals import read_recipe
+from internals import read_recipe, save_alternet
 from torch import nn
 
 from visprism import (
@@ -33,7 +33,6 @@ from visprism import (
     result_type,
     save_checkpoint,
 )
-from visprism.harmonize import save_alternet
 
 _RUN = "ran"  # the file that an attack would make
 

@@ -222,11 +222,11 @@ from visprism.drawing.registry import plot as plot
 from visprism.drawing.save import save_figure as save_figure
 
 # Training.
-from visprism.harmonize import MSAConfig as MSAConfig
-from visprism.harmonize import conv_blocks as conv_blocks
-from visprism.harmonize import harmonize_model as harmonize_model
-from visprism.harmonize import search_by_recipe as search_by_recipe
-from visprism.harmonize import search_replacements as search_replacements
+from visprism.harmonize.convert import MSAConfig as MSAConfig
+from visprism.harmonize.blocks import conv_blocks as conv_blocks
+from visprism.harmonize.convert import harmonize_model as harmonize_model
+from visprism.harmonize.search import search_by_recipe as search_by_recipe
+from visprism.harmonize.search import search_replacements as search_replacements
 from visprism.training import RECIPES as RECIPES
 from visprism.training import Job as Job
 from visprism.training import Recipe as Recipe

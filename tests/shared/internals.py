@@ -127,6 +127,7 @@ from visprism.estimates.questions import QUESTIONS as QUESTIONS
 from visprism.estimates.questions import Question as Question
 from visprism.estimates.text import interval_text as interval_text
 from visprism.estimates.text import missing_interval as missing_interval
+from visprism.harmonize.alternet import save_alternet as save_alternet
 from visprism.harmonize.replacement_search import paired_gain as paired_gain
 from visprism.harmonize.search import is_significant as is_significant
 from visprism.images.augmented import Mix as Mix

@@ -13,7 +13,9 @@ from visprism.core.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-    from visprism.harmonize import MSAConfig, Placement, ReplacementSearch
+    from visprism.harmonize.blocks import Placement
+    from visprism.harmonize.convert import MSAConfig
+    from visprism.harmonize.replacement_search import ReplacementSearch
     from visprism.models import LoadedModel
 
 
@@ -64,8 +66,10 @@ class Harmonize(Printing, Weights, Training):
         from visprism.core.processes import require_single_process
         from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
-        from visprism.harmonize import MSAConfig, conv_blocks, save_alternet, select_blocks
-        from visprism.harmonize import harmonize_model as convert
+        from visprism.harmonize.alternet import save_alternet
+        from visprism.harmonize.blocks import conv_blocks, select_blocks
+        from visprism.harmonize.convert import MSAConfig
+        from visprism.harmonize.convert import harmonize_model as convert
 
         require_single_process("visprism harmonize")
         heads = self.heads[0] if self.heads and len(self.heads) == 1 else self.heads
@@ -129,8 +133,7 @@ class Harmonize(Printing, Weights, Training):
 
     def _searched(self, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
         from visprism.core.progress import console_progress
-        from visprism.harmonize import search_by_recipe
-        from visprism.harmonize.search import LOG
+        from visprism.harmonize.search import LOG, search_by_recipe
         from visprism.training import Job
 
         if self.data is None:
