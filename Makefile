@@ -10,7 +10,7 @@ READY_DOCS := .venv/.ready-docs
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test slow sweep lint format types contracts check clean
+.PHONY: help setup demo docs test slow browser sweep lint format types contracts check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ test: $(READY)  ## run the tests but for the slow ones
 
 slow: $(READY)  ## run the slow tests: simulations of coverage, several processes, commands
 	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
+
+browser: $(READY)  ## run the app in a browser: its forms and buttons as a user meets them
+	$(BIN)/pytest -n 2 -rs tests/app/test_browser.py
 
 sweep: $(READY)  ## try every network of the zoo, and every analysis on every network
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m sweep
