@@ -1,9 +1,11 @@
 """The public names: what ``import visprism`` offers, and that it offers it lazily."""
 
 import ast
+import inspect
 import runpy
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -92,3 +94,10 @@ def test_every_analysis_has_a_page_and_its_options_are_those_of_the_declaration(
 
 def test_the_version_is_that_of_the_package():
     assert visprism.__version__ == version("visprism")
+
+
+def test_the_help_of_a_public_name_tells_what_its_fields_mean_and_is_short():
+    for settings in (visprism.DataOptions, visprism.Run, visprism.Compute):
+        missing = [f.name for f in fields(settings) if f"{f.name}:" not in settings.__doc__]
+        assert missing in ([], ["mean"])  # which stands with std
+    assert "Provenance" not in str(inspect.signature(visprism.examine))

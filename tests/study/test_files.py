@@ -155,3 +155,50 @@ def test_files_that_somebody_else_put_beside_the_figures_stay(net, loader, tmp_p
     assert names == {*ours, "mine.png", "drafts"}
     assert (tmp_path / "figures" / "mine.png").read_bytes() == b"mine"
     assert (tmp_path / "figures" / "drafts" / "a.txt").read_text() == "draft"
+
+
+@pytest.mark.slow
+def test_no_change_of_one_value_of_the_index_is_more_than_a_sentence(study, tmp_path):
+    study.save(tmp_path)
+    index = json.loads((tmp_path / "study.json").read_text())
+    odd = (
+        None,
+        3,
+        -1,
+        1.5,
+        10**30,
+        True,
+        "x",
+        "\ud800",
+        "\x1b[31m",
+        [],
+        {},
+        [None],
+        {"a": None},
+    )
+    refused = 0
+    for place in list(places(index)):
+        for value in odd:
+            changed = json.loads(json.dumps(index))
+            parent = changed
+            for key in place[:-1]:
+                parent = parent[key]
+            parent[place[-1]] = value
+            (tmp_path / "study.json").write_text(json.dumps(changed))
+            try:
+                loaded = Study.load(tmp_path)
+                assert loaded.lines() is not None
+                assert loaded.to_markdown()
+            except InputError as error:
+                refused += 1
+                assert str(error).isprintable()
+    assert refused
+
+
+def places(value, above=()):
+    """The keys that lead to each part of a JSON value but the whole."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in items:
+        yield (*above, key)
+        if isinstance(part, dict | list):
+            yield from places(part, (*above, key))

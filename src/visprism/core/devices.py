@@ -30,11 +30,15 @@ class Compute:
     """A device and the precision of the model's arithmetic on it.
 
     Measurements of what the model gives are made in float32 or better, whatever the precision.
+
+    Args:
+        device: as torch names it: "cpu", "cuda", "cuda:1", "mps"; None: where the model's
+            parameters lie.
+        precision: "fp32", "tf32" for products of GPUs with 10 bits, "bf16" or "fp16" for mixed
+            precision.
     """
 
-    # As torch names it: "cpu", "cuda", "cuda:1", "mps"; None: where the model's parameters lie.
     device: str | None = None
-    # "fp32", "tf32" for products of GPUs with 10 bits, "bf16" or "fp16" for mixed precision.
     precision: str = "fp32"
 
     def __post_init__(self) -> None:

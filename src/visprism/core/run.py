@@ -39,6 +39,13 @@ class TimeBudgetError(RuntimeError):
 class Run:
     """Settings of a measurement, which every measurement takes as `run`.
 
+    Args:
+        compute: device and precision.
+        seed: of all random numbers.
+        progress: shows how far a measurement is.
+        provenance: which the measurement completes.
+        deadline: of `time.monotonic`, seconds; None: no limit.
+
     Example:
         >>> Run(seed=1).named("model", "images").provenance.model
         'model'
@@ -47,8 +54,8 @@ class Run:
     compute: Compute = field(default_factory=Compute)
     seed: int = 0
     progress: Progress | None = None
-    provenance: Provenance = field(default_factory=Provenance)  # completed by the measurement
-    deadline: float | None = None  # of `time.monotonic`, seconds; None: no limit
+    provenance: Provenance = field(default_factory=Provenance, repr=False)
+    deadline: float | None = None
 
     def named(self, model: str, data: str, **changes: Any) -> "Run":
         """The same run with this model and data (and other fields) in its provenance."""

@@ -29,15 +29,25 @@ _TRAIN = "train"
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How images are chosen; the same for every model of a study."""
+    """How images are chosen; the same for every model of a study.
 
-    split: str | None = None  # of the evaluation images; None: test images where there are any
-    limit: int | None = None  # at most this number of images
-    size: tuple[int, int] | None = None  # (height, width); None: as each model states
-    # Images of a forward pass; None: 16, or by their pixels for passes that return logits only.
+    Args:
+        split: of the evaluation images; None: test images where there are any.
+        limit: at most this number of images.
+        size: (height, width) in pixels; None: as each model states.
+        batch_size: images of a forward pass; None: 16, or by their pixels for passes that
+            return logits only.
+        skip_bad: leave out images that cannot be read.
+        normalization: of pixels in 0 ... 1: "stated", as each model states, or "imagenet",
+            "cifar10", "cifar100", "half" or "none".
+        mean, std: the same by channel, instead of a name.
+    """
+
+    split: str | None = None
+    limit: int | None = None
+    size: tuple[int, int] | None = None
     batch_size: int | None = None
-    skip_bad: bool = False  # leave out images that cannot be read
-    # Of pixels in 0 ... 1, by name or by channel; "stated": as each model states.
+    skip_bad: bool = False
     normalization: str = "stated"
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
