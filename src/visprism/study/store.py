@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
@@ -20,7 +20,7 @@ from visprism.core.files import (
     slug,
     write_text,
 )
-from visprism.study.study import Entry, Failure, Study
+from visprism.study.study import Entry, Failure, Kind, Study
 from visprism.table.result import Result
 from visprism.table.stored import UnknownTypeError
 
@@ -38,7 +38,9 @@ class StoredEntry(TypedDict):
     options: dict[str, Any]
     images: int
     seconds: float
-    files: dict[str, str]  # name -> digest of the content
+    files: Annotated[
+        dict[str, str], msgspec.Meta(min_length=1)
+    ]  # name -> digest of the content
 
 
 class _Weights(TypedDict):
@@ -50,7 +52,7 @@ class _Failed(TypedDict):
     model: str
     analysis: str
     reason: str
-    kind: str
+    kind: Kind
 
 
 _HEADER = {
