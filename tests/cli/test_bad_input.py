@@ -134,7 +134,7 @@ def places(studied, tmp_path_factory):
     (folder / "attack.pt").write_bytes(attack)
     for name in ("cat/a.png", "cat/b.png", "dog/c.png"):
         (folder / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (40, 32), (90, 120, len(name) * 9)).save(folder / "photos" / name)
+        Image.new("RGB", (40, 32), (90, 120, ord(name[4]))).save(folder / "photos" / name)
     (folder / "photos" / "dog" / "bad.png").write_bytes(b"not an image")
     yield {
         "STUDIED": studied,

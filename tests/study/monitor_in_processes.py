@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import torch
-from test_monitor import MAKE, Net, drawn, monitor_of
 from torch import nn
 from torch.distributed import destroy_process_group, get_rank, init_process_group
 from torch.distributed.device_mesh import init_device_mesh
@@ -31,6 +30,8 @@ def trained(monitor=None, wrap=DistributedDataParallel):
 
 
 if __name__ == "__main__":
+    from test_monitor import MAKE, Net, drawn, monitor_of
+
     folder = Path(sys.argv[1])
     torch.set_num_threads(1)
     init_process_group("gloo")

@@ -330,6 +330,21 @@ def without_replicas(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, wrappers) else model
 
 
+def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> None:
+    """Refuse several images that are all equal.
+
+    Raises:
+        InputError: if they are.
+    """
+    shown = (pixels(_inputs(batch)) for batch in images.batches(preprocessing, batch_size=2))
+    first = next(shown)
+    if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *shown)):
+        raise InputError(
+            f"images must differ, and all {len(images)} are equal: statistics over images "
+            "would mean nothing. Pass other images."
+        )
+
+
 def dissected(
     model: nn.Module,
     images: Images,
@@ -339,15 +354,6 @@ def dissected(
 ) -> Anatomy:
     """The anatomy of a model on the first two images; errors begin with its name."""
     example = _inputs(images.batches(preprocessing, batch_size=2, limit=2)[0])
-    first = pixels(example)[:1]
-    if len(images) > 1 and all(
-        bool((pixels(_inputs(batch)) == first).all())
-        for batch in images.batches(preprocessing, batch_size=2)
-    ):
-        raise InputError(
-            f"images must differ, and all {len(images)} are equal: statistics over images "
-            "would mean nothing. Pass other images."
-        )
     try:
         return dissected_on(model, example, run, name)
     except SeveralOutputsError as error:

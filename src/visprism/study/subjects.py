@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from visprism.analyses.subject import (
     BATCH_SIZE,
     Subject,
+    check_images_differ,
     dissected,
     preprocessing_of,
     without_replicas,
@@ -277,6 +278,7 @@ def _subject(
         way = replace(way, mean=given.mean, std=given.std, stated=True)
     if options.size is not None:
         way = _resized(way, images, options.size)
+    check_images_differ(images, way)
     subject = Subject(
         name=name,
         anatomy=model.anatomy or dissected(model.model, images, way, run, name),

@@ -204,4 +204,6 @@ def _logits(output: Any, model: nn.Module) -> Tensor:
     tensors = [t for t in parts.values() if t.ndim == 2] or list(parts.values())
     if len(tensors) == 1 or all(t.ndim == 4 for t in tensors):
         return tensors[-1]
+    if hasattr(model, "head_dist"):
+        return tensors[0]  # timm's distilled networks in training mode: the classes come first
     raise SeveralOutputsError(model, parts)
