@@ -71,7 +71,9 @@ def _declared(name: str) -> str:
         "Class": f"{{py:obj}}`vp.{analysis.__name__} <visprism.{analysis.__name__}>`"
         if analysis.__name__ in visprism_analyses()
         else f"`vp.analyses.{analysis.__name__}`",
-        "Command": f"[`visprism {name}`](../generated/commands/{name}.md)",
+        "Command": f"`visprism {analysis.measured_by} --watch {name}`"
+        if analysis.measured_by
+        else f"[`visprism {name}`](../generated/commands/{name}.md)",
         "Needs": needs(analysis),
         "Images": _limits(analysis),
         "In a study": "by default" if analysis.default else "when it is named",
