@@ -96,6 +96,22 @@ def test_runs_stand_side_by_side_on_one_page(tmp_path, nets, net, loader):
     assert page.count("During training") >= len(ANALYSES)
 
 
+def test_cka_with_the_last_step_is_that_of_both_checkpoints(tmp_path, nets, net, loader):
+    (tmp_path / "run").mkdir()
+    for step, model in nets.items():
+        plain(tmp_path / "run", step, model)
+    study = evolve(tmp_path / "run", loader, model=net(9), analyses="cka", out=tmp_path / "out")
+    (curve,) = curves(study, "run", "cka")
+    assert set(curve.step) == {0, 5}  # it is 1 at the last step, 100
+    both = {"now": nets[5], "last": nets[100]}
+    pairs = [e for e in examine(both, loader, analyses="cka").entries if len(e.models) == 2]
+    similarity = pairs[0].results[0]
+    at_5 = curve.select(curve.step == 5)
+    assert len(at_5) > 0
+    for block, value in zip(at_5.part, at_5.value, strict=True):
+        assert value == similarity.cka[(similarity.block == block) & (similarity.other == block)]
+
+
 def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
     value = [0.1, 0.1, 0.6, 0.8, 0.9]
     curve = Evolution(

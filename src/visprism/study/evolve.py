@@ -12,6 +12,7 @@ from torch import nn
 
 from visprism.analyses import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
+from visprism.analyses.features.cka import CKA, Similarity
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort
@@ -27,6 +28,7 @@ from visprism.study.subjects import DataOptions
 from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
 
+_LAST = "last step"
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
 _WEIGHTS = (  # of Transformers, in a folder for each step
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
@@ -57,8 +59,9 @@ def evolve(
     the number of its step (or epoch) in its name.
 
     The study that is returned has the results at the last step of each run, and for each of
-    their numbers, and for the main number of each block, an `Evolution` over the steps. With
-    `out`, the study of each step is written into a folder of its run as soon as it exists, and
+    their numbers, and for the main number of each block, an `Evolution` over the steps; with
+    ``cka``, also the CKA of each block with itself at the last step, which shows when it has
+    settled. With `out`, the study of each step is written into a folder of its run as soon as it exists, and
     the same call resumes.
 
     Args:
@@ -76,7 +79,7 @@ def evolve(
         fresh: forget what an earlier call left in `out`.
         run: device, precision, seed, progress and deadline.
 
-    Cost: that of `examine` for each checkpoint.
+    Cost: that of `examine` for each checkpoint; of ``cka`` about four times that.
     """
     out = None if out is None else Path(out)
     chosen = ANALYSES.chosen(analyses, options, effort)
@@ -89,7 +92,9 @@ def evolve(
         "run": replace(run, progress=None, deadline=None),
         "listener": silent,
     }
+    similar = [analysis for analysis in chosen if isinstance(analysis, CKA)]
     by_run: dict[str, dict[int, Study]] = {}
+    settling: dict[str, Evolution] = {}
     late: list[Failure] = []
     for name, folder in _folders(runs).items():
         if data is None:
@@ -101,20 +106,27 @@ def evolve(
                 )
             continue
         files, by_run[name] = checkpoints_in(folder), {}
+        to_last: dict[int, Study] = {}
         tracked = replace(run, deadline=None).track(files.items(), f"checkpoints of {name}")
         for step, path in tracked:
             if run.seconds_left < 0:
                 left = f"the time limit was reached before step {step}. {LATE}"
                 late += [Failure(name, analysis.name, left, "no time") for analysis in chosen]
                 break
-            by_run[name][step] = examine(
-                {name: loaded_checkpoint(path, model)},
-                data,
-                analyses=chosen,
-                out=None if out is None else out / slug(name) / f"step-{step:08d}",
-                **given,
-            )
-    study = joined({name: studies for name, studies in by_run.items() if studies}, late)
+            into = None if out is None else out / slug(name) / f"step-{step:08d}"
+            now = loaded_checkpoint(path, model)
+            by_run[name][step] = examine({name: now}, data, analyses=chosen, out=into, **given)
+            if similar and step < max(files):
+                to_last[step] = examine(
+                    {name: now, _LAST: loaded_checkpoint(files[max(files)], model)},
+                    data,
+                    analyses=similar,
+                    out=into and into / "cka",
+                    **given,
+                )
+        if to_last:
+            settling[name] = _settling(to_last)
+    study = joined({n: studies for n, studies in by_run.items() if studies}, late, settling)
     if out is not None:
         study.save(out)
     return study
@@ -189,10 +201,18 @@ def loaded_checkpoint(path: Path, model: Any) -> Any:
     return other.eval()
 
 
-def joined(runs: Mapping[str, Mapping[int, Study]], failures: Iterable[Failure] = ()) -> Study:
+def joined(
+    runs: Mapping[str, Mapping[int, Study]],
+    failures: Iterable[Failure] = (),
+    settling: Mapping[str, Evolution] | None = None,
+) -> Study:
     """One study of the last steps of runs, with the evolution of what each step measured."""
     last = {name: studies[max(studies)] for name, studies in runs.items()}
-    entries = [entry for name, studies in runs.items() for entry in _entries(name, studies)]
+    entries = [
+        entry
+        for name, studies in runs.items()
+        for entry in _entries(name, studies, (settling or {}).get(name))
+    ]
     headers = [study.header for study in last.values()]
     of_model = {
         key: {
@@ -216,7 +236,28 @@ def joined(runs: Mapping[str, Mapping[int, Study]], failures: Iterable[Failure] 
     return Study(tuple(runs), tuple(entries), (*of_last, *failures), header)
 
 
-def _entries(run: str, studies: Mapping[int, Study]) -> Iterator[Entry]:
+def _settling(to_last: Mapping[int, Study]) -> Evolution:
+    """CKA of each block with itself at the last step, from studies of both by step."""
+    rows: list[tuple] = []
+    for step, study in to_last.items():
+        (pair,) = (r for e in study.entries if len(e.models) == 2 for r in e.results)
+        assert isinstance(pair, Similarity)
+        for i in np.flatnonzero((pair.block == pair.other) & pair.defined):
+            cka = pair.cka[i], pair.cka.low[i], pair.cka.high[i]
+            rows.append((step, pair.block[i], *cka))
+    step, part, value, low, high = zip(*rows, strict=True)
+    return Evolution(
+        step=np.array(step),
+        part=np.array(part),
+        value=Estimated(value, low, high),
+        quantity="CKA of a block with itself at the last step",
+        provenance=pair.provenance,
+    )
+
+
+def _entries(
+    run: str, studies: Mapping[int, Study], settling: Evolution | None
+) -> Iterator[Entry]:
     """The entries of the last step, each with the evolution of its answers."""
     for entry in studies[max(studies)].entries:
         by_step: dict[int, tuple[Result, ...]] = {
@@ -228,6 +269,8 @@ def _entries(run: str, studies: Mapping[int, Study]) -> Iterator[Entry]:
         if len(entry.models) > 1:
             continue
         results = [*(_over_steps(r, by_step) for r in entry.results), *_evolutions(by_step)]
+        if settling is not None and entry.analysis == CKA.name:
+            results.append(settling)
         named = (r.with_provenance(model=run) for r in results)
         yield replace(entry, models=(run,), results=tuple(named))
 
