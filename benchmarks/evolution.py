@@ -29,6 +29,7 @@ import visprism as vp
 from visprism.analyses.evolution import Evolution
 from visprism.core.provenance import revision
 from visprism.drawing.save import save_figure
+from visprism.drawing.style import DEPTH, color_of, paper_style
 
 RESULTS = Path(__file__).parent / "results" / "evolution.json"
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "evolution"
@@ -39,10 +40,10 @@ _KIND = (
     "high-frequency log amplitude relative to the mean, mean change across the blocks of a kind"
 )
 PANELS = {
-    "NLL (nats), test images": "NLL",
-    "Change of the high-frequency log amplitude\nacross blocks, mean over the kind": _KIND,
-    "Effective rank of the last block's tokens\nover channels": "Effective rank of the last "
-    "block's tokens / channels",
+    "NLL (nats)": "NLL",
+    "Change of high-frequency\nlog amplitude across blocks": _KIND,
+    "Effective rank of the\nlast block / channels": "Effective rank of the last block's tokens "
+    "/ channels",
     "CKA of a block with itself\nafter the last epoch": "CKA of a block with itself at the "
     "last step",
 }
@@ -111,32 +112,33 @@ def curves_of(study: vp.Study, name: str) -> Any:
                 }
 
 
+@paper_style()
 def drawn(content: dict[str, Any]) -> Any:
-    """A row for each quantity, a column for each network."""
+    """A row for each quantity, a column for each network; blocks from dark to bright."""
     figure, axes = plt.subplots(
-        len(PANELS), len(NETWORKS), figsize=(8, 9), sharex=True, sharey="row", squeeze=False
+        len(PANELS), len(NETWORKS), figsize=(6.5, 7), sharex=True, sharey="row"
     )
     for row, (label, quantity) in zip(axes, PANELS.items(), strict=True):
-        row[0].set_ylabel(label, fontsize="small")
+        row[0].set_ylabel(label)
         for ax, name in zip(row, NETWORKS, strict=True):
             curves = [c for c in content["curves"][name] if c["quantity"] == quantity]
-            many = len(curves) > 4
-            colors = plt.get_cmap("viridis")(np.linspace(0, 0.9, len(curves)))
-            for curve, color in zip(curves, colors, strict=True):
+            blocks = len(curves) > 4
+            for depth, curve in zip(np.linspace(0, 1, len(curves)), curves, strict=True):
+                kind = curve["part"].removesuffix(" blocks")
+                color = DEPTH(depth) if blocks else color_of(kind)
                 epochs = np.array(curve["step"]) / UPDATES
-                label = curve["part"] if curve["part"] and not many else None
-                ax.plot(epochs, curve["value"], color=color, label=label, linewidth=1.2)
-                if not many and None not in curve["low"]:
-                    ax.fill_between(
-                        epochs, curve["low"], curve["high"], color=color, alpha=0.2, linewidth=0
-                    )
-            if not many and len(curves) > 1:
-                ax.legend(fontsize="small")
+                shown = None if blocks else kind or None
+                ax.plot(epochs, curve["value"], color=color, label=shown)
+                ends = (np.array(curve[end], dtype=float) for end in ("low", "high"))
+                if not blocks:
+                    ax.fill_between(epochs, *ends, color=color, alpha=0.2, linewidth=0)
+            if not blocks and curves[0]["part"]:
+                ax.legend()
     for ax, name in zip(axes[0], NETWORKS, strict=True):
         ax.set_title(name)
     for ax in axes[-1]:
         ax.set_xlabel("Epoch")
-    figure.tight_layout()
+    figure.align_ylabels()
     return figure
 
 

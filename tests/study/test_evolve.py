@@ -109,7 +109,8 @@ def test_cka_with_the_last_step_is_that_of_both_checkpoints(tmp_path, nets, net,
     at_5 = curve.select(curve.step == 5)
     assert len(at_5) > 0
     for block, value in zip(at_5.part, at_5.value, strict=True):
-        assert value == similarity.cka[(similarity.block == block) & (similarity.other == block)]
+        row = (similarity.block == block) & (similarity.other == block)
+        assert value == similarity.cka[row]
 
 
 def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():

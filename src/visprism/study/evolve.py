@@ -61,8 +61,8 @@ def evolve(
     The study that is returned has the results at the last step of each run, and for each of
     their numbers, and for the main number of each block, an `Evolution` over the steps; with
     ``cka``, also the CKA of each block with itself at the last step, which shows when it has
-    settled. With `out`, the study of each step is written into a folder of its run as soon as it exists, and
-    the same call resumes.
+    settled. With `out`, the study of each step is written into a folder of its run as soon as
+    it exists, and the same call resumes.
 
     Args:
         runs: folders by the name of the run, or folders that are named after themselves.
@@ -94,7 +94,7 @@ def evolve(
     }
     similar = [analysis for analysis in chosen if isinstance(analysis, CKA)]
     by_run: dict[str, dict[int, Study]] = {}
-    settling: dict[str, Evolution] = {}
+    settling: dict[str, Evolution | None] = {}
     late: list[Failure] = []
     for name, folder in _folders(runs).items():
         if data is None:
@@ -124,8 +124,7 @@ def evolve(
                     out=into and into / "cka",
                     **given,
                 )
-        if to_last:
-            settling[name] = _settling(to_last)
+        settling[name] = _settling(to_last)
     study = joined({n: studies for n, studies in by_run.items() if studies}, late, settling)
     if out is not None:
         study.save(out)
@@ -204,7 +203,7 @@ def loaded_checkpoint(path: Path, model: Any) -> Any:
 def joined(
     runs: Mapping[str, Mapping[int, Study]],
     failures: Iterable[Failure] = (),
-    settling: Mapping[str, Evolution] | None = None,
+    settling: Mapping[str, Evolution | None] | None = None,
 ) -> Study:
     """One study of the last steps of runs, with the evolution of what each step measured."""
     last = {name: studies[max(studies)] for name, studies in runs.items()}
@@ -236,22 +235,29 @@ def joined(
     return Study(tuple(runs), tuple(entries), (*of_last, *failures), header)
 
 
-def _settling(to_last: Mapping[int, Study]) -> Evolution:
-    """CKA of each block with itself at the last step, from studies of both by step."""
+def _settling(to_last: Mapping[int, Study]) -> Evolution | None:
+    """CKA of each block with itself at the last step, where studies of both have it."""
     rows: list[tuple] = []
-    for step, study in to_last.items():
-        (pair,) = (r for e in study.entries if len(e.models) == 2 for r in e.results)
-        assert isinstance(pair, Similarity)
+    pairs = {
+        step: result
+        for step, study in to_last.items()
+        for entry in study.entries
+        for result in entry.results
+        if isinstance(result, Similarity) and result.other_model
+    }
+    for step, pair in pairs.items():
         for i in np.flatnonzero((pair.block == pair.other) & pair.defined):
             cka = pair.cka[i], pair.cka.low[i], pair.cka.high[i]
             rows.append((step, pair.block[i], *cka))
+    if not rows:
+        return None
     step, part, value, low, high = zip(*rows, strict=True)
     return Evolution(
         step=np.array(step),
         part=np.array(part),
         value=Estimated(value, low, high),
         quantity="CKA of a block with itself at the last step",
-        provenance=pair.provenance,
+        provenance=next(iter(pairs.values())).provenance,
     )
 
 
