@@ -66,7 +66,7 @@ def server(folder: Path) -> Iterator[str]:
 def shoot(browser: Browser, report: Path, address: str) -> None:
     """Every page in every variant."""
     pages = {
-        "report": (report.as_uri(), "table.answers"),
+        "report": (report.as_uri(), "table.glance"),
         "app-live": (f"{address}live", "[data-ready] #curves svg"),
         "app-study": (address, "form[data-ready]"),
     }
