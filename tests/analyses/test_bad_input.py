@@ -29,7 +29,6 @@ class Detached(nn.Sequential):
         ("calibration", {"cutoff": (90.0,)}, LABELED, "cutoff must be"),
         ("calibration", {}, [IMAGES], "no labels in"),
         ("cka", {}, [IMAGES.to_sparse()], "must be dense tensors, got torch.sparse_coo"),
-        ("variance", {}, [IMAGES[:1].expand(24, 3, 32, 32)], "differ, and all 24 are equal"),
         ("cka", {}, [IMAGES[:3]], "it needs at least 4 images, got 3"),
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),
@@ -62,6 +61,12 @@ class Detached(nn.Sequential):
 def test_what_cannot_be_measured_is_refused(network, analysis, options, data, sentence):
     with pytest.raises(vp.InputError, match=sentence):
         vp.ANALYSES[analysis](**options)(network(0), data, preprocessing=WAY)
+
+
+def test_equal_images_are_refused(network):
+    equal = [IMAGES[:1].expand(24, 3, 32, 32)]
+    with pytest.raises(vp.InputError, match="differ, and all 24 are equal"):
+        vp.examine({"net": network(0)}, equal, analyses=["variance"])
 
 
 @pytest.mark.parametrize("analysis", ["adversarial", "receptive-field"])

@@ -134,7 +134,7 @@ def outcome(error: BaseException, flags: Iterable[str]) -> tuple[str, int] | Non
         flags: of the command, by which its arguments are called.
     """
     if isinstance(error, KeyboardInterrupt):  # a command that has kept results says so
-        return f"interrupted; {error or 'nothing was written'}", 128 + signal.SIGINT
+        return f"interrupted; {str(error) or 'nothing was written'}", 128 + signal.SIGINT
     if isinstance(error, InputError | OSError):
         return printable(with_flags(str(error), flags), keep="\n"), 2
     if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
