@@ -169,7 +169,7 @@ def test_studies_outlive_their_server_and_processes_do_not(app, page):
     )
     children = _children_of(app.process.pid)
     app.process.terminate()
-    app.process.wait(5)
+    app.process.wait(30)
     app.process.stdout.close()
     _wait_for_the_end_of(children)
     app.start()
@@ -231,7 +231,7 @@ def test_an_ablated_block_changes_its_model_only(app, page):
 
 def test_controls_change_both_models(app, page):
     side = open_live(page, app)
-    assert "true class" in page.inner_text(side("prediction", 1))
+    page.wait_for_selector(f"{side('prediction', 1)} >> text=true class")
     for number in (0, 1):
         box = f"{side('prediction', number)} .answers-of"
         page.select_option("[name=change]", "none")
