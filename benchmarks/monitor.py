@@ -7,7 +7,7 @@ end. Small networks are trained by shipped recipes, and the alarms of each step 
     python benchmarks/monitor.py                                 # prints the table
     python benchmarks/monitor.py overhead --write --minutes 15   # and results/monitor.json
 
-Claim: no healthy recipe has an alarm. The share is as measured: runs of minutes exceed 2%, since
+Claim: no healthy recipe has an alarm. The share is as measured: short runs exceed 2%, since
 the first measurement is always made.
 """
 
