@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import copy
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -76,7 +75,10 @@ def main() -> None:
             folder = arguments.page / name.replace("/", "-")
             study.write_files(folder)
             if arguments.write:
-                copy(folder / "figures" / "overview.svg", FIGURES / f"real-{folder.name}.svg")
+                svg = (folder / "figures" / "overview.svg").read_text(encoding="utf-8")
+                (FIGURES / f"real-{folder.name}.svg").write_text(
+                    svg.replace(arguments.data, "folder:DIR"), encoding="utf-8"
+                )
     content |= {
         "images": arguments.limit,
         "machine": platform.processor() or platform.machine(),

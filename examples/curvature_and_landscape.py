@@ -67,8 +67,8 @@ for result in rings.values():
 # -------------
 #
 # - The leading eigenvalues are positive. Negative curvature shows in the smallest eigenvalue.
-#   The leading eigenvalues of both networks are of the same size, and four mini-batches are
-#   too few for an interval.
+#   The leading ones of the ResNet are about six times as large as those of the ViT, and four
+#   mini-batches are too few for an interval.
 # - On circles at distance 1 the loss of the ResNet rises far more than that of the ViT while
 #   its BatchNorm statistics are frozen. With re-estimated statistics its rise is a fraction
 #   of that (finding VP105).

@@ -12,7 +12,7 @@ ship with visprism.
 # A study of two networks
 # -----------------------
 #
-# Both networks classify the procedural ``shapes``: ResNet-20 with an accuracy of 99.9%,
+# Both networks classify the procedural ``shapes``: ResNet-20 with an accuracy of 86.9%,
 # ViT-Pico with 89.3%.
 
 # %%
@@ -74,14 +74,13 @@ for name in study:
 # What one sees
 # -------------
 #
-# - The convolutional blocks of this ResNet-20 lower the high-frequency amplitude by both
-#   references. They are low-pass on these images, which contradicts the claim that
-#   convolutions are high-pass.
-# - Relative to the mean, attention lowers the amplitude and MLPs raise it, as the paper
-#   reports. Relative to the lowest frequency the signs are reversed. The two references
-#   disagree (finding VP107), so neither kind is called low-pass or high-pass.
+# - The convolutional blocks of this ResNet-20 lower the high-frequency amplitude relative to
+#   the mean. Relative to the lowest frequency, the change is not significant on 128 images.
+# - Attention lowers the amplitude relative to the mean, and MLPs lower it relative to the
+#   lowest frequency. The two other changes are not significant. Neither kind is called
+#   low-pass or high-pass.
 # - All three kinds raise the variance on average. Convolutions and MLPs raise it far more
-#   than attention. Divided by the mean square, it falls.
+#   than attention. Divided by the mean square, it falls across convolutions and attention.
 #
 # These are two small networks on procedural images, each trained once. The numbers describe
 # them and not their architectures.

@@ -96,8 +96,8 @@ for name in study:
 # - Noise of low frequencies costs both networks more accuracy than noise of high frequencies.
 # - Claim C7 of the paper states that ViTs are robust to high-frequency noise and ResNets to
 #   low-frequency noise. Between these networks, high frequencies contradict it: they cost
-#   the ViT more accuracy. Low frequencies leave it undecided: they cost the ResNet more, but
-#   of a higher accuracy, and under that noise both are equally accurate.
-# - Common corruptions cost both networks a similar number of percentage points, at different
+#   the ViT more accuracy. Low frequencies leave it undecided: the difference is not
+#   significant.
+# - Common corruptions cost both networks a similar number of percentage points, from similar
 #   clean accuracies. The worst one differs: contrast for the ResNet, impulse noise for the
 #   ViT.

@@ -216,7 +216,7 @@ def _trained(folder: Path) -> tuple[tuple[Path, ...], Path]:
     """Checkpoints of a short training run, in its order, and the last one."""
     job = vp.Job("resnet20", "shapes", folder, test_limit=200, logs=(), resume=True)
     recipe = vp.RECIPES["demo_resnet"]().replace(
-        epochs=5, limit=640, batch_size=64, snapshot_every=1
+        epochs=5, limit=640, batch_size=64, lr=4e-3, snapshot_every=1
     )
     last = folder / "model.safetensors"
     if not last.exists():

@@ -50,6 +50,7 @@ def test_a_merged_study_of_jobs_equals_one_study(tmp_path):
     expected = examine(list(models.values()), "shapes", **settings)
     rows = [row for row in expected.table() if row.cells]  # of each model, with differences
     assert any(len(row.differences) == 3 for row in rows)
+    assert study.header["speed"].keys() == set(study.models)
     assert repr(study.table()) == repr(rows)  # NaN is not equal to itself
 
     # What measures two models together is added when the merged study is resumed.

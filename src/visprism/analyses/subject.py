@@ -336,9 +336,9 @@ def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> 
     Raises:
         InputError: if they are.
     """
-    shown = (pixels(_inputs(batch)) for batch in images.batches(preprocessing, batch_size=2))
-    first = next(shown)
-    if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *shown)):
+    batches = (pixels(_inputs(batch)) for batch in images.batches(preprocessing, batch_size=2))
+    first = next(batches)
+    if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *batches)):
         raise InputError(
             f"images must differ, and all {len(images)} are equal: statistics over images "
             "would mean nothing. Pass other images."

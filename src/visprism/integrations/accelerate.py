@@ -1,7 +1,6 @@
 """`visprism.Monitor` in a loop of Accelerate."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from accelerate import Accelerator
 from torch import nn
@@ -9,20 +8,6 @@ from torch.optim import Optimizer
 
 from visprism.study.monitor import Monitor
 from visprism.study.study import Study
-
-
-@dataclass(frozen=True)
-class AcceleratorLogger:
-    """Gives numbers to the trackers of an accelerator."""
-
-    accelerator: Accelerator
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the values."""
-        self.accelerator.log(dict(values), step=step)
-
-    def close(self) -> None:
-        """`Accelerator.end_training` ends the trackers."""
 
 
 class AcceleratedMonitor:
@@ -35,7 +20,7 @@ class AcceleratedMonitor:
 
     def __init__(self, monitor: Monitor, accelerator: Accelerator) -> None:
         self.monitor, self.accelerator = monitor, accelerator
-        monitor.add_logger(AcceleratorLogger(accelerator))
+        monitor.add_logger(lambda step, values: accelerator.log(dict(values), step=step))
 
     def step(
         self,

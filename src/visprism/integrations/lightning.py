@@ -1,28 +1,12 @@
 """`visprism.Monitor` as a callback of the Trainer of Lightning."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
 from visprism.study.monitor import Monitor
-
-
-@dataclass(frozen=True)
-class TrainerLogger:
-    """Gives numbers to the loggers of a trainer."""
-
-    trainer: Trainer
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Add the values to each logger."""
-        for logger in self.trainer.loggers:
-            logger.log_metrics(dict(values), step=step)
-
-    def close(self) -> None:
-        """The trainer ends its loggers."""
 
 
 class MonitorCallback(Callback):
@@ -44,7 +28,12 @@ class MonitorCallback(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Use the loggers of the trainer."""
-        self.monitor.add_logger(TrainerLogger(trainer))
+
+        def log(step: int, values: Mapping[str, float]) -> None:
+            for logger in trainer.loggers:
+                logger.log_metrics(dict(values), step=step)
+
+        self.monitor.add_logger(log)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any

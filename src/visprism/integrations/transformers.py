@@ -1,7 +1,5 @@
 """`visprism.Monitor` as a callback of the Trainer of Transformers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -17,20 +15,6 @@ from transformers import (
 from visprism.study.monitor import Monitor
 
 
-@dataclass(frozen=True)
-class TrainerLogger:
-    """Gives numbers to whatever the trainer reports to."""
-
-    trainer: Trainer
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the values at the present step."""
-        self.trainer.log(dict(values))
-
-    def close(self) -> None:
-        """The trainer ends its reports."""
-
-
 class MonitorCallback(TrainerCallback):
     """Measures the network after updates, and logs through what the trainer reports to.
 
@@ -44,7 +28,7 @@ class MonitorCallback(TrainerCallback):
     def __init__(self, monitor: Monitor, trainer: Trainer | None = None) -> None:
         self.monitor = monitor
         if trainer is not None:
-            monitor.add_logger(TrainerLogger(trainer))
+            monitor.add_logger(lambda _, values: trainer.log(dict(values)))
 
     def on_step_end(
         self,

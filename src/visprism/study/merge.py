@@ -20,7 +20,7 @@ _SAME = {
     "seed": "seed",
     "revision": "commit of visprism",
 }
-_JOINED = ("weights", "outputs", "sizes")  # mappings
+_JOINED = ("weights", "speed", "outputs", "sizes")  # mappings
 _SIZES = (
     "An effort decides it by the costliest model of a study; effort full with a limit does not."
 )

@@ -124,9 +124,9 @@ class Monitor:
             raise InputError(f"out must be a folder for the logger {names[0]}, got None")
         made = make_loggers(names, self.out, {}) if self.out and rank() == 0 else []
         given = [one for one in self.log if not isinstance(one, str)]
-        self._loggers = [
-            *made, *(one if isinstance(one, Logger) else _Function(one) for one in given)
-        ]  # fmt: skip
+        self._loggers: list[Logger | _Function] = [*made]
+        for logger in given:
+            self.add_logger(logger)
         if self.out is not None:
             self.studies = stored_studies(self.out)
             times = [s.header.get("seconds", 0.0) for s in self.studies.values()]
@@ -173,9 +173,9 @@ class Monitor:
         self._expected = time.perf_counter() - begin
         return study
 
-    def add_logger(self, logger: Logger) -> None:
-        """Give the numbers of coming measurements to a logger too."""
-        self._loggers.append(logger)
+    def add_logger(self, logger: Logger | Log) -> None:
+        """Give the numbers of the next measurements to one more logger, or function."""
+        self._loggers.append(logger if isinstance(logger, Logger) else _Function(logger))
 
     def close(self) -> None:
         """End the loggers."""

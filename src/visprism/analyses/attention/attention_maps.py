@@ -173,7 +173,7 @@ def _chosen(anatomy: Anatomy, blocks: Iterable[str] | None) -> tuple[Attention, 
 
 
 def class_tokens(anatomy: Anatomy, images: Images) -> Bool[np.ndarray, "others"]:
-    """Whether the head reads each token off the grid, of those of the last attention.
+    """Whether the head reads each off-grid token of the last attention, such as a class token.
 
     Costs one forward pass and a backward pass of the head, if there are such tokens.
     """
