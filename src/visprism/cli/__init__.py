@@ -69,6 +69,14 @@ def _handle_signals() -> None:
     signal.signal(signal.SIGTERM, _ended)
 
 
+class _Ended(KeyboardInterrupt):
+    """What a signal raises.
+
+    After a plain `KeyboardInterrupt` in an `exec`, such as that of a dataclass, Python ends
+    itself by SIGINT whatever `main` returns.
+    """
+
+
 def _ended(number: int, frame: FrameType | None) -> None:
     _SIGNALS.append(number)
-    signal.default_int_handler(number, frame)
+    raise _Ended
