@@ -75,7 +75,7 @@ for name in study:
 # -------------
 #
 # - The convolutional blocks of this ResNet-20 lower the high-frequency amplitude relative to
-#   the mean. Relative to the lowest frequency, the change is not significant on 128 images.
+#   the mean. The interval of the change relative to the lowest frequency ends near 0.
 # - Attention lowers the amplitude relative to the mean, and MLPs lower it relative to the
 #   lowest frequency. The two other changes are not significant. Neither kind is called
 #   low-pass or high-pass.

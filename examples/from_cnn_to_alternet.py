@@ -84,9 +84,9 @@ print(*[f for r in study["AlterNet"].results("variance") for f in r.findings()],
 #   One epoch over 1,500 images raises it to 73%, with fewer parameters than the CNN has.
 # - The two MSA blocks lower the variance of feature maps relative to the mean square in both
 #   stages.
-# - The remaining convolutions are low-pass on these images. The MSA blocks lower the
-#   high-frequency amplitude relative to the mean; relative to the lowest frequency, the
-#   change is not significant.
+# - The remaining convolutions and the MSA blocks lower the high-frequency amplitude relative
+#   to the mean. Relative to the lowest frequency, the change across MSA blocks is not
+#   significant.
 #
 # The CNN was trained on 45,000 images, the new blocks on 1,500: these accuracies do not
 # compare architectures. ``vp.search_replacements`` compares candidates over several seeds.

@@ -84,8 +84,8 @@ for name in recipes:
 # What one sees
 # -------------
 #
-# - Both runs end at another sharpness: with SAM the loss rises by about a third as much
-#   at distance 0.05, and the leading eigenvalue is about a third as large.
+# - Both runs end at another sharpness: with SAM the loss rises by less than half as much
+#   at distance 0.05, and the leading eigenvalue is less than half as large.
 # - With the same number of updates, the run with SAM has the lower test accuracy. It costs
 #   twice the gradients, too.
 # - Both runs are far from convergence, and sharpness depends on the phase of training. One

@@ -78,14 +78,14 @@ def _(names: Names) -> None:
 def _(names: Names) -> None:
     study = names["study"]
     kinds = {m: of_kind(study, m, "fourier", vp.results.KindSummary) for m in study}
-    convolutions = answers(kinds["ResNet-20"], "conv")
-    assert len(convolutions) == 2
-    assert all(a.high < 0 and a.verdict == "contradicts" for a in convolutions)
-    for kind, sign in (("attention", -1), ("mlp", 1)):
-        to_mean, to_lowest = answers(kinds["ViT-Pico"], f"across {kind}")
-        assert "relative to the mean" in to_mean.quantity
-        assert sign * to_mean.value > 0 > sign * to_lowest.value
-    assert [f.code for f in kinds["ViT-Pico"].findings()] == ["VP107", "VP107"]
+    to_mean, to_lowest = answers(kinds["ResNet-20"], "conv")
+    assert "relative to the mean" in to_mean.quantity
+    assert to_mean.high < 0
+    assert abs(to_lowest.high) < 0.01
+    attention, mlp = (answers(kinds["ViT-Pico"], f"across {k}") for k in ("attention", "mlp"))
+    for falls, undecided in ((attention[0], attention[1]), (mlp[1], mlp[0])):
+        assert falls.high < 0
+        assert undecided.low < 0 < undecided.high
     changes = {}
     for model, kind in (("ResNet-20", "conv"), ("ViT-Pico", "attention"), ("ViT-Pico", "mlp")):
         summary = of_kind(study, model, "variance", vp.results.KindSummary)
@@ -104,7 +104,7 @@ def _(names: Names) -> None:
         assert (leading > 0).all()
         assert spectrum.batches == 4
         means.append(leading.mean())
-    assert max(means) < 2 * min(means)
+    assert means[0] > 4 * means[1]
     text = {name: [str(f) for f in rings.findings()] for name, rings in names["rings"].items()}
 
     def rise(model: str, treatment: str) -> float:
@@ -141,8 +141,9 @@ def _(names: Names) -> None:
     study = names["study"]
     difference = {row.quantity: row.difference for row in study.table()}
     assert difference[HIGH_DROP].verdict == difference[HIGH_ACCURACY].verdict == "contradicts"
-    assert difference[HIGH_DROP].low > 0 > difference[LOW_DROP].high
+    assert difference[HIGH_DROP].low > 0
     assert difference[LOW_DROP].verdict == difference[LOW_ACCURACY].verdict == "undecided"
+    assert not difference[LOW_DROP].significant
     assert not difference[LOW_ACCURACY].significant
     drops = []
     for model in study:
@@ -159,9 +160,9 @@ def _(names: Names) -> None:
 @words_of("from_cnn_to_alternet")
 def _(names: Names) -> None:
     accuracy = {name: r.of("accuracy") for name, r in names["accuracies"].items()}
-    assert accuracy["CNN"] > 0.99
-    assert 0.2 < accuracy["AlterNet before training"] < 0.5
-    assert accuracy["AlterNet after training"] > 0.9
+    assert accuracy["CNN"] == pytest.approx(0.86, abs=0.02)
+    assert accuracy["AlterNet before training"] == pytest.approx(0.37, abs=0.05)
+    assert accuracy["AlterNet after training"] == pytest.approx(0.73, abs=0.05)
     sizes = [sum(p.numel() for p in names[name].parameters()) for name in ("alternet", "cnn")]
     assert sizes[0] < sizes[1]
     variance = [
@@ -170,9 +171,11 @@ def _(names: Names) -> None:
     attention = next(line for line in variance if line.startswith("attention"))
     assert re.search(r"variance over mean square falls: .* \(falls in 2 of 2 blocks", attention)
     summary = of_kind(names["study"], "AlterNet", "fourier", vp.results.KindSummary)
-    by_kind = {str(f).partition(" ")[0]: str(f) for f in summary.findings()}
-    assert "are low-pass" in by_kind["conv"]
-    assert "VP107" in by_kind["attention"]
+    (convolutions, _), (to_mean, to_lowest) = (
+        answers(summary, f"across {kind}") for kind in ("conv", "attention")
+    )
+    assert max(convolutions.high, to_mean.high) < 0
+    assert to_lowest.low < 0 < to_lowest.high
 
 
 @words_of("train_with_sam")
@@ -181,7 +184,7 @@ def _(names: Names) -> None:
         {name: series[-1] for name, series in names["sharpness"].items()},
         names["eigenvalues"],
     ):
-        assert 0.3 < values["with SAM"] / values["without SAM"] < 0.7
+        assert values["with SAM"] / values["without SAM"] < 0.5
     accuracy = {name: h.test_accuracy[-1] for name, h in names["histories"].items()}
     assert accuracy["with SAM"] < accuracy["without SAM"]
 

@@ -35,6 +35,7 @@ NEEDED = {
     "distribution-shift": None,  # needs stored sets of images
     "position-embeddings": None,  # a ResNet has none
     "anatomy": None,  # has no data
+    "training-curvature": None,  # a training measures it
     "relative-scores": None,
     "attention": None,
     "attention-maps": None,

@@ -75,7 +75,6 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
     table = (run / "history.csv").read_bytes()
     assert main(["train", "quick", *TINY, *exact, "--out", f"{run}", "--resume"]) == 0
     resumed = capsys.readouterr()
-    assert "training: 0 done" in resumed.err
     assert "epoch" not in resumed.err
     assert resumed.out == said.out
     assert (run / "history.csv").read_bytes() == table
@@ -91,7 +90,7 @@ def test_train_leaves_weights_that_other_commands_take_alone(tmp_path, capsys):
 def test_an_interrupted_run_resumes_with_the_steps_that_are_left(tmp_path, capsys, monkeypatch):
     command = ["train", "quick", *TINY, "--set", "precision=fp32", "--out"]
     assert main([*command, f"{tmp_path}/undisturbed"]) == 0
-    assert "training: 4 done" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("epoch ") == 2
     after_epoch = Checkpointer.after_epoch
 
     def interrupted(self, step, accuracy):
@@ -105,7 +104,6 @@ def test_an_interrupted_run_resumes_with_the_steps_that_are_left(tmp_path, capsy
     assert capsys.readouterr().err.endswith(f"interrupted; {message}\n")
     assert main([*command, f"{tmp_path}/run", "--resume"]) == 0
     said = capsys.readouterr().err
-    assert "training: 2 done" in said
     assert "epoch 1 of 2" not in said
     assert "epoch 2 of 2" in said
     assert Result.load(tmp_path / "run" / "history.npz").step.tolist() == [2, 4]
