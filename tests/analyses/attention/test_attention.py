@@ -81,9 +81,6 @@ def centers(side, length):
     return np.array(at) * length
 
 
-# What it measures: closed forms.
-
-
 def test_uniform_attention(without_class_token):
     n = 16
     at = centers(4, PATCH)
@@ -149,19 +146,6 @@ def test_windows_are_measured_inside_and_averaged(windowed):
     np.testing.assert_allclose(result.nmi, [1, 0, 0], atol=1e-6)
 
 
-def test_the_error_is_that_of_the_mean_over_images():
-    model, images, anatomy = built()
-    (statistics,) = observe(anatomy, images.split(2), [Attention()])
-    with torch.no_grad(), attend(anatomy, Attention().extract) as extracted:
-        model(images)
-    distances = np.concatenate([e.numpy() for e in extracted.values()], axis=-1)[
-        :, 0
-    ]  # distances
-    np.testing.assert_allclose(statistics.distance, distances.mean(0), rtol=1e-5)
-    error = distances.std(0, ddof=1) / math.sqrt(len(images))
-    np.testing.assert_allclose(error_of(statistics.distance, len(images)), error, rtol=1e-3)
-
-
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
     model, images, anatomy = built()
     (statistics,) = observe(anatomy, images.split(2), [Attention()])
@@ -176,9 +160,6 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
     distance, _ = statistics.answers()
     assert distance.low < distance.value < distance.high
     assert [f.text.split(" ")[0] for f in statistics.findings()] == ["mean", "normalized"]
-
-
-# What leaves it unchanged.
 
 
 def test_the_cut_into_batches_and_company_change_nothing():
@@ -257,6 +238,3 @@ def test_one_head_has_no_other(monkeypatch):
     result = found(attention, np.full((17, 17), 1 / 17))
     assert np.isnan(result.redundancy).all()
     assert np.isfinite(result.nmi).all()
-
-
-# Contracts and errors.

@@ -39,9 +39,6 @@ def swin():
     return dissect(model, image.repeat(2, 1, 1, 1)), image
 
 
-# What a map shows: the weights themselves, at their places.
-
-
 def test_a_pixel_asks_the_token_that_it_lies_in(vit):
     anatomy, image = vit
     maps = attention_maps(anatomy, image, query=(40, 20))  # row 2, column 1 of 4x4
@@ -86,9 +83,6 @@ def test_the_mean_over_windows_adds_up_to_one(swin):
     for block in set(maps.block.tolist()):
         rows = maps.select((maps.block == block) & (maps.head == 1))
         assert rows.weight.sum() == pytest.approx(1, rel=1e-5)
-
-
-# Rollouts.
 
 
 def test_a_rollout_is_the_product_of_the_mean_weights(vit):
@@ -182,9 +176,6 @@ def test_the_gradient_is_that_of_the_logit_with_respect_to_the_weights():
     (gradient,) = torch.autograd.grad(logit, seen)
     relevant = (seen[0] * gradient).clamp(min=0)[0].mean(0)
     np.testing.assert_allclose(result.weight, relevant[0, 1:].detach(), rtol=1e-3, atol=1e-9)
-
-
-# Contracts and errors.
 
 
 def test_windows_cannot_be_rolled_out(swin):

@@ -46,9 +46,6 @@ def patches():
     return vp.dissect(model, images), images
 
 
-# Closed forms.
-
-
 def test_only_the_patch_that_is_read_is_relevant(patches):
     anatomy, images = patches
     target, maps = gradient_maps(anatomy, [anatomy[0]], images)
@@ -99,9 +96,6 @@ def test_of_a_pooled_linear_head_grad_cam_is_cam():
     torch.testing.assert_close(maps[GRADIENT_ACTIVATION, anatomy[0]], cam.detach())
 
 
-# What leaves it unchanged.
-
-
 def measured(model, batches, **options):
     return vp.Attribution(**options).measure(subject_of(model, batches), vp.Run())
 
@@ -122,9 +116,6 @@ def test_a_shift_of_all_logits_changes_no_map(patches):
     _, shifted = gradient_maps(vp.dissect(anatomy.model, images), [anatomy[0]], images)
     for one, other in zip(maps.values(), shifted.values(), strict=True):
         torch.testing.assert_close(one, other)
-
-
-# Against another implementation.
 
 
 @pytest.mark.parametrize("kind", ["resnet18", "vit_tiny_patch16_224"])
@@ -163,9 +154,6 @@ def test_maps_are_those_of_hooks(kind):
     torch.testing.assert_close(
         maps[GRADIENT_ACTIVATION, block], (a * g).sum(1), rtol=1e-3, atol=1e-6
     )
-
-
-# Maps that say nothing.
 
 
 def test_a_map_orders_equal_values_as_the_random_map():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from maps import error_of
 
-from visprism import BandEnergy, check_statistic
+from visprism import BandEnergy
 
 
 def wave(n, k):
@@ -58,7 +58,3 @@ def test_the_mean_and_the_scale_do_not_count(measure, noise):
 
 def test_a_map_that_does_not_vary_has_no_energy(measure):
     assert np.isnan(measure(BandEnergy(), torch.ones(2, 3, 4, 4)).high).all()
-
-
-def test_obeys_the_laws_of_statistics(tmp_path):
-    check_statistic(BandEnergy(), tmp_path)

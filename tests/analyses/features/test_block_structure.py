@@ -98,35 +98,12 @@ def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
 
 
 @pytest.mark.parametrize(
-    ("score", "words", "verdict"),
-    [
-        (0.02, "not significant", "undecided"),
-        (
-            0.05,
-            "CKA is higher within stages than between",
-            "supports",
-        ),
-        (
-            -0.05,
-            "CKA is lower within stages than between",
-            "contradicts",
-        ),
-    ],
+    ("score", "verdict"), [(0.02, "undecided"), (0.05, "supports"), (-0.05, "contradicts")]
 )
-def test_a_score_within_its_interval_of_0_is_not_significant(score, words, verdict):
-    result = structure(score, 0.01, 10)
-    (finding,) = result.findings()
-    assert finding.text.endswith("; interval over 10 groups of batches")
-    above = ", above that at equal distance in 2 of 2 stages" if "CKA" in words else ""
-    assert f"at equal distance): {words}{above}; interval" in finding.text
-    (answer,) = result.answers()
+def test_a_score_within_its_interval_of_0_is_undecided(score, verdict):
+    (answer,) = structure(score, 0.01, 10, excess=(0.3, 0.0, -0.1)).answers()
     assert (answer.claim, answer.verdict, answer.over) == ("C9", verdict, "batches")
-
-
-def test_few_batches_give_no_interval():
-    result = structure(0.05, 0.01, 4)
-    assert "no interval: at least 5 batches are required" in result.findings()[0].text
-    assert result.answers()[0].verdict == "undecided"
+    assert structure(score, 0.01, 4).answers()[0].verdict == "undecided"  # no interval
 
 
 def population_score(maps, stages):
@@ -163,8 +140,3 @@ def test_the_interval_covers_the_population_score(batches):
         _, result = results_of(CKA(), *features, cut=16, stages=stages)
         covered += result.score.low <= truth <= result.score.high
     assert 0.92 <= covered / repeats <= 0.975
-
-
-def test_the_score_alone_judges_the_claim_and_the_stages_stand_beside_it():
-    (answer,) = structure(0.05, 0.01, 10, excess=(0.3, 0.0, -0.1)).answers()
-    assert (answer.verdict, answer.reading) == ("supports", "in 1 of 2 stages")

@@ -45,9 +45,6 @@ BLUR = np.outer([1, 2, 1], [1, 2, 1]) / 16
 LAPLACE = [[0, -1, 0], [-1, 4, -1], [0, -1, 0]]
 
 
-# What it measures: closed forms.
-
-
 @pytest.mark.parametrize(
     ("kernel", "response"),
     [
@@ -101,9 +98,6 @@ def test_the_interval_by_kind_is_that_of_the_mean_over_branches(noise):
         np.testing.assert_allclose(getattr(result, name).mean(), by_image.mean(), rtol=1e-5)
         assert number == pytest.approx(by_image.mean(), rel=1e-5)
         assert error_of(number, 8) == pytest.approx(error, rel=1e-4)
-
-
-# Which branches there are.
 
 
 @pytest.mark.parametrize(

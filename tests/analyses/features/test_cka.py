@@ -28,9 +28,6 @@ def related(noise):
     return x, y
 
 
-# What it measures: closed forms.
-
-
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_a_map_is_1_like_itself(related, kernel):
     result = similarity(*related, kernel=kernel, cut=[5, 4])
@@ -55,9 +52,6 @@ def test_signs_that_agree_on_half_of_the_images_by_hand():
     other = 2 * 2 * within * across + 2 * across**2
     assert pair(x, y) == pytest.approx(other / norm)
     assert pair(x, y, "biased") == pytest.approx(0, abs=1e-15)
-
-
-# What leaves it unchanged: invariances.
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -101,9 +95,6 @@ def test_an_untouched_pair_does_not_depend_on_which_blocks_are_there(related, no
     assert np.isfinite(alone.cka.low).all()
 
 
-# Over batches.
-
-
 def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
     x, y = related
     means = {
@@ -139,9 +130,6 @@ def test_the_error_is_the_spread_over_repeated_data(noise):
     spread, claimed = np.std(estimates, axis=0), np.mean(errors, axis=0)
     # 12 batches each: their own spread is known to 1/sqrt(22), low by about as much.
     np.testing.assert_allclose(claimed, spread, rtol=0.25)
-
-
-# Against another implementation.
 
 
 def u_statistic(x, y):
@@ -196,9 +184,6 @@ def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
     np.testing.assert_allclose(single.biased, exact.biased, atol=1e-4)
 
 
-# Features that tell no images apart.
-
-
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_features_that_are_the_same_for_all_images_are_marked(noise, kernel, dtype):
@@ -219,9 +204,6 @@ def test_images_that_are_all_equally_far_apart_are_marked(noise, kernel):
     assert result.cka[1:].tolist() == [0, 0, 0]
 
 
-# The permutation null.
-
-
 def test_its_deviation_is_that_over_all_orders_of_the_images(noise):
     x, y = noise(5, 3, 1, 1), noise(5, 2, 1, 1) ** 2
     orders = [pair(x, y[list(order)]) for order in permutations(range(5))]
@@ -233,7 +215,7 @@ def test_its_deviation_over_batches_is_that_over_the_orders_in_each(noise):
     x, y = noise(9, 3, 1, 1), noise(9, 2, 1, 1)
     orders = [
         pair(x, torch.cat([y[:5][list(one)], y[5:][list(other)]]), cut=[5, 4])
-        for one in list(permutations(range(5)))[::7]
+        for one in list(permutations(range(5)))[::17]
         for other in permutations(range(4))
     ]
     assert pair(x, y, "null_deviation", cut=[5, 4]) == pytest.approx(np.std(orders), rel=0.1)
@@ -244,9 +226,6 @@ def test_similar_blocks_are_far_from_the_null(noise):
     result = similarity(x, x[:, :2] + 0.1 * noise(640, 2, 2, 2), cut=16)
     assert result.cka[1] > 0.5
     assert all(finding.code != "VP104" for finding in result.findings())
-
-
-# Contracts and errors.
 
 
 def test_a_smaller_last_batch_is_left_out(related):

@@ -56,9 +56,6 @@ def clusters(n=60, k=4, width=7, seed=0, apart=2):
     ), targets
 
 
-# What cannot be known.
-
-
 def test_one_image_of_each_class_has_no_variation_within_it():
     result, _ = measured(np.random.default_rng(0).normal(size=(6, 20)), np.arange(6))
     assert np.isnan(result.nc1).all()
@@ -74,9 +71,6 @@ def test_classes_that_do_not_differ_have_no_nc1_but_its_level(n):
     # W is 1 along each of the k - 1 axes, B is 1 / images of a class.
     assert result.nc1_shuffled.item() == pytest.approx(3 * n / 4 / 4, rel=0.6)
     assert "NC1 is not given for 1 of 1 blocks (stem)" in result.findings()[0].text
-
-
-# Closed forms.
 
 
 def test_in_the_collapse_everything_is_zero():
@@ -125,9 +119,6 @@ def test_a_power_law_of_the_spectrum_has_its_exponent(alpha):
     assert ranks.alpha.item() == pytest.approx(alpha, abs=1e-3)
 
 
-# Invariances.
-
-
 def test_shift_scale_and_rotation_change_no_number_of_the_collapse():
     x, targets = clusters()
     turn = np.linalg.qr(np.random.default_rng(1).normal(size=(7, 7)))[0]
@@ -135,9 +126,6 @@ def test_shift_scale_and_rotation_change_no_number_of_the_collapse():
     for name in ("nc1", "equinorm", "equiangularity", "maximal_angle", "accuracy"):
         expected = getattr(first, name).item()
         assert getattr(second, name).item() == pytest.approx(expected, rel=1e-3), name
-
-
-# Against another implementation.
 
 
 def test_agrees_with_the_paper_term_by_term():
@@ -169,9 +157,7 @@ def test_agrees_with_the_paper_term_by_term():
         assert getattr(ranks, name).item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
 
 
-# Intervals.
-
-
+@pytest.mark.slow
 def test_intervals_are_as_wide_as_repeated_samples_are_apart():
     repeated = [measured(*clusters(n=1000, seed=seed), np.eye(4, 7))[0] for seed in range(20)]
     for name, transform in (("nc1", np.log), ("equinorm", float), ("self_duality", float)):
@@ -183,6 +169,7 @@ def test_intervals_are_as_wide_as_repeated_samples_are_apart():
         assert np.mean(half) / 2.09 == pytest.approx(spread, rel=0.4), name
 
 
+@pytest.mark.slow
 def test_intervals_of_ranks_contain_the_mean_over_samples():
     """Samples in which the parts of the classes vary, too."""
     x, targets = clusters(n=4000)
@@ -208,9 +195,6 @@ def test_intervals_are_given_where_they_hold():
         assert np.isfinite(rank.rankme.low[0]) == ranks
         assert np.isfinite(rank.alpha.low[0]) == alpha
     assert collapse.answers()[0].low == collapse.nc1.low[0] > 0
-
-
-# The whole analysis.
 
 
 def test_the_head_is_the_last_linear_layer_of_the_classes():

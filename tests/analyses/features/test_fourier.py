@@ -12,7 +12,7 @@ import torch
 from einops import rearrange
 from maps import error_of, results_of
 
-from visprism import Fourier, check_statistic
+from visprism import Fourier
 
 SETTINGS = [("diagonal", "default"), ("radial", "default"), ("diagonal", "paper")]
 FLOOR = 1e-6  # inside the logarithm, in the paper's code
@@ -27,9 +27,6 @@ def diagonal_wave(h, w, k, side):
 def blurred(x):
     """A circular box blur of 2x2 pixels."""
     return sum(x.roll((i, j), dims=(2, 3)) for i in (0, 1) for j in (0, 1)) / 4
-
-
-# What it measures: closed forms.
 
 
 @pytest.mark.parametrize("n", [7, 8, 14])  # odd and even sides end at different frequencies
@@ -128,9 +125,6 @@ def test_the_highest_frequency_is_the_last_row_of_each_block(noise):
     np.testing.assert_array_equal(highest.change, spectrum.change[[4, 9, 13]])
 
 
-# What leaves it unchanged: invariances.
-
-
 @pytest.mark.parametrize(("profile", "protocol"), SETTINGS)
 def test_a_circular_shift_leaves_the_spectrum_unchanged(measure, noise, profile, protocol):
     x = noise(2, 3, 8, 8)
@@ -170,9 +164,6 @@ def test_a_blur_changes_the_highest_frequency_of_every_image_alike(noise):
     *_, summary = results_of(Fourier(), x, blurred(x), kinds=("stem", "conv"))
     change = summary.answers()[0].by_unit
     np.testing.assert_allclose(change, 2 * np.log(np.cos(np.pi * 3 / 7)), atol=1e-3)
-
-
-# Against another implementation.
 
 
 def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(measure, noise):
@@ -226,14 +217,6 @@ def test_errors_are_those_of_the_mean_over_images(measure, noise):
     np.testing.assert_allclose(rows.change, (after - before).mean(0), rtol=1e-5)
     error = (after - before).std(0, ddof=1) / 3  # paired: images are the same
     np.testing.assert_allclose(error_of(rows.change, 9), error, rtol=1e-5)
-
-
-# Contracts and errors.
-
-
-@pytest.mark.parametrize(("profile", "protocol"), SETTINGS)
-def test_obeys_the_laws_of_statistics(tmp_path, profile, protocol):
-    check_statistic(Fourier(profile, protocol), tmp_path)
 
 
 def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(measure, noise):

@@ -6,7 +6,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism import Fourier, FourierPlane, check_statistic, dissect, observe
+from visprism import Fourier, FourierPlane, dissect, observe
 
 
 class Grid(nn.Module):
@@ -34,9 +34,6 @@ def grid(images):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return dissect(Grid().eval(), images[:2])
-
-
-# What it measures.
 
 
 def test_a_wave_has_its_frequency_and_the_opposite_one():
@@ -100,22 +97,12 @@ def test_a_head_is_its_part_of_what_is_projected(fused):
         np.testing.assert_allclose([*pictures.values()][3 + head], expected, atol=1e-4)
 
 
-# What leaves it unchanged.
-
-
-def test_it_obeys_the_laws_of_statistics(tmp_path):
-    check_statistic(FourierPlane(), tmp_path)
-
-
 def test_the_scale_of_the_features_does_not_matter(images):
     probe = FourierPlane()
     once, twice = probe.extract(images.double()), probe.extract(2 * images.double())
     torch.testing.assert_close(
         twice - once, torch.full_like(once, np.log(2)), atol=1e-4, rtol=0
     )
-
-
-# Contracts and errors.
 
 
 def test_dead_channels_do_not_count(images):

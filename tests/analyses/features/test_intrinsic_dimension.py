@@ -20,9 +20,6 @@ def torus(number, dimension, width=12, seed=0):
     return points @ rotation[: points.shape[1]]
 
 
-# Closed forms.
-
-
 @pytest.mark.parametrize("dimension", [1, 2, 4])
 def test_the_dimension_is_that_of_the_manifold_and_not_of_the_space(dimension):
     estimate, low, high = twonn_dimension(torus(2000, dimension))
@@ -30,15 +27,13 @@ def test_the_dimension_is_that_of_the_manifold_and_not_of_the_space(dimension):
     assert estimate == pytest.approx(dimension, rel=0.08)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_dimension_of_a_simulation():
     covered = 0
     for seed in range(300):
         _, low, high = twonn_dimension(torus(300, 2, seed=30000 + seed))
         covered += low <= 2 <= high
     assert 0.92 <= covered / 300 <= 0.97
-
-
-# What leaves it unchanged.
 
 
 def test_scale_shift_rotation_and_order_change_nothing():
@@ -50,9 +45,6 @@ def test_scale_shift_rotation_and_order_change_nothing():
         assert twonn_dimension(changed) == pytest.approx(expected, rel=1e-6)
 
 
-# Against another implementation.
-
-
 def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
     points = torus(60, 2)
     logs = []
@@ -61,9 +53,6 @@ def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
         first, second = sorted(np.linalg.norm(others - point, axis=1))[:2]
         logs.append(np.log(second / first))
     assert twonn_dimension(points)[0] == pytest.approx(59 / sum(logs))
-
-
-# Files.
 
 
 class Net(nn.Module):

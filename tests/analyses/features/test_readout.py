@@ -64,9 +64,6 @@ def clusters(number, width, apart, seed=0):
     return centers[targets] + generator.normal(size=(number, width)), targets
 
 
-# Pooled features.
-
-
 @pytest.mark.parametrize("pooling", ["mean", "class", "both"])
 def test_pooled_features_are_those_of_the_tokens(network, batches, pooling):
     anatomy = vp.dissect(network, batches[0][0])
@@ -81,9 +78,6 @@ def test_pooled_features_are_those_of_the_tokens(network, batches, pooling):
     with torch.no_grad():
         expected = network(torch.cat([images for images, _ in batches]))
     np.testing.assert_allclose(pooled.logits, expected, atol=1e-5)
-
-
-# k nearest neighbors.
 
 
 def by_vote(train, targets, test, k, temperature):
@@ -109,9 +103,6 @@ def test_the_nearest_neighbor_of_a_known_image_is_itself():
     x, targets = clusters(30, 4, apart=0)
     predicted = neighbor_predictions(x, targets, 3 * x, neighbors=1, temperature=0.07)
     assert predicted.tolist() == targets.tolist()
-
-
-# The ridge probe.
 
 
 def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
@@ -165,9 +156,6 @@ def test_the_order_of_the_classes_does_not_matter(classes):
         assert counts.max() - counts.min() <= 1
 
 
-# The logit lens.
-
-
 @torch.no_grad()
 def test_the_lens_is_the_head_on_the_tokens_of_each_block(network, batches):
     anatomy = vp.dissect(network, batches[0][0])
@@ -192,9 +180,6 @@ def test_the_lens_is_not_defined_where_widths_differ(batches):
     assert "another shape than that of the last block" in result.lens_note
     lens = result.accuracy[result.readout == "logit lens"]
     assert np.isfinite(lens).sum() == 1
-
-
-# All together.
 
 
 def test_accuracies_are_those_of_single_images_and_of_the_model(network, batches):

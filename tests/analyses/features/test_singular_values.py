@@ -6,7 +6,7 @@ import torch
 from einops import rearrange
 from maps import results_of
 
-from visprism import SingularValues, assert_results_equal, check_statistic
+from visprism import SingularValues, assert_results_equal
 
 
 def values(measure, *maps, level="tokens"):
@@ -22,9 +22,6 @@ def ranks(*maps):
 
 def orthogonal(size, noise):
     return torch.linalg.qr(noise(size, size))[0]
-
-
-# What it measures: closed forms.
 
 
 def test_channels_of_known_deviations_give_them_in_order(measure):
@@ -70,9 +67,6 @@ def test_images_span_one_direction_less_than_there_are(measure, noise):
     assert (result.relative > 0).sum() == 3
 
 
-# What leaves it unchanged: invariances.
-
-
 def test_a_rotation_of_the_channels_a_shift_and_a_scale_change_nothing(measure, noise):
     x = noise(6, 5, 4, 4) * torch.arange(1, 6)[:, None, None]
     moved = -3 * torch.einsum("bchw,cd->bdhw", x, orthogonal(5, noise)) + 20
@@ -87,9 +81,6 @@ def test_the_order_of_positions_changes_nothing(measure, noise):
     np.testing.assert_allclose(other.relative, one.relative)
 
 
-# Against another implementation.
-
-
 def test_agrees_with_the_decomposition_of_the_whole_matrix(measure, noise):
     x = (noise(7, 6, 4, 3) * torch.logspace(0, -3, 6)[:, None, None] + 5).numpy()
     matrices = {"tokens": rearrange(x, "b c h w -> (b h w) c"), "images": x.mean((2, 3))}
@@ -99,10 +90,3 @@ def test_agrees_with_the_decomposition_of_the_whole_matrix(measure, noise):
         # A variance of 1e-8 beside a squared mean of 150 keeps six digits of float64.
         np.testing.assert_allclose(spectrum.relative, expected / expected[0], rtol=1e-5)
         np.testing.assert_allclose(spectrum.share, expected**2 / (expected**2).sum(), rtol=1e-5)
-
-
-# Contracts and errors.
-
-
-def test_obeys_the_laws_of_statistics(tmp_path):
-    check_statistic(SingularValues(), tmp_path)

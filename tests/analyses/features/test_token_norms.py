@@ -7,7 +7,7 @@ from internals import PROBABILITIES, Tokens, observations
 from maps import blocks_of, error_of, gathered
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism import TokenNorms, check_statistic, dissect
+from visprism import TokenNorms, dissect
 from visprism.core.statistics import mean_interval
 from visprism.results import (
     AttentionSinks,
@@ -27,9 +27,6 @@ def found(grid, off=None, roles=(), **options):
 
 def one(results, kind):
     return next(result for result in results if isinstance(result, kind))
-
-
-# Closed forms.
 
 
 def test_quantiles_are_those_of_the_norms_to_a_third_of_a_percent():
@@ -90,9 +87,6 @@ def test_activations_of_zero_do_not_count_in_the_median():
     assert massive.log_ratio.item() == pytest.approx(np.log10(4))  # the lower of two
 
 
-# Invariances.
-
-
 def test_a_scale_moves_norms_alone_and_a_rotation_nothing(noise):
     grid, off = noise(3, 6, 4, 4), noise(3, 2, 6)
     turn = torch.linalg.qr(noise(6, 6))[0]
@@ -111,13 +105,6 @@ def test_a_scale_moves_norms_alone_and_a_rotation_nothing(noise):
     np.testing.assert_allclose(shares, shares[0])
     ratios = [one(r, MassiveActivations).log_ratio.item() for r in (same, scaled)]
     np.testing.assert_allclose(ratios, ratios[0])
-
-
-def test_obeys_the_laws_of_statistics(tmp_path):
-    check_statistic(TokenNorms(outlier_threshold=1.2), tmp_path)
-
-
-# Against another implementation.
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +177,6 @@ def test_agrees_with_tokens_and_attention_by_hand(network):
     assert sinks.mean_sink_heads.low < np.mean(shares) < sinks.mean_sink_heads.high
     assert 0 < sinks.sink_heads.mean() < 1
     assert 0 < outliers.mean_share < 1
-
-
-# The interval of the mean share.
 
 
 def with_outliers(images, count):

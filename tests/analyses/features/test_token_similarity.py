@@ -7,7 +7,7 @@ from internals import SERIES, Tokens, observations
 from maps import blocks_of, error_of, gathered
 from timm.models.vision_transformer import VisionTransformer
 
-from visprism import TokenSimilarity, check_statistic, dissect
+from visprism import TokenSimilarity, dissect
 
 
 def cosines(tokens, off=None):
@@ -27,9 +27,6 @@ def mean_over_pairs(tokens):
         pairs = [(a, b) for i, a in enumerate(image) for j, b in enumerate(image) if i != j]
         values.append(np.mean([a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in pairs]))
     return np.array(values)
-
-
-# Closed forms.
 
 
 def test_equal_tokens_have_cosine_one_and_nothing_is_left_of_them():
@@ -72,21 +69,11 @@ def test_a_token_without_a_direction_is_in_no_pair():
     assert cosines(tokens)["grid"] == pytest.approx(0.5**0.5)
 
 
-# Invariances.
-
-
 def test_rotation_scale_and_the_order_of_tokens_change_nothing(noise):
     tokens = noise(3, 9, 6) + 0.5
     turn = torch.linalg.qr(noise(6, 6))[0]
     moved = 4 * (tokens @ turn)[:, torch.randperm(9)]
     assert cosines(moved) == pytest.approx(cosines(tokens))
-
-
-def test_obeys_the_laws_of_statistics(tmp_path):
-    check_statistic(TokenSimilarity(), tmp_path)
-
-
-# Against another implementation.
 
 
 @torch.no_grad()

@@ -6,14 +6,11 @@ import torch
 from einops import rearrange
 from maps import error_of, results_of
 
-from visprism import Variance, check_statistic
+from visprism import Variance
 
 
 def variances(measure, *maps):
     return measure(Variance(), *maps)
-
-
-# What it measures: closed forms.
 
 
 def test_a_uniform_map_has_none(measure):
@@ -128,9 +125,6 @@ def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
         assert error_of(getattr(result, name), 7)[1] == pytest.approx(error)
 
 
-# What leaves it unchanged: invariances.
-
-
 def test_adding_a_constant_leaves_it_unchanged(measure, noise):
     x = noise(3, 4, 7, 7)
     np.testing.assert_allclose(variances(measure, x, x + 100).change[1], 0, atol=1e-10)
@@ -167,9 +161,6 @@ def test_a_scaled_map_changes_the_log_variance_of_its_image_by_twice_the_log_of_
     np.testing.assert_allclose(scale_free, 0, atol=1e-6)
 
 
-# Against another implementation.
-
-
 def test_agrees_with_numpy(measure, noise):
     x = noise(5, 3, 6, 9) * torch.arange(1, 6)[:, None, None, None] + 2
     per_image = x.numpy().var((2, 3), ddof=1).mean(1)
@@ -203,13 +194,6 @@ def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
     # Both are approximations of order 1/n; measured apart by less than 1%.
     assert error_of(result.change, n)[1] == pytest.approx(jackknife(after, before), rel=0.02)
     assert error_of(result.relative, n)[1] == pytest.approx(jackknife(after, square), rel=0.02)
-
-
-# Contracts and errors.
-
-
-def test_obeys_the_laws_of_statistics(tmp_path):
-    check_statistic(Variance(), tmp_path)
 
 
 def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(measure, noise):

@@ -23,9 +23,6 @@ def at(surface, a, b=0.0):
     return float(nll)
 
 
-# Phases of training.
-
-
 def test_each_phase_has_the_eigenvalues_of_a_model_with_its_weights(measured, checkpoint):
     files = checkpoint(1), checkpoint(2)
     result = spectrum(measured, checkpoints=files, weight_decay=0.5)
@@ -36,9 +33,6 @@ def test_each_phase_has_the_eigenvalues_of_a_model_with_its_weights(measured, ch
         alone = spectrum(measured, model=seed, weight_decay=0.5)
         np.testing.assert_array_equal(phase.value, alone.value)
         np.testing.assert_array_equal(phase.nll, alone.nll)
-
-
-# Augmented images.
 
 
 def test_augmented_images_stand_beside_clean_ones(measured):
@@ -55,9 +49,6 @@ def test_augmented_images_stand_beside_clean_ones(measured):
         assert (distance <= part.residual + alone.residual + 1e-6).all()
     clean, augmented = (both.nll[both.data == name] for name in ("clean", "augmented"))
     assert not np.isclose(clean, augmented).any()
-
-
-# Planes.
 
 
 def test_along_the_sharpest_directions_the_loss_bends_as_the_hessian_says(measured):

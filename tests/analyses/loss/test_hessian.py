@@ -34,9 +34,6 @@ def differences(first, second):
     return {k.split(".")[1]: difference(*pair) for k, pair in pairs.items()}
 
 
-# What they are.
-
-
 def test_nep_and_ape_are_shares_and_means_of_the_leading():
     summary = spectrum_of([[4, -3, 2], [8, 6, -1], [10, -9, -8]]).summary()
     assert summary.nep[0] == pytest.approx(4 / 9)
@@ -57,9 +54,6 @@ def test_values_by_mini_batch_average_to_the_estimates():
         assert column[0].low < column[0] < column[0].high
 
 
-# Intervals.
-
-
 def clustered(rng, p, correlation, n, k=5):
     """Eigenvalues of which a fraction p is negative, correlated within mini-batches."""
     shape = 1 / correlation - 1
@@ -67,6 +61,7 @@ def clustered(rng, p, correlation, n, k=5):
     return list(np.where(rng.random((n, k)) < q, -1.0, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.01, 0.05, 0.2, 0.5])
 def test_the_interval_of_nep_covers_the_truth_also_near_zero(p):
     """Mean over numbers and correlations of mini-batches; counts make single cases uneven."""
@@ -76,6 +71,7 @@ def test_the_interval_of_nep_covers_the_truth_also_near_zero(p):
     assert 0.93 <= np.mean([nep.low <= p <= nep.high for nep in made]) <= 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "k", "p", "correlation"),
     [(32, 10, 0.02, 0.5), (32, 5, 0.05, 0.4), (16, 10, 0.05, 0.4)],
@@ -93,6 +89,7 @@ def test_no_negative_eigenvalue_has_an_upper_end_as_by_the_rule_of_three():
     assert 3 / 16 < nep.high < 5 / 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.2, 1.2, 2.0])
 def test_the_intervals_of_positive_eigenvalues_cover_the_truth(spread):
     """Log-normal mini-batches, also heavy-tailed ones."""
@@ -109,6 +106,7 @@ def test_the_intervals_of_positive_eigenvalues_cover_the_truth(spread):
     assert 0.92 <= hits[1] / simulations <= 0.97
 
 
+@pytest.mark.slow
 def test_the_interval_of_ape_covers_the_truth_where_few_mini_batches_are_sharp():
     """One in ten is ten times as sharp."""
     rng, hits, simulations = np.random.default_rng(1), 0, 500
@@ -133,9 +131,6 @@ def test_few_mini_batches_have_no_interval_and_the_reason_is_given():
         said = str(summary.findings()[0])
         assert ("too few for an interval (at least 10)" in said) == (n < 10)
         assert ("(no interval: fewer than 32 mini-batches)" in said) == (n == 31)
-
-
-# Differences of two models.
 
 
 def eigenvalues(rng, difficulty, scale, negative):
@@ -187,6 +182,7 @@ def test_the_interval_of_a_difference_of_nep_covers_the_truth(n, first, second):
     assert inside / simulations >= 0.92
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.2, 1.0, 1.5])
 def test_the_interval_of_a_difference_of_ape_covers_the_truth(spread):
     """The second model is 1.35 times as sharp, with mini-batches that are sharp for both."""
@@ -235,9 +231,6 @@ def test_unconverged_largest_eigenvalues_are_no_answer():
     assert "largest" not in differences(spectrum, vague)
 
 
-# Negative curvature.
-
-
 def test_a_negative_ritz_value_proves_negative_curvature_and_a_positive_one_excludes_none():
     both, one, positive = (
         spectrum_of([[4, middle, 2], [8, 6, last]])
@@ -264,9 +257,6 @@ def test_negative_curvature_without_a_negative_leading_eigenvalue_is_a_finding()
     hidden = spectrum.select((spectrum.rank == 0) | (spectrum.value > 0))
     codes = [f.code for f in hidden.summary().findings()]
     assert codes == ["", "VP111"]
-
-
-# Densities and findings.
 
 
 def test_densities_have_the_area_of_their_signs():

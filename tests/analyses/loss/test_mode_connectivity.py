@@ -33,9 +33,6 @@ def data(side, number=40, seed=0):
     return images, torch.arange(number) % CLASSES
 
 
-# Closed forms.
-
-
 def test_a_convex_loss_has_no_barrier():
     images, targets = data(2)
     first, second = linear(0), linear(1)
@@ -72,9 +69,6 @@ def test_the_same_checkpoint_changes_nothing():
     path, soup = mode_connectivity(model, {"same": model.state_dict()}, [(images, targets)])
     assert path.barrier == pytest.approx(0, abs=1e-9)
     assert (soup.gain == 0).all()
-
-
-# Against another implementation.
 
 
 @pytest.mark.parametrize("batch_norm", ["reestimated", "interpolated"])

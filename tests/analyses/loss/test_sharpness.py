@@ -36,9 +36,6 @@ def quadratic():
     return Quadratic(root @ root.T, b, theta)
 
 
-# What it measures: closed forms.
-
-
 def test_sam_on_a_quadratic(quadratic):
     result = sharpness(quadratic, ["sam"], rho=0.3)
     g = quadratic.gradient(quadratic.theta)
@@ -62,9 +59,6 @@ def test_asam_on_a_quadratic(quadratic):
     assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
 
 
-# What leaves it unchanged: invariances.
-
-
 def test_asam_does_not_see_how_two_layers_share_their_size():
     class Product:
         """A function of the product of two weights, as of two linear layers."""
@@ -84,9 +78,6 @@ def test_asam_does_not_see_how_two_layers_share_their_size():
     )
     assert rises["asam"][0] == pytest.approx(rises["asam"][1], rel=2e-3)
     assert rises["sam"][1] > 10 * rises["sam"][0]
-
-
-# Of a network.
 
 
 def test_it_is_the_rise_of_the_objective():

@@ -31,9 +31,6 @@ def walk():
     return path(*steps.tolist())
 
 
-# What it measures: closed forms.
-
-
 def test_polar_coordinates_of_a_right_triangle():
     # From (3, 0) over (0, 2) to the origin.
     result = trajectory(*path((3.0, 0.0, 5.0), (0.0, 2.0, 5.0), (0.0, 0.0, 5.0)))
@@ -58,9 +55,6 @@ def test_the_components_of_a_cross():
     assert result.first_share == pytest.approx(8 / 10)
     np.testing.assert_allclose(result.first, [-2, 0, 0, 2], atol=1e-9)
     np.testing.assert_allclose(abs(result.second), [0, 1, 1, 0], atol=1e-9)
-
-
-# Against another implementation.
 
 
 def test_agrees_with_a_singular_value_decomposition(walk):
@@ -89,9 +83,6 @@ def test_projections_are_those_of_least_squares(walk):
     assert projection.share[-1] == 1  # the model's own weights lie in every plane
 
 
-# What leaves it unchanged: invariances.
-
-
 def test_neither_a_shift_nor_a_rotation_of_all_weights_changes_it(walk):
     generator = torch.Generator().manual_seed(5)
     turn, _ = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64))
@@ -107,9 +98,6 @@ def test_buffers_do_not_count(walk):
     np.testing.assert_array_equal(
         trajectory(model, marked).radius, trajectory(model, snapshots).radius
     )
-
-
-# The plane of a path.
 
 
 def test_the_main_plane_holds_a_path_of_two_dimensions():
@@ -131,9 +119,6 @@ def test_the_main_plane_holds_a_path_of_two_dimensions():
             ]
         )
         np.testing.assert_allclose(there, place, atol=1e-9)
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from visprism.anatomy import (
     combine_ablations,
     convolution_parts,
     convolutional_blocks,
-    forward_from_cut,
     head_parts,
     replaced_ablation,
 )
@@ -106,9 +105,6 @@ def silenced(parts):
     return [replaced_ablation(part, torch.zeros_like) for part in parts[0]]
 
 
-# What leaves it unchanged.
-
-
 def test_a_block_that_is_the_identity_can_go_without_any_change(line):
     anatomy, images = line
     result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
@@ -130,9 +126,6 @@ def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
     np.testing.assert_array_equal(one.correct, cut.correct)
     np.testing.assert_allclose(one.losses, cut.losses, atol=1e-6)
     assert cut.images == 12
-
-
-# Against running the whole model.
 
 
 @torch.no_grad()
@@ -175,28 +168,6 @@ def test_the_study_is_that_of_ablations_one_by_one(anatomy_and_images):
         assert result.nll_rise.high[row] == pytest.approx(
             result.nll_rise[row] + half, abs=1e-4, rel=1e-3
         )
-
-
-@torch.no_grad()
-def test_nothing_before_the_cut_is_computed(vit):
-    anatomy, images = vit
-    ran = []
-    first, last = anatomy.model.blocks[0].mlp.fc1, anatomy.model.blocks[-1].mlp.fc1
-    cut = anatomy["blocks.1.mlp"].end
-    recording = cache_cuts(anatomy, images, [cut])
-    weights = {id(first.weight): "first", id(last.weight): "last"}
-
-    class Seen(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            if func is functional.linear:
-                ran.append(weights.get(id(args[1])))
-            return func(*args, **(kwargs or {}))
-
-    with Seen(), forward_from_cut(anatomy, recording, cut):
-        logits = vp.forward(anatomy.model, images)
-    assert "last" in ran
-    assert "first" not in ran
-    torch.testing.assert_close(logits, recording.logits)
 
 
 @torch.no_grad()
@@ -280,9 +251,6 @@ def test_the_cost_is_that_of_the_blocks_that_run(depth):
     assert costs[2] - costs[1] == pytest.approx(costs[1] - costs[0]) == 4 * 0.55
 
 
-# Several at once.
-
-
 def test_as_many_blocks_go_as_are_asked_for_and_the_seed_says_which(line):
     anatomy, images = line
     options = {"joint": (1, 3), "draws": 4, "run": vp.Run(seed=3)}
@@ -310,9 +278,6 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     assert (joint.drop_min[1], joint.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
     with pytest.raises(vp.InputError, match=r"Pass joint=\(2, 4\) to ablation"):
         single.joint()
-
-
-# Replacements.
 
 
 class Residual(nn.Module):
@@ -466,9 +431,6 @@ def test_each_image_has_the_activations_of_the_image_before_it(residual):
     assert rows.nll[rows.block == "constant+conv"].item() == pytest.approx(expected, rel=1e-5)
 
 
-# Means by kind, and claim C10.
-
-
 def ablations(kinds, drops, *, stages=None, part="block", images=4):
     """Results of which only kinds, stages and the drops of each image count."""
     drops, n = np.array(drops, dtype=float), len(kinds)
@@ -556,6 +518,7 @@ def test_claim_c10_is_about_early_convolutions_and_late_attentions(kind, stages,
     assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("early", "late"), [(0.3, 0.1), (0.05, 0.4)])
 def test_intervals_cover_the_truth_of_a_simulation(early, late):
     # Images differ in difficulty, so that the drops of the blocks of one image are dependent.
@@ -576,9 +539,6 @@ def test_intervals_cover_the_truth_of_a_simulation(early, late):
             covered[name] += drop.low <= value <= drop.high
     for name, number in covered.items():
         assert 0.92 <= number / trials <= 0.98, name
-
-
-# Contracts and errors.
 
 
 def test_heads_within_one_operation_are_refused():

@@ -27,9 +27,6 @@ def robust(model, batches, attacks):
     return adversarial(model, batches, attacks, mean=MEAN, std=STD)
 
 
-# Closed forms.
-
-
 @pytest.mark.parametrize("epsilon", [0.01, 0.1])
 def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
     linear, epsilon
@@ -41,26 +38,6 @@ def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
     torch.testing.assert_close(
         rise, torch.full_like(rise, epsilon * linear.w.abs().sum().item())
     )
-
-
-@pytest.mark.parametrize("name", ["fgsm", "pgd"])
-def test_in_the_euclidean_norm_it_rises_by_epsilon_times_that_of_the_weights(linear, name):
-    pixels, targets = gray()
-    adversarial_pixels = attacked(
-        linear, pixels, targets, Attack(name, 0.5, "l2", steps=60, step_size=0.2), SPACE
-    )
-    with torch.no_grad():
-        rise = score(linear, adversarial_pixels) - score(linear, pixels)
-    torch.testing.assert_close(
-        rise, torch.full_like(rise, 0.5 * linear.w.norm().item()), rtol=1e-3, atol=0
-    )
-
-
-def test_pgd_finds_the_corner_that_fgsm_finds_on_a_linear_classifier(linear):
-    pixels, targets = gray()
-    one = attacked(linear, pixels, targets, Attack("fgsm", 0.05), SPACE)
-    many = attacked(linear, pixels, targets, Attack("pgd", 0.05, steps=8), SPACE)
-    torch.testing.assert_close(one, many)
 
 
 def test_the_gradient_is_that_of_finite_differences(network):
@@ -98,9 +75,6 @@ def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(netw
     (expected,) = torch.autograd.grad(losses, variable)
     cosine = functional.cosine_similarity(gradient.flatten(1), expected.flatten(1))
     assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
-
-
-# Perturbation balls.
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
@@ -237,9 +211,6 @@ def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
     assert [f.code for f in rows.findings()] == ["", "VP103", "VP101"]
 
 
-# Robust accuracy over a data set.
-
-
 def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
     pixels, _ = gray(8)
     pixels = pixels.float()
@@ -286,20 +257,6 @@ def test_a_model_that_passes_no_gradient_is_refused_and_random_changes_are_not(n
         for name in ("fgsm", "pgd"):
             with pytest.raises(InputError, match="Detached must pass a gradient to its images"):
                 robust(model, batches, [Attack(name)])
-
-
-def test_the_interval_is_that_of_so_many_images():
-    # Newcombe (1998), table I: 15 of 148.
-    linear = nn.Sequential(nn.Flatten(), nn.Linear(192, 2)).eval()
-    nn.init.zeros_(linear[1].weight)
-    linear[1].bias.data = torch.tensor([0.0, 2.0])
-    targets = (torch.arange(148) < 15).long()
-    images = torch.zeros(148, 3, 8, 8)
-    accuracy = robust(linear, [(images, targets)], [Attack("random")]).accuracy[0]
-    assert [round(end, 4) for end in (accuracy.low, accuracy.high)] == [0.0624, 0.1605]
-
-
-# The grid, and errors.
 
 
 def test_the_grid_holds_every_attack_at_every_size_once():

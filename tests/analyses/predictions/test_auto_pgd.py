@@ -57,14 +57,12 @@ def largest_margins(model, pixels, targets, epsilon, norm):
     return reached.amax(1)
 
 
-# Closed forms.
-
-
+@pytest.mark.parametrize("name", ["fgsm", "pgd", "apgd"])
 @pytest.mark.parametrize(("norm", "epsilon"), [("linf", 0.05), ("l2", 0.3)])
 @torch.no_grad()
-def test_of_two_linear_scores_the_dual_norm_is_reached(norm, epsilon):
+def test_of_two_linear_scores_the_dual_norm_is_reached(name, norm, epsilon):
     model, pixels, targets = classified(2)
-    attack = Attack("apgd", epsilon, norm, steps=60)
+    attack = Attack(name, epsilon, norm, steps=60, step_size=0.2)
     attacked = attack_images(model, pixels, targets, attack, SPACE).pixels
     margin = AttackLoss(model, SPACE, targets).margin(attacked)
     best = largest_margins(model, pixels, targets, epsilon, norm)
@@ -97,9 +95,6 @@ def test_dlr_by_hand():
     assert targeted.of(logits).item() == pytest.approx(-(4 - 0) / (4 - (1 + 0) / 2))
     assert other_classes(logits, torch.tensor([0]), 3).tolist() == [[2, 1, 3]]
     assert other_classes(logits, torch.tensor([0]), 9).tolist() == [[2, 1, 3, 4]]
-
-
-# What leaves it unchanged.
 
 
 @pytest.fixture
@@ -139,9 +134,6 @@ def test_no_iterate_leaves_the_ball_or_the_pixels(network, name, norm):
         assert iterate.min() >= 0
         assert iterate.max() <= 1
         torch.testing.assert_close(margin, loss.margin(iterate))
-
-
-# Against other implementations.
 
 
 def by_the_paper(loss, pixels, perturbation, ball, steps):
@@ -201,9 +193,6 @@ def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name
         assert len(expected) == len(together) == 25
         for one, other in zip(together, expected, strict=True):
             torch.testing.assert_close(one[i : i + 1], pixels[i : i + 1] + other)
-
-
-# The analysis.
 
 
 def test_it_is_as_strong_as_pgd_and_says_what_it_is_not(network):

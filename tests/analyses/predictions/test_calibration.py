@@ -123,9 +123,6 @@ def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(random_pred
     assert metrics.of("adaptive_ece") < 0.02
 
 
-# What leaves it unchanged: invariances.
-
-
 def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
     generator = np.random.default_rng(0)
     confidence = generator.choice([0.3, 0.5, 0.9, 1.0], 60)
@@ -153,9 +150,6 @@ def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
     first, second = (calibration(p) for p in (one, three))
     np.testing.assert_allclose(first.value, second.value, atol=1e-6)
     assert (first.passes, second.passes) == (1, 3)
-
-
-# Against another implementation.
 
 
 def loops(logits, targets, cutoff, bins):
@@ -232,18 +226,6 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
         assert metrics.of(metric) == pytest.approx(float(theirs), abs=1e-6)
     theirs = torch.nn.functional.cross_entropy(predictions.logits, t)
     assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
-
-
-# Intervals.
-
-
-def test_the_interval_of_a_share_is_that_of_the_binomial(by_hand):
-    n, p = 4000, 0.7
-    metrics = calibration(by_hand(np.full(n, 0.8), np.arange(n) < p * n))
-    accuracy = metrics.of("accuracy")
-    half = 1.96 * np.sqrt(p * (1 - p) / n)
-    assert accuracy.low == pytest.approx(p - half, abs=0.15 * half)
-    assert accuracy.high == pytest.approx(p + half, abs=0.15 * half)
 
 
 @pytest.mark.slow
@@ -344,9 +326,6 @@ def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
     assert 105 <= inside <= 120  # 114 expected, deviation 2.4
 
 
-# Findings and answers.
-
-
 def test_a_calibrated_model_is_called_neither_over_nor_underconfident(random_predictions):
     calls = [calibration(random_predictions(300, seed=s)).findings()[1].text for s in range(20)]
     assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
@@ -366,9 +345,6 @@ def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predic
     predictions = random_predictions(4000)
     scaled = Predictions(3 * predictions.logits, predictions.targets)
     assert [f.code for f in calibration(scaled).findings()] == ["", ""]
-
-
-# Diagrams.
 
 
 def test_a_reliability_diagram_by_hand(by_hand):
@@ -394,6 +370,3 @@ def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
     metrics = calibration(predictions)
     assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
     assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
-
-
-# Contracts and errors.

@@ -33,9 +33,6 @@ def measured(accuracies, *, size=32, classes=10):
     )
 
 
-# Corruptions.
-
-
 def test_each_condition_has_the_metrics_of_its_own_images(model):
     targets = torch.tensor([0, 1, 2, 0])
     data = {

@@ -95,9 +95,6 @@ def test_mce_takes_all_conditions_and_the_size_of_imagenet():
     assert np.isnan(corruption_results(ALEXNET, size=64).mce)
 
 
-# Stored folders.
-
-
 def test_a_stored_set_is_each_of_its_corruptions_and_severities(tmp_path):
     for part in ("fog/1", "fog/5", "snow/3"):
         (tmp_path / part).mkdir(parents=True)
@@ -127,9 +124,6 @@ def test_the_analysis_reads_stored_sets(tmp_path):
     assert conditions == {(c, s) for c in ("fog", "snow") for s in range(1, 6)}
     assert (result.images == 10).all()
     assert "over 10 sets" in str(result.findings()[0])
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ def flat(number=16, size=(16, 16), level=0.5):
     ]
 
 
-# Bands.
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("band_shape", "last"), [("square", 10), ("round", 14)])
 def test_bands_part_the_plane(size, band_shape, last):
@@ -116,9 +113,6 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
     assert [float(x) for x in rms] == pytest.approx([0.102, 0.443], rel=0.03)
 
 
-# What it costs.
-
-
 def test_only_noise_of_the_models_own_frequency_costs_anything():
     wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
@@ -183,9 +177,6 @@ def test_bands_without_a_frequency_are_left_out_and_named():
         match=r"frequencies must include a band that holds frequencies of these images",
     ):
         noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
-
-
-# High against low frequencies.
 
 
 class HighPass(nn.Sequential):

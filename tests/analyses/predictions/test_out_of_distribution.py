@@ -57,9 +57,6 @@ def by_score(fitted, test, other, neighbors=4, *, with_logits=True):
     return {name: auroc(*v)[0] for name, _, v in rows}, {name: v for name, _, v in rows}
 
 
-# The area under the curve.
-
-
 @pytest.mark.parametrize(
     ("inside", "outside", "expected"),
     [([3, 4], [1, 2], 1), ([1, 2], [3, 4], 0), ([1, 1], [1, 1], 0.5), ([1, 3], [2, 2], 0.5)],
@@ -91,9 +88,6 @@ def test_a_monotone_map_of_the_scores_changes_nothing():
     generator = np.random.default_rng(2)
     inside, outside = generator.normal(1, 1, 20), generator.normal(0, 1, 30)
     assert auroc(np.exp(inside), np.exp(outside)) == auroc(inside, outside)
-
-
-# Scores.
 
 
 def test_scores_of_logits_are_those_of_the_papers(anatomy):
@@ -172,9 +166,6 @@ def test_without_labels_there_is_no_mahalanobis_distance(anatomy):
     parts = [features(anatomy, seed=s, labels=False) for s in range(3)]
     areas, _ = by_score(*parts, with_logits=False)
     assert list(areas) == [NEIGHBOR]
-
-
-# The whole analysis.
 
 
 def test_halves_share_no_image(anatomy):

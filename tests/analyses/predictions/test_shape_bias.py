@@ -21,9 +21,6 @@ def predicted(decisions, shapes, classes=3):
     return Predictions(logits, torch.tensor(shapes))
 
 
-# By hand.
-
-
 def test_decisions_for_shape_and_texture_are_counted_and_others_left_out():
     shapes, textures = [0, 0, 1, 1, 2, 2], np.array([1, 2, 0, 1, 0, 1])
     decided = [0, 2, 1, 1, 2, 0]  # shape, texture, shape, no conflict, shape, neither
@@ -109,9 +106,6 @@ def test_shapes_agree_or_conflict_as_is_asked_for():
     assert part.textures.tolist() == conflict.textures[[4, 13]].tolist()
     picture, _ = load_data("shapes")[13]
     assert picture.tobytes() != part[1][0].tobytes()
-
-
-# The sixteen categories.
 
 
 def test_the_sixteen_categories_are_the_published_classes():

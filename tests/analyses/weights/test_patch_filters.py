@@ -25,9 +25,6 @@ def rotation(noise, n):
     return frame @ turn @ frame.T
 
 
-# What it measures: closed forms.
-
-
 def test_kernels_of_two_patterns_have_these_two_components(with_kernels):
     one, other = torch.zeros(2, 3, 2, 4).double()
     one[0, :, 1], other[2, 1] = 2.0, torch.tensor([1.0, -3.0, 1.0, 0.0])
@@ -59,9 +56,6 @@ def test_each_row_says_which_weight_it_is(with_kernels):
     assert len(result) == 60
 
 
-# What leaves it unchanged: invariances.
-
-
 def test_a_rotation_of_the_output_channels_leaves_the_components(with_kernels, noise):
     kernels = noise(12, 3, 2, 2)
     turned = torch.einsum("ij,jchw->ichw", rotation(noise, 12), kernels)
@@ -82,9 +76,6 @@ def test_the_weight_of_largest_magnitude_is_one(with_kernels, noise):
     assert (kernels == 1).sum() == 11
 
 
-# Against another implementation.
-
-
 def test_agrees_with_the_eigenvectors_of_the_covariance(with_kernels, noise):
     kernels = noise(40, 3, 2, 2)
     result = patch_filters(with_kernels(kernels), components=5)
@@ -93,9 +84,6 @@ def test_agrees_with_the_eigenvectors_of_the_covariance(with_kernels, noise):
     for kernel, vector in zip(pictures(result), vectors.T[::-1], strict=False):
         cosine = kernel.ravel() @ vector / np.linalg.norm(kernel)
         assert abs(cosine) == pytest.approx(1)
-
-
-# Contracts and errors.
 
 
 def test_kernels_are_found_in_a_gained_convolution(taken_apart):

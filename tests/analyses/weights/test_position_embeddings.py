@@ -94,9 +94,6 @@ def of_waves(grid, speeds):
     return both.mean(-1) / 2
 
 
-# What it measures: closed forms.
-
-
 def test_sines_and_cosines_are_alike_by_their_distance(similarity):
     table, speeds = waves(4, 6, 3)
     expected = of_waves((4, 6), speeds)
@@ -125,9 +122,6 @@ def test_each_row_says_which_positions_it_compares(taken_apart):
     assert pair == [0, 2, 1, 3]
     assert result.row[b] == 1
     assert result.cosine[a] == pytest.approx(-(0.5**0.5))
-
-
-# What leaves it unchanged: invariances.
 
 
 def test_scale_and_a_rotation_of_the_channels_change_nothing(similarity, noise):
@@ -161,9 +155,6 @@ def test_the_table_may_lie_on_the_grid(similarity, noise):
     last = table.view(1, 3, 4, 8)
     for model in (ChannelsLast(last), ChannelsFirst(last.permute(0, 3, 1, 2))):
         np.testing.assert_allclose(similarity(model, (3, 4)), expected)
-
-
-# Contracts and errors.
 
 
 def test_large_grids_have_7_by_7_references(taken_apart):

@@ -61,9 +61,6 @@ def test_both_window_attentions_look_where_their_table_says(kind):
     assert (result.dy[best], result.dx[best]) == (1, -2)
 
 
-# What leaves it unchanged.
-
-
 def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
     table = torch.randn(3, 5, 5, dtype=torch.float64)
     shifted = table + torch.tensor([1.0, -2.0, 30.0])[:, None, None]
@@ -72,9 +69,6 @@ def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
 
 
 # Contracts and errors.
-
-
-# Tables of a model.
 
 
 def test_tables_of_timms_swin_are_its_bias_by_offset_of_the_key():

@@ -60,9 +60,6 @@ class Branch(nn.Module):
         return x + self.layers(x)
 
 
-# What it measures: closed forms.
-
-
 def test_a_stack_of_boxes_has_the_box_folded_with_itself(fields, noise):
     sizes, maps = fields(plain(*(box(padding=1) for _ in range(4))), noise(2, 1, 15, 15))
     line = np.eye(15)[7]
@@ -125,9 +122,6 @@ def test_the_error_is_the_spread_over_repeats(noise):
     claimed = np.mean([error_of(m.sigma, 12) for m in many], axis=0)
     np.testing.assert_allclose(claimed[1:], spread[1:], rtol=0.3)
     assert claimed[0] == 0
-
-
-# What leaves it unchanged: invariances.
 
 
 def test_that_of_a_linear_network_does_not_depend_on_the_image(fields, network, noise):
@@ -200,9 +194,6 @@ def test_a_norm_over_channels_has_a_field(fields, noise):
     np.testing.assert_allclose(in_single, in_double, rtol=1e-3)
 
 
-# Against another implementation.
-
-
 def test_agrees_with_finite_differences(fields, network, noise):
     layers = nn.Conv2d(2, 1, 3, padding=1), Branch(nn.Tanh(), nn.Conv2d(1, 1, 3, padding=1))
     model = network(*layers)
@@ -228,9 +219,6 @@ def test_a_shipped_network_has_the_fields_of_gradients_without_their_zeros():
     sizes, _ = receptive_field(dissect(model, images[:2]), [images])
     expected = [1.11140539, 6.00877375, 7.21988215, 7.80531802, 8.14435607]
     np.testing.assert_allclose(sizes.sigma[[0, 2, 4, 6, 8]], expected, rtol=1e-5)
-
-
-# Contracts and errors.
 
 
 def test_a_later_change_in_place_is_not_in_it(fields, noise):
