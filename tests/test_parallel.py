@@ -29,9 +29,6 @@ def tensors(model):
     return [tensor for _, tensor in named(model)]
 
 
-# Devices and precision.
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_model_on_another_device_gets_its_own_tensors_back(model, fails):
     model[0].twin = model[0].weight  # two names of one parameter
@@ -132,9 +129,6 @@ def test_a_device_that_cannot_compute_is_refused(device):
         Compute(device)
 
 
-# One process.
-
-
 def test_one_process_does_everything():
     items = iter("abc")
     assert (rank(), world_size()) == (0, 1)
@@ -147,9 +141,6 @@ def test_without_torchrun_no_processes_are_joined(monkeypatch):
     with processes():
         assert world_size() == 1
     assert "MASTER_ADDR" not in os.environ
-
-
-# Shares.
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 10])

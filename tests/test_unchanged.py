@@ -48,9 +48,6 @@ def test_every_network_through_every_patch(tmp_path, name, network):
         assert (reason is None) == (network not in REFUSED), reason
 
 
-# The check notices what a measurement leaves behind.
-
-
 def replace_linear(model):
     model.head = nn.Linear(6, 10)
 
@@ -136,9 +133,6 @@ def test_the_reason_of_a_refusal_is_returned():
 
     assert check_unchanged(refuse, nn.Linear(1, 1)) == "no Linear"
     assert check_unchanged(lambda model: model(torch.zeros(1)), nn.Linear(1, 1)) is None
-
-
-# Wrappers of several devices and processes.
 
 
 @pytest.fixture

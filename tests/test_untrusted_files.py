@@ -52,9 +52,6 @@ def memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-# Pickles.
-
-
 def attacks(path):
     """Ways around a list of forbidden names, by name."""
     import builtins
@@ -121,9 +118,6 @@ def test_tensors_that_claim_more_than_they_hold_are_refused(tmp_path, tensor):
         load_checkpoint(nn.Linear(1, 1), tmp_path / "a.pt")
 
 
-# Archives.
-
-
 def bomb(path, members, size):
     """An archive of compressed zeros: about a thousandth of what it grows to."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -179,9 +173,6 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
     path.write_bytes(raw[:start] + entry * 50 + bytes(tail))
     with pytest.raises(InputError, match="must be an archive without compression"):
         Found.load(path)
-
-
-# Results.
 
 
 @pytest.mark.parametrize(
@@ -258,9 +249,6 @@ def test_no_cell_of_a_table_is_a_formula(tmp_path, start):
     assert rows == [["name", "value"], [f"'{text}", "-1.5"], ["a=b", "2.0"]]
 
 
-# Headers of safetensors.
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -284,9 +272,6 @@ def test_a_malformed_header_is_refused(tmp_path, content):
             read(path)
 
 
-# Recipes.
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -304,9 +289,6 @@ def test_a_recipe_holds_values_only(tmp_path, monkeypatch, text):
     with pytest.raises(InputError, match=r"the recipe .*a\.yaml"):
         read_recipe(tmp_path / "a.yaml")
     assert not (tmp_path / _RUN).exists()
-
-
-# Names that reach code.
 
 
 def test_a_file_name_is_no_code_in_a_converted_network(tmp_path):

@@ -46,9 +46,6 @@ def recorded(model, images, suffix):
     return seen
 
 
-# Against other ways to get the weights.
-
-
 @pytest.mark.parametrize("name", TIMM)
 def test_timm_without_fused_attention_has_the_same_weights(name):
     model = timm.create_model(name, **TIMM[name]).eval()
@@ -187,9 +184,6 @@ def test_explicit_weights_give_the_same_logits_and_a_gradient(name):
     assert all(g.abs().max() > 0 for g in gradients)
 
 
-# Where its tokens lie.
-
-
 def test_tokens_of_swin_lie_in_shifted_windows():
     model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, window_size=7)
     first, second = attentions(dissect(model.eval(), torch.randn(2, 3, 56, 56)))[:2]
@@ -246,9 +240,6 @@ def test_pooled_keys_have_a_grid_of_their_own():
     assert first.keys.index.tolist() == [[0, 1, 2, 3]]
 
 
-# What is none.
-
-
 @pytest.mark.parametrize("name", ["resnet10t", "xcit_nano_12_p16_224", "poolformer_s12"])
 def test_no_attention_over_positions(name):
     images = torch.randn(2, 3, 64, 64)
@@ -258,9 +249,6 @@ def test_no_attention_over_positions(name):
         InputError, match="must have an attention with a softmax over positions"
     ):
         weights_of(anatomy, images)
-
-
-# However it is written.
 
 
 class ByHand(nn.Module):
@@ -401,9 +389,6 @@ def test_a_model_that_fills_a_cache_in_its_first_pass():
     model = timm.create_model("levit_128s", num_classes=5).eval()
     images = torch.randn(2, 3, 224, 224)
     assert len(weights_of(dissect(model, images), images)) == 11  # 2 + 1 + 3 + 1 + 4
-
-
-# A few images at a time.
 
 
 @pytest.fixture

@@ -14,9 +14,6 @@ def cost_of(model, side):
     return costs(dissect(model.eval(), torch.zeros(2, 3, side, side)))
 
 
-# What it measures: by hand.
-
-
 def test_a_convolution_and_a_linear_map_by_hand():
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1),  # 8 x 3 x 3 x 3 weights at each of 16 x 16 places
@@ -72,9 +69,6 @@ def test_a_recurrence_by_hand(make, gates, two_ways):
     assert cost.macs.sum() == 16 * 6 * 48 + 16 * ways * gates * (6 * 5 + 5 * 5) + ways * 5 * 7
 
 
-# Against published numbers.
-
-
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "densenet121"])
 def test_torchvision_publishes_the_same_numbers(name):
     weights = next(iter(torchvision.models.get_model_weights(name)))
@@ -95,9 +89,6 @@ def test_a_swin_t_has_4_49_billion_multiply_accumulates(dissected):
     assert cost.parameters.sum() == 28_288_354
 
 
-# What leaves it unchanged.
-
-
 def test_the_number_of_images_does_not_matter():
     model = torchvision.models.resnet18().eval()
     one, four = (costs(dissect(model, torch.zeros(n, 3, 64, 64))) for n in (1, 4))
@@ -109,9 +100,6 @@ def test_four_times_the_pixels_are_four_times_the_work():
     small, large = (cost_of(model, side) for side in (64, 128))
     np.testing.assert_equal(large.macs[:-1], 4 * small.macs[:-1])
     np.testing.assert_equal(large.parameters, small.parameters)
-
-
-# Contracts.
 
 
 def test_a_shared_parameter_stands_in_both_rows():

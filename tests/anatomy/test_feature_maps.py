@@ -58,9 +58,6 @@ def test_the_device_does_not_matter(dissected, name):
         wanted.model.cpu()
 
 
-# Against another implementation: timm's own feature maps.
-
-
 def last_of_stages(anatomy):
     return {b.stage: b.name for b in anatomy[:-1]}
 

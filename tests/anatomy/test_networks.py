@@ -264,9 +264,6 @@ def found(block):
     return Row(block.name, block.kind, block.stage, block.subsampling, grid, prefix)
 
 
-# What it finds: hand-made expectations.
-
-
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_network_comes_apart_as_its_paper_describes_it(dissected, name):
     rows = [found(block) for block in dissected(name)]

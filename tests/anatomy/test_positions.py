@@ -146,9 +146,6 @@ MAPS = {
 }
 
 
-# What it finds: closed forms.
-
-
 @pytest.mark.parametrize("name", KEEPS_ALL)
 def test_the_layout_undoes_whatever_only_moves_numbers(name):
     layout, moved = layout_after(KEEPS_ALL[name], numbered())
@@ -273,9 +270,6 @@ def test_a_network_with_a_view_of_memory_is_dissected():
 
 
 # What leaves it unchanged: invariances.
-
-
-# Against another way: a spot on the image changes the feature map where it lies.
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,6 @@ def path(settings, rest):
     return f"/{settings.token}/{rest}"
 
 
-# Who asks
-
-
 @pytest.mark.parametrize("token", ["", "0" * 32, "x", "..", "%2e%2e"])
 def test_a_wrong_token_is_refused(stranger, token):
     assert stranger.get(f"/{token}/api/catalog").status_code == 403
@@ -69,9 +66,6 @@ def test_nothing_is_shown_in_frames_or_sniffed_or_stored(client):
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["cache-control"] == "no-store"
-
-
-# Which files
 
 
 @pytest.mark.parametrize(
@@ -151,9 +145,6 @@ def test_a_link_out_of_a_folder_of_checkpoints_is_not_offered(tmp_path):
     assert list(settings.checkpoint_files()) == ["weights/own.pt"]
 
 
-# How much
-
-
 def test_requests_larger_than_the_limit_are_refused(client):
     large = client.post(
         "api/live/model",
@@ -211,9 +202,6 @@ def test_bodies_that_are_no_json_object_are_refused(client, body):
         "api/live/model", content=body, headers={"content-type": "application/json"}
     )
     assert response.status_code == 400
-
-
-# What files hold
 
 
 class Attack:
@@ -291,9 +279,6 @@ def test_a_set_and_all_uploads_are_limited(client, photo):
     posts = [client.post(f"api/images/many/{i}.png", content=body) for i in range(5)]
     codes = [response.status_code for response in posts]
     assert codes == [201, 201, 201, 400, 400]
-
-
-# What pages show
 
 
 def test_markup_in_names_is_text(client, settings, request_of):

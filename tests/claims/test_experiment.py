@@ -95,9 +95,6 @@ def test_networks_with_the_same_training_share_their_runs(tmp_path):
     assert strong.folder != weak.folder
 
 
-# A miniature experiment.
-
-
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory):
     out = tmp_path_factory.mktemp("claims")

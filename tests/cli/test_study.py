@@ -37,9 +37,6 @@ def written(folder):
     return {p.name: p.stat().st_mtime_ns for p in folder.glob("results/*.npz")}
 
 
-# What is written.
-
-
 def test_a_command_writes_a_page_tables_and_figures_and_nothing_else(studied):
     assert files_of(studied) == {
         "report.html", "study.json", "study.md", "study.yaml", "results.json",
@@ -76,9 +73,6 @@ def test_formats_are_those_that_are_named(study_command, tmp_path):
     assert {p.suffix for p in (tmp_path / "figures").glob("[!.]*")} == {".svg", ".pdf"}
 
 
-# The same command again.
-
-
 def test_the_same_command_measures_nothing(studied, study_command):
     before = written(studied)
     assert main([*study_command, str(studied)]) == 0
@@ -106,9 +100,6 @@ def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp
     command = ["examine", FIRST, "--data", "shapes", *options, "--out", str(tmp_path)]
     assert main(command) == 0
     assert sparsity_of(tmp_path) == sparsity_of(studied)
-
-
-# Options.
 
 
 @pytest.mark.parametrize("words", [["sparsity", "--threshold", "1/2"], ["examine"]])
@@ -186,9 +177,6 @@ def test_each_model_has_a_label_of_its_own(labels, plugin, tmp_path, capsys):
     assert f"a separate label, got {labels.replace(',', ', ')}" in capsys.readouterr().err
 
 
-# What is printed.
-
-
 def test_the_plan_goes_to_stderr_and_the_table_to_stdout(studied, study_command, capsys):
     assert main([*study_command, str(studied)]) == 0
     printed = capsys.readouterr()
@@ -207,9 +195,6 @@ def test_json_is_what_results_json_holds(studied, study_command, capsys):
     assert printed["models"] == [FIRST, SECOND]
     answers = printed["questions"][0]["answers"]
     assert answers[FIRST]["value"] == pytest.approx(sparsity_of(studied).sparsity.mean())
-
-
-# Failures and interruptions.
 
 
 def fail_on(monkeypatch, model, error):

@@ -123,9 +123,6 @@ def test_the_trajectory_reads_the_snapshots(tmp_path):
     assert len(Result.load(file)) == 3
 
 
-# What a user can get wrong.
-
-
 def test_test_images_of_other_classes_are_refused(tmp_path, capsys):
     for name in "abc":
         (tmp_path / "own" / "test" / name).mkdir(parents=True)

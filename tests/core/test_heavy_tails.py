@@ -11,9 +11,6 @@ def log_normal(n: int, spread: float, seed: int = 0) -> np.ndarray:
     return np.exp(spread * np.random.default_rng(seed).normal(size=n))
 
 
-# What it measures: closed forms.
-
-
 def test_the_upper_end_is_that_of_a_log_normal_mean():
     """Zou, Taleban and Huo (2009), sec. 2: MOVER of the mean and half the variance of logs."""
     values = log_normal(40, 2.0)
@@ -35,9 +32,6 @@ def test_values_that_are_not_all_positive_have_the_interval_of_their_mean():
 def test_fewer_than_32_values_have_no_interval():
     assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
     assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()
-
-
-# What leaves it unchanged.
 
 
 @pytest.mark.parametrize("spread", [0.3, 2.0])

@@ -16,9 +16,6 @@ def table(kappa: float, first: float, second: float) -> np.ndarray:
     return np.array([[1 - first - only_second, only_second], [only_first, first - only_first]])
 
 
-# What it measures: closed forms.
-
-
 @pytest.mark.parametrize("agreeing", [20, 60, 95, 100])
 def test_ends_solve_the_equation_of_equal_marginals(agreeing: int):
     # Bloch and Kraemer (1989): with one accuracy p, n Var(kappa) =
@@ -36,9 +33,6 @@ def test_ends_solve_the_equation_of_equal_marginals(agreeing: int):
         assert high == pytest.approx(optimize.brentq(excess, observed + 1e-9, 1), abs=1e-6)
     else:
         assert high == 1
-
-
-# What leaves it unchanged.
 
 
 def test_models_and_outcomes_may_be_exchanged():
@@ -62,9 +56,6 @@ def test_every_table_of_counts_has_an_interval_around_its_kappa(images: int):
                 assert -1 <= low <= kappa + 1e-9
                 assert kappa - 1e-9 <= high <= 1
                 assert low < high
-
-
-# Against another method.
 
 
 def profile_interval(counts: np.ndarray) -> tuple[float, float]:
@@ -99,9 +90,6 @@ def test_the_interval_is_near_that_of_the_profile_likelihood(counts: list[list[i
     assert (low, high) == pytest.approx(expected, abs=0.15 * (expected[1] - expected[0]))
 
 
-# Simulation with known truth.
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("images", "accuracy"), [(64, 0.7), (200, 0.9), (500, 0.95)])
@@ -130,9 +118,6 @@ def test_the_interval_covers_negative_kappa_of_models_that_err_on_different_imag
     ends = np.array([kappa_interval(c.reshape(2, 2).astype(float)) for c in samples])
     inside = (ends[:, 0] <= kappa) & (kappa <= ends[:, 1])
     assert inside.mean() >= 0.92
-
-
-# Contracts.
 
 
 @pytest.mark.parametrize("counts", [[[4, 0], [0, 96]], [[40, 56], [3, 1]], [[0, 0], [0, 100]]])

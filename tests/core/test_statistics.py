@@ -130,9 +130,6 @@ def test_few_values_or_values_that_hardly_differ_have_no_interval(values: list[f
     assert np.isnan(mean_interval(np.array(values))).all()
 
 
-# Means of fractions.
-
-
 def test_fractions_of_0_and_1_have_the_interval_of_wilson():
     correct = np.random.default_rng(9).random((3, 200)) < np.array([[0.02], [0.5], [0.9]])
     error = np.sqrt(correct.mean(1) * (1 - correct.mean(1)) / 200)

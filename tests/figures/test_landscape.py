@@ -34,9 +34,6 @@ def test_what_is_no_number_is_masked():
     assert LossScale(10)([1.0, np.inf, np.nan]).mask.tolist() == [False, True, True]
 
 
-# Contours.
-
-
 def test_contours_are_drawn_over_the_values(made, ax):
     result = made["landscape"]
     (image,) = plot(result, ax).images
@@ -58,9 +55,6 @@ def test_the_bold_line_is_where_the_loss_is_that_of_knowing_nothing(made, ax):
 # Surfaces.
 
 
-# Slices.
-
-
 def test_slices_go_through_the_weights_along_each_direction(made, ax):
     result = made["landscape"]
     lines = [line for line in plot(result, ax, view="slices").lines]
@@ -70,9 +64,6 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     assert any(np.allclose(line.get_ydata(), along.nll) for line in slices)
     (mean,) = (line for line in slices if line.get_label() == "mean")
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
-
-
-# Panels.
 
 
 def test_models_share_one_scale(made):

@@ -22,9 +22,6 @@ class Residual(nn.Module):
         return nn.functional.relu(x + self.norm(self.convolve(x)))
 
 
-# Which blocks are residual.
-
-
 class ProcessGroup(nn.Module):
     """Two ways from the input, put together by a function of the user's."""
 

@@ -94,9 +94,6 @@ def test_the_new_blocks_are_attention_and_learn(cnn, images):
     assert all("attention" in kind for n, kind in kinds.items() if n in msas(changed))
 
 
-# Another implementation: the zoo's Alter-ResNet.
-
-
 @pytest.mark.parametrize(
     ("depths", "counts"), [((3, 4, 6, 4), (0, 1, 1, 2)), ((1, 2, 1, 3), (1, 1, 1, 2))]
 )
@@ -111,9 +108,6 @@ def test_a_preactivation_resnet_becomes_alter_resnet(depths, counts, images):
     alter.load_state_dict(changed.state_dict())
     with torch.no_grad():
         torch.testing.assert_close(changed(images), alter(images), rtol=0, atol=0)
-
-
-# What of the replaced block is kept.
 
 
 def test_norms_and_stochastic_depth_are_of_the_replaced_block(images):
@@ -172,9 +166,6 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
     assert isinstance(changed.last, PostActMSABlock)
     assert isinstance(changed.last.norm1, nn.InstanceNorm2d)
     assert isinstance(changed.once, Residual)
-
-
-# Bad input.
 
 
 @pytest.mark.parametrize(

@@ -39,9 +39,6 @@ def augmented(images, settings, **options):
     return [(255 * x).round().byte() for x in seen]
 
 
-# Crop and flip.
-
-
 def test_the_crop_is_that_of_torchvision_at_the_same_corner(monkeypatch):
     generator = stream(0, "crop")
     images = torch.randint(0, 256, (20, 3, 9, 12), dtype=torch.uint8, generator=generator)
@@ -62,9 +59,6 @@ def test_half_of_the_images_are_flipped():
     flipped = (seen == plain.flip(3)).flatten(1).all(1)
     assert ((seen == plain).flatten(1).all(1) | flipped).all()
     assert int(flipped.sum()) == pytest.approx(200, abs=40)
-
-
-# RandAugment and erasing are timm's.
 
 
 def test_rand_augment_leaves_out_operations_by_their_probability():
@@ -93,9 +87,6 @@ def test_erased_rectangles_are_zero_or_normal_noise_after_normalization(mode):
     else:
         assert float(values.mean()) == pytest.approx(0, abs=0.02)
         assert float(values.std()) == pytest.approx(1, abs=0.02)
-
-
-# Mixing.
 
 
 @pytest.mark.parametrize("cutmix", [False, True])
@@ -154,9 +145,6 @@ def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
         assert len(places) <= len(mine) + 2
 
 
-# Fixed augmentation.
-
-
 def test_every_pass_and_every_process_sees_the_same_and_each_batch_its_own(shapes):
     data = fixed_augmentation(shapes, SMALL, 8, 10)
     first, again = list(data), list(data)
@@ -174,9 +162,6 @@ def test_the_global_generators_are_as_they_were(shapes):
     fixed_augmentation(shapes, SMALL, 8, 10)[0]
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[2])
-
-
-# Settings.
 
 
 @pytest.mark.parametrize(

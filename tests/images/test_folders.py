@@ -68,9 +68,6 @@ def test_reads_real_photographs(real_images):
     assert images.class_names[target].startswith("n0")
 
 
-# ImageNet.
-
-
 def test_imagenet_has_the_order_of_its_identifiers(write):
     identifiers = ImageNetInfo().label_names()
     root = write(*(f"val/{identifiers[i]}/x.png" for i in (0, 283, 999)))
@@ -97,9 +94,6 @@ def test_classes_of_a_variant_have_their_index_in_imagenet(write, name):
     assert load_data(f"{name}:{root}", limit=3).class_subset == (1, 2, 963)
 
 
-# Cue conflicts.
-
-
 def test_shape_and_texture_stand_in_the_name(write):
     names = "cat/cat1-car2.png", "cat/cat2-cat1.png", "knife10-bear3.png"
     images = load_data(f"cue_conflict:{write(*names)}")
@@ -107,9 +101,6 @@ def test_shape_and_texture_stand_in_the_name(write):
     assert images.targets.tolist() == [2, 2, 3]
     assert images.textures.tolist() == [1, 2, 0]
     assert images[1][0].getpixel((0, 0)) == (1, 0, 0)
-
-
-# What a user can get wrong.
 
 
 @pytest.mark.parametrize(

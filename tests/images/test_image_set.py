@@ -44,9 +44,6 @@ def test_a_subset_keeps_each_image_with_its_target(folder):
     assert part[1][0].tobytes() == images[6][0].tobytes()
 
 
-# Unreadable images.
-
-
 def test_unreadable_images_are_named_and_counted_before_any_work(folder):
     (folder / "cats" / "0.PNG").write_bytes(b"")
     cut = folder / "dogs" / "2.PNG"
@@ -66,9 +63,6 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
     assert images.skipped[0].startswith("cats/1.PNG")
     assert images.name == f"folder:{folder}, 1 unreadable left out"
     assert [target for _, target in images] == images.targets.tolist()
-
-
-# Names and options.
 
 
 @pytest.mark.parametrize(
@@ -98,9 +92,6 @@ def test_a_wrong_name_or_option_is_explained(spec, sentence):
         load_data(spec)
 
 
-# Parts and statistics.
-
-
 @pytest.fixture(scope="module")
 def uneven():
     """100, 37, 2 images of three classes, shuffled; an image's color is its number."""
@@ -116,9 +107,6 @@ def uneven():
 
 def numbers(images):
     return [image.getpixel((0, 0))[0] for image, _ in images]
-
-
-# Parts.
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.25, 0.5, 1.0])
@@ -145,9 +133,6 @@ def test_every_data_set_takes_a_fraction_as_an_option(folder):
     assert np.bincount(shapes.targets).tolist() == [5] * 10
     assert shapes.source == "shapes?size=16&target=texture&subset=0.001"
     assert shapes[0][0].size == (16, 16)
-
-
-# Statistics.
 
 
 def test_statistics_are_those_of_all_pixels(folder, photo):

@@ -43,9 +43,6 @@ def tensors():
     return tensor_images([(normalized(pixels, WAY), targets)], preprocessing=WAY), pixels
 
 
-# What a model gets.
-
-
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos"])
 @pytest.mark.parametrize("crop", [0.875, 1.0])
 @pytest.mark.parametrize("shape", [(50, 37), (31, 64), (32, 32), (20, 23)])
@@ -90,9 +87,6 @@ def test_without_a_statement_other_images_are_cropped_to_224(photo, shapes):
     assert decoded_images(images).preprocessing(None).size == (224, 224)
 
 
-# Order.
-
-
 @pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])
 def test_every_first_part_of_ordered_images_is_balanced(counts, source):
     targets = np.repeat(np.arange(3), counts)
@@ -115,9 +109,6 @@ def test_tensors_and_pictures_have_one_order(source):
     given = [(torch.zeros(9, 3, 4, 4), torch.arange(9) % 3)]
     tensors = tensor_images(given, seed=2)
     assert tensors.positions.tolist() == ordered(pictures, seed=2).positions.tolist()
-
-
-# The same images in every pass.
 
 
 def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(source):
@@ -194,9 +185,6 @@ def test_an_error_in_the_thread_reaches_the_user(folder):
         list(batches(images, Preprocessing((8, 8)), 2))
 
 
-# Changes of pixels.
-
-
 @pytest.mark.parametrize("kind", ["tensors", "pictures"])
 def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
     kind, tensors, source
@@ -213,9 +201,6 @@ def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
     assert torch.equal(to_pixels(changed, WAY), 255 - pixels)
     assert seen == [(torch.uint8, [0, 1, 2, 3]), (torch.uint8, [4, 5])]
     assert torch.equal(images.pixels(WAY, 0, 6), pixels)
-
-
-# What users pass.
 
 
 def test_other_pixels_or_targets_have_another_fingerprint(tensors):

@@ -89,9 +89,6 @@ def test_a_turned_photograph_is_put_upright(orientation, photo):
     assert decode(encoded(turned, exif=exif)).tobytes() == upright.tobytes()
 
 
-# Contracts and errors.
-
-
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "TIFF", "WEBP", "GIF"])
 def test_a_truncated_file_is_found_out_and_a_whole_one_is_not(kind, photo):
     content = encoded(photo(64, 64), kind)

@@ -13,9 +13,6 @@ def pixels(images, positions):
     return np.stack([np.asarray(image) for image in images.read(positions)])
 
 
-# What an image depends on.
-
-
 def test_an_image_depends_on_its_position_alone():
     images = load_data("shapes", split="train")
     positions = [40_017, 3, 512, 1]
@@ -45,9 +42,6 @@ def test_shape_and_texture_are_balanced_and_independent():
     assert pairs[0].tolist() == list(range(100))
     assert set(pairs[1]) == {100}
     np.testing.assert_array_equal(pixels(shape, [5, 77]), pixels(texture, [5, 77]))
-
-
-# What it is made of.
 
 
 @pytest.mark.parametrize("name", SILHOUETTES)
@@ -87,9 +81,6 @@ def test_a_texture_has_two_tones_and_repeats_itself_exactly(name):
     assert pattern.max() <= 1
     assert pattern.std() > 0.15
     np.testing.assert_array_equal(pattern, TEXTURES[name](u, v, pixel, keys))
-
-
-# How hard it is.
 
 
 def test_a_linear_classifier_cannot_tell_the_shapes():

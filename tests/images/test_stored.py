@@ -80,9 +80,6 @@ def test_files_of_another_kind_are_refused(cifar_c):
         load_data(f"cifar10_c:{path}?corruption=fog")
 
 
-# CIFAR, through torchvision.
-
-
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
     """Two files like those of CIFAR-10, of 6 and 3 images, where torchvision looks for them."""

@@ -65,9 +65,6 @@ def seeds(images, photo):
     return [seed_of[image.tobytes()] for image, _ in images]
 
 
-# What is read.
-
-
 def test_images_classes_and_names_come_out_as_they_went_in(write, photo):
     images = load_data(f"parquet:{write()}")
     assert images.class_names == ("cat", "dog")
@@ -110,9 +107,6 @@ def test_reads_real_images(real_images):
     assert images.class_names[:3] == ("airplane", "automobile", "bird")
     assert (images.split, len(images)) == ("test", 50)
     assert images[3][0].size == (32, 32)
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(
@@ -176,9 +170,6 @@ def test_a_file_damaged_anywhere_ends_in_a_sentence(write, tmp_path):
         except InputError as error:
             ends.append(str(error))
     assert set(map(type, ends)) == {int, str}  # some damage is seen, some is in padding
-
-
-# The hub.
 
 
 @dataclass
@@ -246,9 +237,6 @@ def test_a_data_set_of_the_hub_is_read_in_its_order(photo):
     assert [image.tobytes() for image, _ in images] == [
         photo(seed=seed).tobytes() for seed in range(3)
     ]
-
-
-# What a user can get wrong.
 
 
 @pytest.mark.usefixtures("hub")

@@ -43,9 +43,6 @@ def equal(first, second):
     )
 
 
-# What it gives.
-
-
 def test_an_epoch_shows_every_image_once_as_in_evaluation_where_nothing_is_asked(feed, pets):
     plain = feed(augmentation=Augmentation())
     assert (plain.images, plain.steps, plain.num_classes, plain.batch_size) == (13, 4, 2, 4)
@@ -75,9 +72,6 @@ def test_targets_are_probabilities(feed):
         assert targets.min() >= 0.1 / 12 - 1e-7
 
 
-# What leaves it unchanged.
-
-
 def test_a_batch_depends_on_seed_epoch_and_step_alone(feed):
     epoch = list(feed().epoch(2))
     for start in (1, 3):
@@ -98,9 +92,6 @@ def test_the_shares_of_all_processes_are_the_batch_of_one(feed, world):
         places = (joined[:, None] == images.flatten(1)).all(2).int().argmax(1)
         assert sorted(places.tolist()) == list(range(len(images)))
         assert torch.equal(torch.cat([part[step][1] for part in parts]), targets[places])
-
-
-# Errors.
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -19,9 +19,6 @@ def anatomy(network, images):
     return dissect(network, images[:2])
 
 
-# What it measures.
-
-
 @pytest.mark.parametrize("by", ["block", "kind", "stage"])
 def test_traces_and_eigenvalues_are_those_of_dense_hessians(anatomy, images, classes, by):
     batches = [(images[:6], classes[:6]), (images[6:], classes[6:])]
@@ -53,9 +50,6 @@ def test_a_fraction_is_the_loss_of_the_first_images(anatomy, images, classes):
     assert set(result.fraction) == {"10 images", "5 images"}
     np.testing.assert_allclose(half.trace, alone.trace, rtol=1e-9)
     np.testing.assert_allclose(half.nll, alone.nll, rtol=1e-12)
-
-
-# Weights of images.
 
 
 def test_an_image_of_weight_two_counts_as_two_images(network, images, classes):

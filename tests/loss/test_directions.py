@@ -54,9 +54,6 @@ def outputs(name, weight, groups=1):
     return [part[:, i] for part in parts for i in range(part.shape[1])]
 
 
-# What it measures: closed forms.
-
-
 def test_each_filter_has_the_norm_of_the_weights_filter(network):
     direction = gaussian(network)
     named = dict(network.named_parameters())
@@ -111,18 +108,12 @@ def test_in_the_paper_the_norm_runs_over_filters(network):
             assert float(part[at].norm()) == pytest.approx(float(weight[at].norm()), rel=1e-4)
 
 
-# What moves.
-
-
 def test_kernels_and_matrices_move_and_nothing_else(network):
     assert set(gaussian(network)) == KERNELS
 
 
 def test_tables_move_where_that_is_asked_for(network):
     assert set(gaussian(network, perturb_positions=True)) == KERNELS | TABLES
-
-
-# What leaves it unchanged: invariances.
 
 
 def test_a_filter_that_is_larger_moves_as_much_more(network):

@@ -153,9 +153,6 @@ def test_agrees_with_arpack_and_products_by_autograd(name):
     np.testing.assert_allclose(np.sort(ours.value), np.sort(theirs), rtol=1e-4)
 
 
-# Contracts and errors.
-
-
 @pytest.mark.slow
 def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
     exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0

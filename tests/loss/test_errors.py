@@ -116,9 +116,6 @@ def test_a_deadline_stops_products_between_two_batches(regression, images, class
             measure()
 
 
-# Derivatives that are missing.
-
-
 class Rounded(torch.autograd.Function):
     """A straight-through estimator, differentiable once only."""
 

@@ -91,9 +91,6 @@ def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
     )
 
 
-# What leaves it unchanged.
-
-
 def test_the_number_of_mini_batches_can_be_given(network, batches):
     spectrum = hessian_spectrum(network, batches, k=2, num_batches=2)
     assert spectrum.batches == spectrum.requested == 2

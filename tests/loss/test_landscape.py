@@ -48,9 +48,6 @@ def plainly(model, batches):
     return float(mean_cross_entropy(logits.double(), targets)), float(right)
 
 
-# What it measures: closed forms.
-
-
 def test_of_least_squares_it_is_a_parabola():
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).double().eval()
     generator = torch.Generator().manual_seed(0)
@@ -122,9 +119,6 @@ def test_the_accuracy_of_soft_targets_is_of_their_most_probable_class(small):
     hard, mixed = (landscape(small, [(images, t)], lines(small)) for t in (targets, soft))
     np.testing.assert_array_equal(hard.accuracy, mixed.accuracy)
     assert not np.allclose(hard.nll, mixed.nll)
-
-
-# Against another implementation: the model itself, with its weights set by hand.
 
 
 def hugging_face_vit():
@@ -231,9 +225,6 @@ def test_half_precision_is_near(small, batches):
     assert ("bf16 changes" in str(half.findings())) == (half.rounding > 1e-3)
     assert "bf16 changes" in str(replace(half, rounding=0.01).findings())
     assert 0 < abs(half.nll / full.nll - 1).max() < 0.02
-
-
-# What leaves it unchanged: invariances.
 
 
 @pytest.mark.parametrize("treatment", ["frozen", "reestimated"])

@@ -41,9 +41,6 @@ def vector(state):
     return torch.cat([part.flatten() for part in state.values()])
 
 
-# What it is: closed forms.
-
-
 def test_a_random_plane_has_its_weights_in_the_middle(model):
     (plane,) = random_planes(model, points=5, reach=2.0)
     np.testing.assert_array_equal(plane.a, [-2, -1, 0, 1, 2])
@@ -87,9 +84,6 @@ def test_given_directions_are_taken_as_they_are(model):
     plane = plane_along(model, direction, points=3, reach=0.5)
     torch.testing.assert_close(plane.first["bias"], direction["bias"])
     assert plane.points() == [(-0.5, 0.0), (0.0, 0.0), (0.5, 0.0)]
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,6 @@ def normalized(convolutional, images, classes):
     return convolutional, [(images, classes)]
 
 
-# What they measure: closed forms.
-
-
 @pytest.mark.parametrize("angles", [4, 8, 14])
 def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
     """r^2/4 (d1' H d1 + d2' H d2), with H of least squares the second moment of the inputs."""
@@ -84,9 +81,6 @@ def test_a_model_without_batch_norm_has_the_same_rows_for_both_treatments(linear
     assert "BatchNorm" not in str(result.findings()[0])
 
 
-# The interval.
-
-
 def test_the_interval_of_a_difference_covers_it_where_directions_are_no_pairs():
     rng, inside, simulations = np.random.default_rng(0), 0, 500
     for _ in range(simulations):
@@ -126,9 +120,6 @@ def test_without_differences_between_images_it_is_students():
     assert (np.isnan(few.low), few.missing) == (True, "fewer than 3 direction pairs")
 
 
-# What leaves them unchanged.
-
-
 def test_the_batch_size_does_not_matter(normalized):
     model, batches = normalized
     cut = list(zip(*(part.split(3) for part in batches[0]), strict=True))
@@ -146,9 +137,6 @@ def test_a_seed_gives_the_same_directions(normalized):
     )
     np.testing.assert_array_equal(one, same)
     assert not np.allclose(one, other)
-
-
-# Findings.
 
 
 def rings_of(values, radii=(0.5,)):

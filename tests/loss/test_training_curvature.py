@@ -41,9 +41,6 @@ def descend(model, batches, optimizer, steps, every=0):
     return curvatures if every else losses
 
 
-# What it measures.
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -189,9 +186,6 @@ def test_the_threshold_of_adam_is_38_over_the_learning_rate():
     assert rule.threshold == pytest.approx(38 / 0.5)
 
 
-# What leaves it unchanged.
-
-
 def test_the_model_stays_as_it_was(convolutional, images, classes):
     convolutional.train()
     convolutional[1].eval()
@@ -204,9 +198,6 @@ def test_the_model_stays_as_it_was(convolutional, images, classes):
     assert [module.training for module in convolutional.modules()] == modes
     assert torch.equal(torch.get_rng_state(), random_state)
     assert all(parameter.grad is None for parameter in convolutional.parameters())
-
-
-# Contracts and errors.
 
 
 def test_frozen_parameters_do_not_count(quadratic):

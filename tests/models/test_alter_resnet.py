@@ -14,9 +14,6 @@ def images(*shape):
     return torch.randn(*shape, generator=stream(0, "images"))
 
 
-# Against another implementation.
-
-
 def renamed(ours):
     """Names of timm's ResNetV2 for the tensors of a pre-activation ResNet of ours."""
     names = {}
@@ -49,9 +46,6 @@ def test_gives_the_logits_of_timms_pre_activation_resnet():
         torch.testing.assert_close(ours(x), theirs, rtol=1e-5, atol=1e-5 * theirs.abs().max())
 
 
-# Where the attention stands.
-
-
 @pytest.mark.parametrize(
     ("depths", "msas", "places"),
     [
@@ -73,9 +67,6 @@ def test_its_anatomy_alternates_convolution_and_attention():
     assert [(b[0], b[1]) for b in blocks] == list(zip(names, kinds, strict=True))
     assert stages == sorted(stages)
     assert len(set(stages)) == 4
-
-
-# ResNet-20 with attention.
 
 
 @pytest.mark.parametrize("msas", [(0, 1, 1), (0, 1, 2), (1, 2, 2), (0, 0, 0)])

@@ -21,9 +21,6 @@ def convolution(kernel, *, into=3, out=4, **options):
     return conv
 
 
-# What it is: closed forms.
-
-
 @pytest.mark.parametrize("kernel", [1, 3, 5, 7])
 @pytest.mark.parametrize("patch", [1, 2, 4])
 def test_has_as_many_heads_as_the_theorem_says(kernel, patch):
@@ -39,9 +36,6 @@ def test_each_head_looks_at_one_offset_and_all_offsets_have_a_head():
     weights = attention.scores.detach().flatten(1).softmax(1)
     assert torch.equal(weights.sum(0), torch.ones(25, dtype=torch.float64))
     assert torch.equal(weights.max(1).values, torch.ones(25, dtype=torch.float64))
-
-
-# Against another implementation: the convolution itself.
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 7])
@@ -78,9 +72,6 @@ def test_in_float32_it_differs_by_rounding():
     images = noise(1, 3, 16, 16).float()
     size = conv(images).abs().max()
     assert largest_difference(conv, attention_from_convolution(conv), images) < 1e-5 * size
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,6 @@ def by_hand(attention, x, near, bias=None):
     return attention.proj(out.flatten(-2)).unflatten(1, (height, width))
 
 
-# Local attention: closed forms.
-
-
 def test_a_neighborhood_of_one_token_gives_its_value():
     attention = layer(LocalAttention, 12, 3, kernel=1, qkv_bias=True)
     x = tokens(4, 5)
@@ -60,9 +57,6 @@ def test_equal_tokens_give_the_value_at_borders_too(monkeypatch, every_pair):
     attention = layer(LocalAttention, 12, 3, kernel=5)
     x = tokens(1, 1).expand(2, 9, 10, 12)
     torch.testing.assert_close(attention(x), attention.proj(attention.qkv(x)[..., 24:]))
-
-
-# Local attention: against other implementations.
 
 
 @pytest.mark.parametrize("every_pair", [True, False])
@@ -132,9 +126,6 @@ def test_a_neighborhood_of_the_whole_grid_is_global_attention(kernel):
     torch.testing.assert_close(attention(x), expected, rtol=0, atol=1e-10)
 
 
-# Shifted windows.
-
-
 @pytest.mark.parametrize(
     ("grid", "window", "shift"),
     [
@@ -189,9 +180,6 @@ def test_padding_is_not_seen():
     alone = ShiftedWindowAttention(12, 3, window=(4, 4)).double()
     alone.load_state_dict(attention.state_dict())
     torch.testing.assert_close(attention(x)[:, 4:], alone(x[:, 4:]), rtol=0, atol=1e-10)
-
-
-# Contracts and errors.
 
 
 def test_local_attention_gives_shapes_without_numbers():

@@ -162,9 +162,6 @@ def written(state, path):
     return path
 
 
-# What it gives back.
-
-
 @pytest.mark.parametrize(
     ("name", "size"),
     [
@@ -244,9 +241,6 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
     loaded = load_model(f"vit_tiny_patch2_32@{written(state, tmp_path / 'a.pth.tar')}")
     assert loaded.preprocessing == load_model("vit_tiny_patch2_32").preprocessing
     assert loaded.model.head.out_features == 7
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,6 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
 # Sizes of images.
 
 
-# Anatomy.
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

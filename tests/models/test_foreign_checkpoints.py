@@ -31,9 +31,6 @@ def prefixed(state, prefix):
     return {f"{prefix}{k}": v for k, v in state.items()}
 
 
-# What lacks BatchNorm's counters.
-
-
 def without_counters(state):
     return {k: v for k, v in state.items() if not k.endswith("num_batches_tracked")}
 
@@ -49,9 +46,6 @@ def test_a_resnet20_of_2018_is_loaded(tmp_path, caplog, zipped):
     )
     assert_same_weights(load_model(f"resnet20@{path}").model, trained)
     assert "differ in 21 of BatchNorm's num_batches_tracked" in caplog.text
-
-
-# Names that a program has put a prefix to.
 
 
 @pytest.mark.parametrize(
@@ -123,9 +117,6 @@ def test_a_prefix_of_the_model_itself_stays(tmp_path):
     assert_same_weights(fresh, outer)
 
 
-# Another number of classes.
-
-
 def test_another_number_of_classes_is_named_and_loads_when_it_is_given(tmp_path):
     trained = timm.create_model("resnet10t", num_classes=7)
     path = tmp_path / "a.pth"
@@ -154,9 +145,6 @@ def test_the_classifier_of_a_file_is_left_out_if_the_model_is_to_have_none(tmp_p
     loaded = load_model(f"timm:resnet10t?num_classes=0@{path}").model
     torch.testing.assert_close(loaded.conv1.state_dict(), trained.conv1.state_dict())
     assert "(fc.bias, fc.weight) is left out" in caplog.text
-
-
-# Parts in several files.
 
 
 def shards(folder, state, *, suffix="safetensors"):

@@ -49,9 +49,6 @@ def weights(loaded):
     return dict(loaded.model.named_parameters())
 
 
-# What a line of text means.
-
-
 @pytest.mark.parametrize(
     ("text", "source", "name", "arguments", "checkpoint"),
     [
@@ -80,9 +77,6 @@ def test_a_line_of_text_says_all(text, source, name, arguments, checkpoint):
     spec = ModelSpec.parse(text)
     assert (spec.source, spec.name, spec.arguments) == (source, name, arguments)
     assert (str(spec.checkpoint) if spec.checkpoint else None) == checkpoint
-
-
-# What is loaded.
 
 
 def test_timm_takes_arguments_and_says_how_it_wants_its_images():
@@ -157,9 +151,6 @@ def test_a_checkpoint_is_loaded(tmp_path):
     assert "random" not in loaded.name
 
 
-# What leaves it unchanged.
-
-
 def test_random_weights_follow_from_the_seed_alone():
     first = load_model(SMALL_VIT)
     torch.rand(3)
@@ -176,9 +167,6 @@ def test_the_randomness_of_the_program_is_left_alone():
     before = states()
     load_model(SMALL_VIT)
     assert states() == before
-
-
-# Contracts and errors.
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,6 @@ def test_every_parameter_of_every_network_is_used_at_its_own_size(name):
     assert not [n for n, p in model.named_parameters() if p.grad is None]
 
 
-# What was published.
-
-
 def test_resnet20_has_the_published_size_and_depth():
     model = load_model("resnet20").model
     kernels = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d)]

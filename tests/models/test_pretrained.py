@@ -35,9 +35,6 @@ def images_of(card):
     return torch.randn(2, 3, *card.preprocessing.size, generator=stream(0, "images"))
 
 
-# Every way to load.
-
-
 @torch.no_grad()
 def test_every_way_to_load_gives_the_same_logits(card):
     images = images_of(card)
@@ -85,9 +82,6 @@ def test_timm_exchanges_the_classifier_and_the_first_layer():
     torch.testing.assert_close(other.layer1[0].conv1.weight, same.layer1[0].conv1.weight)
 
 
-# What the cards say.
-
-
 def test_the_card_matches_the_weight_file(card):
     assert hashlib.sha256(card.weights.read_bytes()).hexdigest() == card.sha256
     stated = read_metadata(card.weights)
@@ -131,9 +125,6 @@ def test_the_stated_accuracy_on_cifar10_is_measured_again(name, real_images):
     correct = subset_correct(card, f"parquet:{real_images}/cifar10")
     assert abs(correct - card.subset_correct) <= ROUNDING
     assert card.subset_correct / card.subset_images > 0.5
-
-
-# Lists and errors.
 
 
 @pytest.mark.parametrize(

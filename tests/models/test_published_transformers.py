@@ -90,9 +90,6 @@ def test_swin_differs_from_that_of_the_study_by_what_is_known(name, classes, win
     assert size_of(name, num_classes=classes, qkv_bias=False) == expected
 
 
-# Against another implementation.
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [

@@ -24,9 +24,6 @@ def model(request):
     return seeded(FAMILIES[request.param])
 
 
-# What it is made of.
-
-
 def test_deit_gives_both_logits_in_training_and_their_mean_in_evaluation():
     model = seeded(FAMILIES["deit"])
     images = noise(2, 3, 16, 16)
@@ -99,9 +96,6 @@ def test_stochastic_depth_grows_with_depth():
     stages = FAMILIES["swin"](drop_path_rate=0.2).layers
     rates = [getattr(b.drop_path1, "drop_prob", 0.0) for s in stages for b in s.blocks]
     assert rates == pytest.approx([0, 0.1, 0.2])
-
-
-# What it can do.
 
 
 @pytest.mark.parametrize("family", ["vit", "deit", "conv_vit", "swin", "pit"])

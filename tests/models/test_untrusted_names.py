@@ -30,9 +30,6 @@ def checkpoint_naming(model, path):
     return path
 
 
-# Metadata of safetensors.
-
-
 @pytest.mark.parametrize("suffix", ["", "@", "@other.pt", "?num_classes=4"])
 def test_a_function_of_the_standard_library_is_not_called(tmp_path, ran, suffix):
     text = f"{subprocess.__file__}:getoutput?cmd=touch {ran}{suffix}"
@@ -129,9 +126,6 @@ def test_a_deeply_nested_option_ends_in_a_sentence(tmp_path, value):
         load_model(str(path))
 
 
-# Weights beside the architecture.
-
-
 class Attack:
     def __init__(self, path):
         self.path = path
@@ -153,9 +147,6 @@ def test_libraries_never_read_a_checkpoint_by_themselves(tmp_path, ran, source, 
 
 def so(source):
     return source.partition(":")[0]
-
-
-# Folders of Hugging Face.
 
 
 def folder_with(tmp_path, **config):

@@ -28,9 +28,6 @@ NAMES = {  # one of each family that gives feature maps, and the channels of all
 }
 
 
-# In timm.
-
-
 def test_timm_lists_every_network_of_the_zoo():
     ours = {name.removeprefix("visprism_") for name in timm.list_models("visprism_*")}
     assert ours >= set(MODELS)  # tests may have added others
@@ -123,9 +120,6 @@ def test_a_classifier_can_be_taken_away_and_given_anew(spec):
 
 def _both(classifier):
     return classifier if isinstance(classifier, tuple) else (classifier,)
-
-
-# In the zoo.
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,6 @@ def targets(*values):
     return torch.tensor(values)
 
 
-# Logits.
-
-
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     predictions = predict(model, pairs)
     with torch.no_grad():
@@ -83,9 +80,6 @@ def test_several_models_are_an_ensemble(model, pairs, script):
     torch.testing.assert_close(predictions.logits[0], predict(model, pairs).logits)
     torch.testing.assert_close(predictions.logits[1], predict(other, pairs).logits)
     assert calibration(predictions).passes == 2
-
-
-# Dropout.
 
 
 class FusedAttention(nn.Module):
@@ -194,9 +188,6 @@ def test_two_processes_give_the_answer_of_one(tmp_path, script):
     for expected, mine, its in zip(alone, ours, theirs, strict=True):
         torch.testing.assert_close(mine, expected, rtol=0, atol=0)
         torch.testing.assert_close(its, mine, rtol=0, atol=0)
-
-
-# Errors.
 
 
 def test_logits_that_are_probabilities_for_most_images_are_refused():

@@ -33,9 +33,6 @@ def images():
     return torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
 
-# Layouts.
-
-
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [
@@ -54,9 +51,6 @@ def test_a_token_is_on_the_grid_or_off_it(layout, expected):
     assert off[0, :, 0].tolist() == expected
     together = [*off[0, :, 0].tolist(), *layout.to_map(x)[0, 0].flatten().tolist()]
     assert sorted(together) == [0, 1, 2, 3, 4]
-
-
-# Roles.
 
 
 def test_the_class_token_is_read_and_registers_are_not(images):
@@ -83,9 +77,6 @@ def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
                 return self.vit(x)
 
     assert token_roles(dissect(NoGradient().eval(), images))["vit.blocks.1.mlp"] == ("prefix",)
-
-
-# Statistics.
 
 
 class Copy(FeatureStatistic):

@@ -61,9 +61,6 @@ def page(study, tmp_path):
     return (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-# What stands on it.
-
-
 def test_the_page_opens_with_the_table_and_every_answer_links_to_its_section(page):
     table = page[page.index('<table class="answers"') : page.index("</table>")]
     assert page.index('<table class="answers"') < page.index("<section")
@@ -167,9 +164,6 @@ def test_blocks_can_be_chosen_by_model(page):
     assert page.count('data-block="conv1"') == 4  # two figures of two models
 
 
-# What it is made of.
-
-
 def test_everything_that_opens_closes_and_no_identifier_stands_twice(page):
     reader = Reader(page)
     assert reader.open == []
@@ -261,9 +255,6 @@ def test_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
     write_report(large, tmp_path / "x.html")
     # Parts of the budgets of 6 and 20 MB: a study has more analyses than these two.
     assert (tmp_path / "x.html").stat().st_size < most
-
-
-# The files around it.
 
 
 def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypatch):

@@ -60,9 +60,6 @@ def textures(seed, n):
     return waves[targets][:, None] + 0.5 * noise, targets
 
 
-# How a training falls ill, after the measurement of step 10.
-
-
 def grown_logits(model):
     for block in model.blocks:
         block.attention.in_proj_weight[:32] *= 30

@@ -183,9 +183,6 @@ def test_snapshots_that_name_their_model_need_no_name(tmp_path):
     assert curves(study, tmp_path.name, "variance")[0].step[-1] == 3
 
 
-# Bad input.
-
-
 def two_models(folder, nets):
     plain(folder, 1, nets[0])
     plain(folder, 2, nn.Linear(3, 5))

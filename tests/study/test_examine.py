@@ -29,9 +29,6 @@ def images_of(loader):
     return torch.cat([images for images, _ in loader])
 
 
-# What it measures.
-
-
 def test_a_module_and_any_iterable_of_batches_give_a_study(net, loader, brightness):
     study = examine(net(), loader, analyses=[brightness])
     assert study.models == ("Net",)
@@ -254,9 +251,6 @@ def test_a_normalization_is_given_once(net, options, preprocessing, message):
         examine(net(), "shapes", images=DataOptions(**options), preprocessing=preprocessing)
 
 
-# Plan, events and budget.
-
-
 def test_the_plan_comes_first_and_every_result_is_an_event(net, loader, brightness):
     events = []
     examine({"a": net(), "b": net(1)}, loader, analyses=[brightness], listener=events.append)
@@ -278,9 +272,6 @@ def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     study = examine(net(), loader, analyses=[Endless()], minutes=0.02)
     assert time.monotonic() - begin < 1.2 * 1.1 + 2.0
     assert "time budget" in study.failures[0].reason
-
-
-# Failures are data.
 
 
 def test_a_failure_is_kept_and_the_other_models_go_on(net, loader, brightness):
@@ -318,9 +309,6 @@ def test_what_an_analysis_needs_and_the_data_lack_is_a_reason(net, loader, brigh
     reasons = {f.analysis: f.reason for f in study.failures}
     assert "no labels in" in reasons["labeled"]
     assert "normalization of the images is unknown" in reasons["pixels"]
-
-
-# On disk.
 
 
 def test_a_study_with_a_folder_is_resumed(net, loader, brightness, tmp_path):
@@ -366,9 +354,6 @@ def test_an_index_cannot_name_files_outside_of_the_study(net, loader, brightness
     index.write_text(index.read_text().replace("results/", "../results/"))
     with pytest.raises(InputError, match="must name files inside its folder"):
         Study.load(tmp_path / "study")
-
-
-# What is refused.
 
 
 @pytest.mark.parametrize("name", ["report.html", "study.md", "results.json"])
@@ -418,9 +403,6 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("data must be an iterable of batches", net(), 7)
 
 
-# What is stored belongs to the code that runs, to the images and to their order.
-
-
 class Scaled(nn.Module):
     """A network with one number that no parameter holds."""
 
@@ -466,9 +448,6 @@ def test_images_that_a_model_cannot_process_are_described(net, loader, model, ba
     made = net().double() if model == "float64" else net()
     with pytest.raises(InputError, match=match):
         examine(made, data, analyses=["fourier"])
-
-
-# Where somebody watches.
 
 
 @pytest.mark.parametrize("watched", [True, False])

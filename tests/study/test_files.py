@@ -53,9 +53,6 @@ def test_an_interrupted_study_is_loaded_as_far_as_it_goes(study, tmp_path):
     assert Study.load(tmp_path).entries == study.entries
 
 
-# What is broken.
-
-
 @pytest.fixture
 def result_file(study, tmp_path):
     """The file of the result of the first model."""

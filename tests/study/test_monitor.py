@@ -250,9 +250,6 @@ def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
     assert sharded[0].startswith("step 1 is not measured: the model must not be sharded")
 
 
-# What goes wrong is one sentence, and training continues.
-
-
 class RaisingLogger:
     def log(self, step, values):
         raise RuntimeError("no connection")

@@ -71,9 +71,6 @@ def images_of_passes(monkeypatch):
     return numbers
 
 
-# Clean predictions.
-
-
 def test_clean_predictions_are_computed_once_for_all_analyses(model, data, images_of_passes):
     study = examine(
         {"net": model},
@@ -129,9 +126,6 @@ def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
     assert_results_equal(*attacks, rtol=1e-4)
     for without, given in zip(*(vars(paired).values() for paired in perturbed), strict=True):
         np.testing.assert_allclose(given, without, rtol=1e-4, atol=1e-6)
-
-
-# Batches.
 
 
 def test_a_batch_size_that_the_user_names_is_used(model, data):

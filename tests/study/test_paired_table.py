@@ -257,9 +257,6 @@ def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):
     assert all(row.difference is None for row in rows)
 
 
-# Numbers of two models together.
-
-
 def consistency(first, second):
     """Kappa of two models with these correct predictions, as a study compares them."""
     pair = (outcomes_of_correct(correct) for correct in (first, second))

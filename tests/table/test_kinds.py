@@ -40,9 +40,6 @@ def blurred(x):
     return sum(x.roll(shift, dims=(2, 3)) for shift in BLUR) / 4
 
 
-# Low-pass and high-pass, by both references.
-
-
 def test_a_blur_is_low_pass_by_both_references(noise):
     x = (
         noise(32, 8, 9, 9) + 5
@@ -95,9 +92,6 @@ def test_a_raised_mean_is_no_low_pass_filter(noise):
     assert "itself changes by" in finding.text
     assert finding.code == "VP107"
     assert {answer.verdict for answer in summary.answers()} == {"undecided"}
-
-
-# The change by kind: numbers and intervals over images.
 
 
 def test_the_interval_is_that_of_the_mean_over_blocks_by_image(noise):
@@ -173,9 +167,6 @@ def test_one_image_has_no_interval_and_no_verdict(noise):
     assert "no interval" in summary.findings()[0].text
 
 
-# Which blocks count.
-
-
 def test_blocks_that_subsample_or_change_the_grid_do_not_count(noise):
     maps = [noise(4, 3, 8, 8), noise(4, 3, 8, 8), noise(4, 3, 4, 4), noise(4, 3, 4, 4)]
     _, counted = variances(["stem", "conv", "conv", "conv"], *maps)
@@ -200,9 +191,6 @@ def test_a_change_across_blocks_off_the_grid_is_said_and_does_not_count(noise):
         "the change across block2 refers to block1; it includes mixer"
     )
     assert spectra(kinds, *maps, between=gap)[1].findings() == (finding,)
-
-
-# Replication over seeds.
 
 
 def summary_of(mean, low, high, quantity=TO_MEAN):

@@ -48,9 +48,6 @@ def result():
     )
 
 
-# Tables.
-
-
 def test_columns_have_one_length(result):
     assert len(result) == 2
     assert {len(column) for column in result.columns().values()} == {2}
@@ -64,9 +61,6 @@ def test_columns_declare_label_unit_and_meaning():
     assert (info.label, info.unit, info.meaning) == ("Temperature", "°C", "at noon")
     assert info.heading == "Temperature (°C)"
     assert list(Temperatures.infos()) == ["town", "celsius", "warm", "season"]
-
-
-# Compared and shown.
 
 
 def test_equal_tables_are_equal_wherever_they_come_from(result):
@@ -93,9 +87,6 @@ def test_rows_are_selected_by_mask_or_index(result):
     assert result.select(np.array([1])).town.tolist() == ["Øvre, Årdal"]
     assert result.select(result.warm).season == "summer"
     assert result.select(result.warm).provenance == result.provenance
-
-
-# Written and read.
 
 
 @pytest.mark.parametrize("reader", [Temperatures, Result])

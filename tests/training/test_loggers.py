@@ -12,9 +12,6 @@ from visprism import Run, fit
 ROW = {"epoch": 1.0, "step": 6.0, "loss": 0.5}
 
 
-# TensorBoard.
-
-
 def read(folder, name):
     """(step, value) of each point of a curve that the files hold, in order."""
     reader = pytest.importorskip(
@@ -56,9 +53,6 @@ def test_a_resumed_run_has_every_point_once(
     rows = read(tmp_path / "run", "train_loss")
     assert [step for step, _ in rows] == history.step.tolist()
     assert [value for _, value in rows] == pytest.approx(history.train_loss.tolist())
-
-
-# Services.
 
 
 class ServiceRun(SimpleNamespace):

@@ -21,9 +21,6 @@ def same(model, twin):
     torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=0, atol=0)
 
 
-# What it does.
-
-
 def test_learns_what_can_be_learned(model, recipe, test_batches, make_feed):
     history = fit(model, make_feed(recipe), recipe, test=test_batches)
     assert history.test_accuracy[-1] == 1.0
@@ -112,9 +109,6 @@ def test_metrics_are_those_of_the_weights_after_the_epoch(
     assert history.test_ece[-1] == metrics.of("ece")
 
 
-# What leaves it unchanged.
-
-
 def test_the_same_recipe_gives_the_same_weights(recipe, mixed, make_feed, make_model):
     recipe = replace(recipe, augmentation=mixed)
     model, twin = make_model(nn.Dropout(0.5)), make_model(nn.Dropout(0.5))
@@ -150,9 +144,6 @@ def test_bf16_and_channels_last_change_the_weights_by_rounding(recipe, make_feed
     assert {p.dtype for p in third.parameters()} == {torch.float32}
     difference = (third[0].weight - model[0].weight).abs().max()
     assert 0 < difference < 1e-3
-
-
-# Contracts and errors.
 
 
 def test_a_loss_that_is_not_finite_names_step_learning_rate_and_batch(

@@ -134,9 +134,6 @@ def test_a_recipe_that_cannot_be_followed(wrong, message):
         replace(RECIPE, **wrong)
 
 
-# The paper's code.
-
-
 def test_the_recipe_without_augmentation_is_that_of_the_papers_code():
     """configs/cifar100_vit_noaug.yaml: neither auto_augment, re_prob, mixup nor max_norm."""
     strong, plain = (

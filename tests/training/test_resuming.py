@@ -52,9 +52,6 @@ def same_run(folder, undisturbed):
     assert not list(folder.rglob("*.tmp*"))
 
 
-# What it does.
-
-
 @pytest.mark.parametrize(
     "checkpoint_minutes", [0.0, 10.0]
 )  # a training checkpoint after every step, or every epoch
@@ -108,9 +105,6 @@ def test_a_run_that_has_ended_is_read_and_not_repeated(tmp_path, model, make_fee
     again = fit(model, make_feed(recipe), recipe, folder=tmp_path)
     assert again.seconds.tolist() == first.seconds.tolist()
     assert model[1].weight.abs().sum() > 0
-
-
-# A training checkpoint is complete, or it is not used.
 
 
 def test_a_truncated_checkpoint_is_refused_and_the_one_before_is_used(
@@ -183,9 +177,6 @@ def test_a_loss_that_is_not_finite_leaves_the_last_valid_state(
     state = read_checkpoint(tmp_path)
     assert state["step"] == 6
     assert all(torch.isfinite(t).all() for t in state["engine"]["model"].values())
-
-
-# Another run is refused.
 
 
 def test_another_recipe_or_model_is_refused_by_name(tmp_path, make_model, make_feed, recipe):

@@ -28,9 +28,6 @@ def weights(bowl):
     return torch.cat([bowl.a, bowl.b]).detach().clone()
 
 
-# What it is: closed forms on a quadratic.
-
-
 def test_sam_takes_the_gradient_at_w_plus_rho_g_over_its_norm():
     bowl = Bowl()
     w = weights(bowl)
@@ -91,9 +88,6 @@ def test_a_step_of_fit_is_sams(make_model, make_feed, make_images, recipe):
     fit(model, make_feed(recipe), recipe)
     for new, old, g in zip(model.parameters(), before, second, strict=True):
         torch.testing.assert_close(new, old - 0.05 * g)
-
-
-# What leaves it unchanged.
 
 
 def test_running_statistics_are_those_of_the_first_pass_alone(make_model, make_feed, recipe):

@@ -50,9 +50,6 @@ def same(run, other, atol=1e-5):
         np.testing.assert_allclose(values, other[1][name], rtol=100 * atol)
 
 
-# What it does.
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parameters", "average", "moments", "gradients"])
 def test_each_process_has_half_of_the_numbers(both, kind):
@@ -85,9 +82,6 @@ def test_both_processes_have_the_whole_model_in_the_end(both):
     for name in ("whole", "resumed", "norm"):
         torch.testing.assert_close(both[0][name][0], both[1][name][0], rtol=0, atol=0)
         assert all(type(t) is torch.Tensor for t in both[1][name][0].values())
-
-
-# What is kept.
 
 
 @pytest.mark.slow
@@ -125,9 +119,6 @@ def test_a_run_of_one_process_goes_on_sharded(alone, both):
     same(both[0]["from one"], alone["whole"])
 
 
-# How it is cut.
-
-
 def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
     class Stage(nn.Module):
         def __init__(self, *blocks):
@@ -156,9 +147,6 @@ def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
     unpadded = len(seen) - padded.padding
     assert seen[:unpadded] == [n for n in range(count) for _ in range(2)]
     assert [len(padded[n][1]) for n in range(len(padded))] == [2] * count + [1] * padded.padding
-
-
-# Errors.
 
 
 def test_one_process_cannot_be_sharded(model, recipe, make_feed):

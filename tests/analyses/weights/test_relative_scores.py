@@ -68,9 +68,6 @@ def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
     np.testing.assert_allclose(*weights, rtol=1e-9)
 
 
-# Contracts and errors.
-
-
 def test_tables_of_timms_swin_are_its_bias_by_offset_of_the_key():
     torch.manual_seed(0)
     model = timm.create_model(

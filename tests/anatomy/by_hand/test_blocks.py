@@ -270,9 +270,6 @@ def test_torch_own_encoder_layer_is_watched_on_its_fast_path_too(built, images, 
         torch.testing.assert_close(maps[anatomy[2 * i + 2].name].clone(), by_hand)
 
 
-# Never wrong in silence: where the places of the image are lost, no block claims a grid.
-
-
 @pytest.mark.parametrize("name", ["pruned", "sorted", "sorted by indexing"])
 @pytest.mark.parametrize("n", [1, 2])
 def test_tokens_that_each_image_orders_anew_lie_on_no_grid(built, images, name, n):

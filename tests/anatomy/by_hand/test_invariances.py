@@ -12,9 +12,6 @@ def parts(anatomy):
     return [(b.name, b.kind, b.layout.grid if b.layout else None) for b in anatomy]
 
 
-# What leaves it unchanged: invariances.
-
-
 @pytest.mark.parametrize(("name", "wrap"), [("takes dict", True), ("gives tuple", False)])
 def test_how_images_come_in_and_logits_go_out_does_not_matter(built, images, name, wrap):
     inputs = {"image": images} if wrap else images

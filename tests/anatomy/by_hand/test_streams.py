@@ -194,9 +194,6 @@ def test_the_branches_of_one_of_several_modules_are_no_streams(images):
     assert {b.stream for b in anatomy} == {0}
 
 
-# Watching, observing and ablation.
-
-
 def test_the_feature_map_of_a_block_is_that_of_its_stream(streams, images):
     model = streams.model
     with watch(streams) as maps, torch.no_grad():

@@ -59,9 +59,6 @@ def test_watching_does_not_change_the_logits(anatomy, images):
         exactly(anatomy.model(images), plain)
 
 
-# Modes: precision, gradients, inference.
-
-
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_works_in_reduced_precision(anatomy, images, operation):
     with torch.autocast("cpu", torch.bfloat16), operation(anatomy) as maps:

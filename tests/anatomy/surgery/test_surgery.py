@@ -19,9 +19,6 @@ def exactly(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
-# What it shows: hand-made models.
-
-
 def test_watch_sees_what_hooks_put_by_hand_see(built, images):
     anatomy = built("vit")
     model, by_hand = anatomy.model, {}
@@ -156,9 +153,6 @@ def test_each_call_of_a_shared_module_is_cut_alone(built, images):
         torch.testing.assert_close(ablated, twice)
 
 
-# What leaves it unchanged: later changes, passes, batches.
-
-
 def test_what_was_kept_is_safe_from_a_later_change_in_place(built, images):
     anatomy = built("over the stream")
     maps = maps_of(anatomy, images)
@@ -187,9 +181,6 @@ def test_the_batch_may_have_another_size_than_the_dissected_one(anatomy, images,
 def cut_of_one(anatomy, block, images):
     with ablate(anatomy, block):
         return maps_of(anatomy, images[:1])[block.name]
-
-
-# Contracts and errors.
 
 
 def test_watch_sees_only_the_blocks_that_it_is_given(anatomy, images):

@@ -61,9 +61,6 @@ def test_the_severities_are_those_of_the_nearest_published_size(size, table):
     assert table_for(*size) == table
 
 
-# What is refused.
-
-
 @pytest.mark.parametrize(
     ("shape", "name", "severity", "numbers", "message"),
     [

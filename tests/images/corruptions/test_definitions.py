@@ -35,9 +35,6 @@ def within_one_step(corrupted, expected):
     )
 
 
-# Noise: distributions.
-
-
 @pytest.mark.parametrize(
     ("name", "deviation"), [("gaussian_noise", 0.08), ("speckle_noise", 0.15 * 128 / 255)]
 )
@@ -62,9 +59,6 @@ def test_impulses_are_as_many_as_said_half_of_them_white():
     corrupted = corrupt(gray(128), "impulse_noise", 5)
     share = [float((corrupted == v).float().mean()) for v in (0, 255, 128)]
     np.testing.assert_allclose(share, [0.135, 0.135, 0.73], atol=0.003)
-
-
-# Blur: other implementations.
 
 
 @pytest.mark.parametrize("side", [32, 150])
@@ -123,9 +117,6 @@ def test_zoom_blur_is_the_published_mean_of_scipys_zooms(images, side, severity)
     within_one_step(corrupted, exact[:, :-1, :-1])
 
 
-# Glass blur: the pixels one by one.
-
-
 def one_by_one(moves, reach):
     """Where the colors of each pixel come from, as the published loop has it."""
     _, height, width = moves.shape
@@ -144,9 +135,6 @@ def test_following_pointers_is_going_through_the_pixels_one_by_one(reach, size):
     copies = copied_from(moves, reach)
     for ours, move in zip(copies, moves.numpy(), strict=True):
         np.testing.assert_array_equal(ours.view(size).numpy(), one_by_one(move, reach))
-
-
-# Digital and color: other implementations.
 
 
 def test_contrast_keeps_the_mean_and_scales_what_differs_from_it(images):
@@ -249,9 +237,6 @@ def test_elastic_is_an_affine_map_where_nothing_else_is_asked_for(images):
     assert len(images(1, 32)) == 1
 
 
-# Weather: distributions.
-
-
 def randomness(number):
     return Randomness(0, "test", range(number), torch.device("cpu"))
 
@@ -298,9 +283,6 @@ def test_snow_whitens_and_lies_upside_down_too():
     unclipped = (layer + layer.flip(0, 1)) < 300
     assert ((layer - layer.flip(0, 1)).abs()[unclipped] <= 1).all()
     assert layer.max() > 100
-
-
-# Spatter: its steps.
 
 
 def test_distances_are_scipys_up_to_20_pixels():

@@ -59,9 +59,6 @@ def test_a_crop_keeps_the_border_out_of_sight(images):
     torch.testing.assert_close(frames[0, 0], given[0, :, 16:48, 23:55])
 
 
-# Geometry.
-
-
 def test_a_quarter_turn_is_exact_and_clockwise(noise):
     image = noise(1, 3, 20, 20).double()
     turned = rotated(image, 90)

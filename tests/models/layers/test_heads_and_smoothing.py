@@ -13,9 +13,6 @@ def images(*shape):
     return torch.randn(*shape, generator=stream(0, "images"))
 
 
-# Spatial smoothing.
-
-
 @pytest.mark.parametrize("value", [0.5, 10.0, 1000.0])
 def test_a_constant_map_is_squashed_and_not_blurred(value):
     smoothed = SpatialSmoothing()(torch.full((1, 2, 3, 4), value))
@@ -39,9 +36,6 @@ def test_a_wave_of_two_pixels_is_gone():
     wave = torch.tensor([1.0, 3.0]).repeat(4).expand(1, 1, 8, 8)
     smoothed = SpatialSmoothing()(wave)[..., :-1]  # the last column sees its own pixels twice
     assert smoothed.std() < 1e-6
-
-
-# Heads.
 
 
 def test_the_mean_pool_is_the_mean():

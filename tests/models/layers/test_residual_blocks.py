@@ -19,9 +19,6 @@ def images(*shape):
     return torch.randn(*shape, generator=stream(0, "images"))
 
 
-# Shapes are those of a convolution of the same stride.
-
-
 @ALL
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_parameter_gets_a_gradient(make, stride):
@@ -29,9 +26,6 @@ def test_every_parameter_gets_a_gradient(make, stride):
     block(images(2, 8, 8, 8)).square().sum().backward()
     dead = [n for n, p in block.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
-
-
-# Closed forms.
 
 
 @pytest.mark.parametrize("make", [PreActBasic, PreActBottleneck, BLOCKS["msa"]])
@@ -62,9 +56,6 @@ def test_a_strided_msa_block_averages_what_the_attention_gives():
     branch = block(x) - block.downsample(active)
     by_hand = given[0].unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
     torch.testing.assert_close(branch, by_hand)
-
-
-# Options.
 
 
 @ALL

@@ -41,9 +41,6 @@ def by_loop(layer, x):
     return layer.proj(out.flatten(-2)).permute(0, 3, 1, 2)
 
 
-# Against a direct loop.
-
-
 @pytest.mark.parametrize("size", [(4, 4), (6, 4), (5, 7), (2, 3), (8, 3)])
 @pytest.mark.parametrize("shift", [0, 1, 2])
 def test_equals_a_loop_over_pixels_on_any_map(size, shift):
@@ -67,9 +64,6 @@ def test_gradients_are_those_of_the_loop():
         torch.testing.assert_close(one, other)
 
 
-# Against another implementation.
-
-
 def test_equals_timms_window_attention():
     from timm.models.swin_transformer import WindowAttention as Timms
 
@@ -83,9 +77,6 @@ def test_equals_timms_window_attention():
     x = torch.randn(2, 12, 4, 4, generator=stream(0, "x"), dtype=torch.float64)
     theirs = timms(x.flatten(2).mT).mT.unflatten(2, (4, 4))
     torch.testing.assert_close(ours(x), theirs)
-
-
-# Closed forms.
 
 
 def test_a_window_larger_than_the_map_is_as_large_as_it():
@@ -108,9 +99,6 @@ def test_uniform_attention_is_the_mean_of_each_window():
     x = torch.arange(12.0, dtype=torch.float64).reshape(1, 2, 2, 3)
     expected = torch.tensor([[[2.0, 2, 3.5], [2, 2, 3.5]], [[8, 8, 9.5], [8, 8, 9.5]]])
     torch.testing.assert_close(layer(x)[0], expected.double())
-
-
-# What leaves it unchanged.
 
 
 def test_a_shift_by_a_window_of_the_map_shifts_the_output():
