@@ -1,281 +1,141 @@
 """Internal names that tests use beside public ones: the one place to change when code moves."""
 
-from visprism.analyses.anatomy import stages as stages
-from visprism.analyses.base import GROUPS as GROUPS
-from visprism.analyses.features.attribution import GRAD_CAM as GRAD_CAM
-from visprism.analyses.features.attribution import GRADIENT_ACTIVATION as GRADIENT_ACTIVATION
-from visprism.analyses.features.attribution import RANDOM as RANDOM
-from visprism.analyses.features.attribution import blurred as blurred
-from visprism.analyses.features.attribution import faithfulness as faithfulness
-from visprism.analyses.features.attribution import gradient_maps as gradient_maps
-from visprism.analyses.features.attribution import ranks as ranks
-from visprism.analyses.features.intrinsic_dimension import save_features as save_features
-from visprism.analyses.features.intrinsic_dimension import twonn_dimension as twonn_dimension
-from visprism.analyses.features.patch_pca import principal_scores as principal_scores
-from visprism.analyses.features.readout import folds as folds
-from visprism.analyses.features.readout import lens_blocks as lens_blocks
-from visprism.analyses.features.readout import lens_predictions as lens_predictions
-from visprism.analyses.features.readout import neighbor_predictions as neighbor_predictions
-from visprism.analyses.features.readout import ridge_predictions as ridge_predictions
-from visprism.analyses.features.token_norms import PROBABILITIES as PROBABILITIES
-from visprism.analyses.features.token_similarity import SERIES as SERIES
-from visprism.analyses.loss.mode_connectivity import mode_connectivity as mode_connectivity
-from visprism.analyses.predictions.attacks import AttackLoss as AttackLoss
-from visprism.analyses.predictions.attacks import PerturbationBall as PerturbationBall
-from visprism.analyses.predictions.attacks import attack_images as attack_images
-from visprism.analyses.predictions.attacks import auto_pgd as auto_pgd
-from visprism.analyses.predictions.attacks import checkpoints as checkpoints
-from visprism.analyses.predictions.attacks import other_classes as other_classes
-from visprism.analyses.predictions.bands import BAND_CENTERS as BAND_CENTERS
-from visprism.analyses.predictions.bands import band as band
-from visprism.analyses.predictions.bands import filtered as filtered
-from visprism.analyses.predictions.bands import paper_band as paper_band
-from visprism.analyses.predictions.bands import radius as radius
-from visprism.analyses.predictions.bands import with_rms as with_rms
-from visprism.analyses.predictions.corruptions import ALEXNET as ALEXNET
-from visprism.analyses.predictions.corruptions import CLEAN as CLEAN
-from visprism.analyses.predictions.corruptions import percent as percent
-from visprism.analyses.predictions.distribution_shift import ShiftedImages as ShiftedImages
-from visprism.analyses.predictions.distribution_shift import (
-    distribution_shift as distribution_shift,
-)
-from visprism.analyses.predictions.error_consistency import (
-    differing_pictures as differing_pictures,
-)
-from visprism.analyses.predictions.error_consistency import (
-    error_consistency as error_consistency,
-)
-from visprism.analyses.predictions.fourier_sensitivity import basis_image as basis_image
-from visprism.analyses.predictions.out_of_distribution import ENERGY as ENERGY
-from visprism.analyses.predictions.out_of_distribution import MAHALANOBIS as MAHALANOBIS
-from visprism.analyses.predictions.out_of_distribution import MAX_LOGIT as MAX_LOGIT
-from visprism.analyses.predictions.out_of_distribution import MSP as MSP
-from visprism.analyses.predictions.out_of_distribution import NEIGHBOR as NEIGHBOR
-from visprism.analyses.predictions.out_of_distribution import auroc as auroc
-from visprism.analyses.predictions.out_of_distribution import false_positives as false_positives
-from visprism.analyses.predictions.out_of_distribution import scores as scores
-from visprism.analyses.predictions.shape_bias import SIXTEEN as SIXTEEN
-from visprism.analyses.predictions.stability import relative_flip_rates as relative_flip_rates
-from visprism.analyses.predictions.temperature import (
-    temperature_if_finite as temperature_if_finite,
-)
-from visprism.analyses.subject import subject_of as subject_of
-from visprism.analyses.weights.relative_scores import (
-    relative_score_tables as relative_score_tables,
-)
-from visprism.cli.catalog import read_catalog as read_catalog
-from visprism.cli.parser import command_parser as command_parser
-from visprism.cli.parser import commands as commands
-from visprism.cli.parser import help_text as help_text
-from visprism.cli.parser import parse as parse
-from visprism.cli.study import SHIPPED as SHIPPED
-from visprism.core.devices import delayed_interrupts as delayed_interrupts
-from visprism.core.devices import reused_memory as reused_memory
-from visprism.core.errors import OutputError as OutputError
-from visprism.core.files import atomic_write as atomic_write
-from visprism.core.files import output_folder as output_folder
-from visprism.core.files import remove_leftovers as remove_leftovers
-from visprism.core.files import write_text as write_text
-from visprism.core.options import EFFORTS as EFFORTS
-from visprism.core.options import check_options as check_options
-from visprism.core.options import option_values as option_values
-from visprism.core.options import options_of as options_of
-from visprism.core.processes import RankSlice as RankSlice
-from visprism.core.processes import gather as gather
-from visprism.core.processes import rank as rank
-from visprism.core.processes import share as share
-from visprism.core.processes import world_size as world_size
-from visprism.core.provenance import revision as revision
-from visprism.core.registry import Registry as Registry
-from visprism.core.registry import load_plugins as load_plugins
-from visprism.core.run import DEFAULT_RUN as DEFAULT_RUN
-from visprism.core.run import stream as stream
-from visprism.drawing.losses import CHANCE_POSITION as CHANCE_POSITION
-from visprism.drawing.losses import LossScale as LossScale
-from visprism.drawing.registry import frame_of as frame_of
-from visprism.drawing.save import render_figure as render_figure
-from visprism.drawing.save import render_formats as render_formats
-from visprism.drawing.style import ATTENTION_SHADE as ATTENTION_SHADE
-from visprism.drawing.style import DEPTH as DEPTH
-from visprism.drawing.style import FAINT as FAINT
-from visprism.drawing.style import KIND_COLORS as KIND_COLORS
-from visprism.drawing.style import SIMILARITY as SIMILARITY
-from visprism.drawing.style import SUBSAMPLING_SHADE as SUBSAMPLING_SHADE
-from visprism.drawing.style import color_of as color_of
-from visprism.drawing.style import model_axes as model_axes
-from visprism.drawing.style import paper_style as paper_style
-from visprism.drawing.style import tip as tip
-from visprism.drawing.text import caption as caption
-from visprism.drawing.text import inches as inches
-from visprism.drawing.text import title as title
-from visprism.estimates.answers import DISAGREE as DISAGREE
-from visprism.estimates.answers import difference as difference
-from visprism.estimates.calibration_error import Bins as Bins
-from visprism.estimates.calibration_error import calibration_error as calibration_error
-from visprism.estimates.eigenvalues import average_positive as average_positive
-from visprism.estimates.eigenvalues import geometric_mean as geometric_mean
-from visprism.estimates.eigenvalues import heavy_tailed as heavy_tailed
-from visprism.estimates.eigenvalues import negative_proportion as negative_proportion
-from visprism.estimates.estimated import Estimated as Estimated
-from visprism.estimates.estimated import Number as Number
-from visprism.estimates.estimated import mean as mean
-from visprism.estimates.estimated import stacked as stacked
-from visprism.estimates.findings import CODES as CODES
-from visprism.estimates.findings import at_chance as at_chance
-from visprism.estimates.questions import PAPER_CLAIMS as PAPER_CLAIMS
-from visprism.estimates.questions import QUESTIONS as QUESTIONS
-from visprism.estimates.questions import Question as Question
-from visprism.estimates.text import interval_text as interval_text
-from visprism.estimates.text import missing_interval as missing_interval
-from visprism.harmonize.alternet import save_alternet as save_alternet
-from visprism.harmonize.replacement_search import paired_gain as paired_gain
-from visprism.harmonize.search import is_significant as is_significant
-from visprism.images.augmented import Mix as Mix
-from visprism.images.augmented import batch_share as batch_share
-from visprism.images.augmented import cut as cut
-from visprism.images.augmented import draw_mix as draw_mix
-from visprism.images.augmented import mixed as mixed
-from visprism.images.augmented import shifted as shifted
-from visprism.images.augmented import soft as soft
-from visprism.images.corruptions import COMMON as COMMON
-from visprism.images.corruptions import EXTRA as EXTRA
-from visprism.images.corruptions import PERTURBATIONS as PERTURBATIONS
-from visprism.images.corruptions import sequence as sequence
-from visprism.images.corruptions import table_for as table_for
-from visprism.images.corruptions.blur import copied_from as copied_from
-from visprism.images.corruptions.corrupt import Randomness as Randomness
-from visprism.images.corruptions.filters import motion_taps as motion_taps
-from visprism.images.corruptions.filters import rotated as rotated
-from visprism.images.corruptions.filters import tilted as tilted
-from visprism.images.corruptions.weather import distances as distances
-from visprism.images.corruptions.weather import edges as edges
-from visprism.images.corruptions.weather import ice as ice
-from visprism.images.corruptions.weather import plasma as plasma
-from visprism.images.image_set import NO_CLASS as NO_CLASS
-from visprism.images.image_set import balanced as balanced
-from visprism.images.images import decoded_images as decoded_images
-from visprism.images.images import ordered as ordered
-from visprism.images.images import tensor_images as tensor_images
-from visprism.images.images import to_pixels as to_pixels
-from visprism.images.pixels import center_crop as center_crop
-from visprism.images.pixels import decode as decode
-from visprism.images.pixels import fault as fault
-from visprism.images.pixels import normalized as normalized
-from visprism.images.pixels import to_rgb as to_rgb
-from visprism.images.shapes import SILHOUETTES as SILHOUETTES
-from visprism.images.shapes import TEXTURES as TEXTURES
-from visprism.images.stored import stored_conditions as stored_conditions
-from visprism.loss.density import hutchinson as hutchinson
-from visprism.loss.density import hutchpp as hutchpp
-from visprism.loss.density import quadrature as quadrature
-from visprism.loss.density import traces_by_part as traces_by_part
-from visprism.loss.directions import gaussian as gaussian
-from visprism.loss.double_backward import differentiable as differentiable
-from visprism.loss.products import Products as Products
-from visprism.loss.products import gauss_newton_product as gauss_newton_product
-from visprism.loss.products import hvp as hvp
-from visprism.loss.rings import crossed_mean as crossed_mean
-from visprism.loss.update_rules import sam_threshold as sam_threshold
-from visprism.loss.update_rules import update_rule as update_rule
-from visprism.models.attention_as_convolution import largest_difference as largest_difference
-from visprism.models.checkpoints import Metadata as Metadata
-from visprism.models.layers.heads import AttentionPool as AttentionPool
-from visprism.models.layers.heads import MeanPool as MeanPool
-from visprism.models.layers.heads import pool_of as pool_of
-from visprism.models.layers.residual_blocks import MSABlock as MSABlock
-from visprism.models.layers.residual_blocks import PostActMSABlock as PostActMSABlock
-from visprism.models.layers.residual_blocks import PreActBasic as PreActBasic
-from visprism.models.layers.residual_blocks import PreActBottleneck as PreActBottleneck
-from visprism.models.layers.residual_blocks import SpatialSmoothing as SpatialSmoothing
-from visprism.models.layers.window_attention import WindowAttention as WindowAttention
-from visprism.models.pretrained import default_card as default_card
-from visprism.models.pretrained import epochs_in_words as epochs_in_words
-from visprism.models.pretrained import pretrained_cards as pretrained_cards
-from visprism.models.sources import stored_model_name as stored_model_name
-from visprism.models.spec import ModelSpec as ModelSpec
-from visprism.models.state_dicts import read_state_dict as read_state_dict
-from visprism.models.timm_entries import PREFIX as PREFIX
-from visprism.models.zoo.alter_resnet import alter_resnet as alter_resnet
-from visprism.models.zoo.alter_resnet import attention_places as attention_places
-from visprism.models.zoo.conv_vit import LocalAttention as LocalAttention
-from visprism.models.zoo.mixer import mixer as mixer
-from visprism.models.zoo.pit import pit as pit
-from visprism.models.zoo.preact_resnet import preact_resnet as preact_resnet
-from visprism.models.zoo.sasa_resnet import NeighborhoodAttention as NeighborhoodAttention
-from visprism.models.zoo.swin import ShiftedWindowAttention as ShiftedWindowAttention
-from visprism.models.zoo.swin import swin as swin
-from visprism.models.zoo.vit import deit as deit
-from visprism.models.zoo.vit import vit as vit
-from visprism.models.zoo_registry import image_size as image_size
-from visprism.passes.ablated import ablated_outcomes as ablated_outcomes
-from visprism.passes.blocks import channel_mean as channel_mean
-from visprism.passes.features import Gathered as Gathered
-from visprism.passes.features import blocks_off_grid as blocks_off_grid
-from visprism.passes.features import observations as observations
-from visprism.passes.features import observing as observing
-from visprism.passes.forward_passes import model_cost as model_cost
-from visprism.passes.perturbed import Paired as Paired
-from visprism.passes.perturbed import PixelSpace as PixelSpace
-from visprism.passes.perturbed import evaluate_perturbed as evaluate_perturbed
-from visprism.passes.pooled import PooledFeatures as PooledFeatures
-from visprism.passes.pooled import halves as halves
-from visprism.passes.pooled import pooled_features as pooled_features
-from visprism.passes.predict import dropout_modules as dropout_modules
-from visprism.passes.sources import residual_branches as residual_branches
-from visprism.passes.tokens import Tokens as Tokens
-from visprism.passes.tokens import token_roles as token_roles
-from visprism.report.drawings import drawings as drawings
-from visprism.report.drawings import rendered as rendered
-from visprism.report.page import inline_svg as inline_svg
-from visprism.report.page import style_sheet as style_sheet
-from visprism.report.tables import MINUS as MINUS
-from visprism.report.tables import amount as amount
-from visprism.report.tables import table_cell as table_cell
-from visprism.report.tables import table_of as table_of
-from visprism.report.terms import TermLinks as TermLinks
-from visprism.study.console import TimeLeft as TimeLeft
-from visprism.study.examination import code_of as code_of
-from visprism.study.examination import fingerprint_of as fingerprint_of
-from visprism.study.exports import json_of as json_of
-from visprism.study.files import write_files as write_files
-from visprism.study.files import write_report as write_report
-from visprism.study.glance import MIXED as MIXED
-from visprism.study.glance import TIE as TIE
-from visprism.study.glance import UNKNOWN as UNKNOWN
-from visprism.study.glance import glance_of as glance_of
-from visprism.study.glance import glance_text as glance_text
-from visprism.study.glance import sentences_of as sentences_of
-from visprism.study.plan import Speed as Speed
-from visprism.study.plan import number_of_images as number_of_images
-from visprism.study.plan import ordered_steps as ordered_steps
-from visprism.study.report_content import content_of as content_of
-from visprism.study.study import FROM_PYTHON as FROM_PYTHON
-from visprism.study.study_file import STUDY_FILE as STUDY_FILE
-from visprism.study.subjects import candidates_of as candidates_of
-from visprism.study.subjects import images_of as images_of
-from visprism.study.subjects import subjects_of as subjects_of
-from visprism.study.table import DASH as DASH
-from visprism.study.table import Difference as Difference
-from visprism.study.table import Row as Row
-from visprism.study.table import comparison_rows as comparison_rows
-from visprism.table.kinds import ABSOLUTE as ABSOLUTE
-from visprism.table.kinds import SCALE_FREE as SCALE_FREE
-from visprism.table.kinds import TO_LOWEST as TO_LOWEST
-from visprism.table.kinds import TO_MEAN as TO_MEAN
-from visprism.table.kinds import VARIANCE as VARIANCE
-from visprism.table.kinds import replicate_by_kind as replicate_by_kind
-from visprism.training.checkpoint_files import read_checkpoint as read_checkpoint
-from visprism.training.checkpoint_files import valid_checkpoint as valid_checkpoint
-from visprism.training.checkpointer import Checkpointer as Checkpointer
-from visprism.training.engine import has_unused_parameters as has_unused_parameters
-from visprism.training.loggers import TensorBoardLogger as TensorBoardLogger
-from visprism.training.loggers import make_loggers as make_loggers
-from visprism.training.losses import distillation_loss as distillation_loss
-from visprism.training.losses import task_loss as task_loss
-from visprism.training.optimizers import decay_groups as decay_groups
-from visprism.training.optimizers import learning_rate as learning_rate
-from visprism.training.optimizers import make_optimizers as make_optimizers
-from visprism.training.optimizers import sam_displaced as sam_displaced
-from visprism.training.optimizers import sam_step as sam_step
-from visprism.training.recipe_files import read_recipe as read_recipe
-from visprism.training.recipe_files import recipe_fields as recipe_fields
+from importlib import import_module
+
+PLACES = {
+    "analyses.anatomy": "stages",
+    "analyses.base": "GROUPS",
+    "analyses.features.attribution": (
+        "GRADIENT_ACTIVATION GRAD_CAM RANDOM blurred faithfulness gradient_maps ranks"
+    ),
+    "analyses.features.intrinsic_dimension": "save_features twonn_dimension",
+    "analyses.features.patch_pca": "principal_scores",
+    "analyses.features.readout": (
+        "folds lens_blocks lens_predictions neighbor_predictions ridge_predictions"
+    ),
+    "analyses.features.token_norms": "PROBABILITIES",
+    "analyses.features.token_similarity": "SERIES",
+    "analyses.loss.mode_connectivity": "mode_connectivity",
+    "analyses.predictions.attacks": (
+        "AttackLoss PerturbationBall attack_images auto_pgd checkpoints other_classes"
+    ),
+    "analyses.predictions.bands": "BAND_CENTERS band filtered paper_band radius with_rms",
+    "analyses.predictions.corruptions": "ALEXNET CLEAN percent",
+    "analyses.predictions.distribution_shift": "ShiftedImages distribution_shift",
+    "analyses.predictions.error_consistency": "differing_pictures error_consistency",
+    "analyses.predictions.fourier_sensitivity": "basis_image",
+    "analyses.predictions.out_of_distribution": (
+        "ENERGY MAHALANOBIS MAX_LOGIT MSP NEIGHBOR auroc false_positives scores"
+    ),
+    "analyses.predictions.shape_bias": "SIXTEEN",
+    "analyses.predictions.stability": "relative_flip_rates",
+    "analyses.predictions.temperature": "temperature_if_finite",
+    "analyses.subject": "subject_of",
+    "analyses.weights.relative_scores": "relative_score_tables",
+    "cli.catalog": "read_catalog",
+    "cli.parser": "command_parser commands help_text parse",
+    "cli.study": "SHIPPED",
+    "core.devices": "delayed_interrupts reused_memory",
+    "core.errors": "OutputError",
+    "core.files": "atomic_write output_folder remove_leftovers write_text",
+    "core.options": "EFFORTS check_options option_values options_of",
+    "core.processes": "RankSlice gather rank share world_size",
+    "core.provenance": "revision",
+    "core.registry": "Registry load_plugins",
+    "core.run": "DEFAULT_RUN stream",
+    "drawing.losses": "CHANCE_POSITION LossScale",
+    "drawing.registry": "frame_of",
+    "drawing.save": "render_figure render_formats",
+    "drawing.style": (
+        "ATTENTION_SHADE DEPTH FAINT KIND_COLORS SIMILARITY SUBSAMPLING_SHADE color_of "
+        "model_axes paper_style tip"
+    ),
+    "drawing.text": "caption inches title",
+    "estimates.answers": "DISAGREE difference",
+    "estimates.calibration_error": "Bins calibration_error",
+    "estimates.eigenvalues": "average_positive geometric_mean heavy_tailed negative_proportion",
+    "estimates.estimated": "Estimated Number mean stacked",
+    "estimates.findings": "CODES at_chance",
+    "estimates.questions": "PAPER_CLAIMS QUESTIONS Question",
+    "estimates.text": "interval_text missing_interval",
+    "harmonize.alternet": "save_alternet",
+    "harmonize.replacement_search": "paired_gain",
+    "harmonize.search": "is_significant",
+    "images.augmented": "Mix batch_share cut draw_mix mixed shifted soft",
+    "images.corruptions": "COMMON EXTRA PERTURBATIONS sequence table_for",
+    "images.corruptions.blur": "copied_from",
+    "images.corruptions.corrupt": "Randomness",
+    "images.corruptions.filters": "motion_taps rotated tilted",
+    "images.corruptions.weather": "distances edges ice plasma",
+    "images.image_set": "NO_CLASS balanced",
+    "images.images": "decoded_images ordered tensor_images to_pixels",
+    "images.pixels": "center_crop decode fault normalized to_rgb",
+    "images.shapes": "SILHOUETTES TEXTURES",
+    "images.stored": "stored_conditions",
+    "loss.density": "hutchinson hutchpp quadrature",
+    "loss.directions": "gaussian",
+    "loss.double_backward": "differentiable",
+    "loss.products": "Products gauss_newton_product hvp",
+    "loss.rings": "crossed_mean",
+    "loss.update_rules": "sam_threshold update_rule",
+    "models.attention_as_convolution": "largest_difference",
+    "models.checkpoints": "Metadata",
+    "models.layers.heads": "AttentionPool MeanPool pool_of",
+    "models.layers.residual_blocks": (
+        "MSABlock PostActMSABlock PreActBasic PreActBottleneck SpatialSmoothing"
+    ),
+    "models.layers.window_attention": "WindowAttention",
+    "models.pretrained": "default_card epochs_in_words pretrained_cards",
+    "models.sources": "stored_model_name",
+    "models.spec": "ModelSpec",
+    "models.state_dicts": "read_state_dict",
+    "models.timm_entries": "PREFIX",
+    "models.zoo.alter_resnet": "alter_resnet attention_places",
+    "models.zoo.conv_vit": "LocalAttention",
+    "models.zoo.mixer": "mixer",
+    "models.zoo.pit": "pit",
+    "models.zoo.preact_resnet": "preact_resnet",
+    "models.zoo.sasa_resnet": "NeighborhoodAttention",
+    "models.zoo.swin": "ShiftedWindowAttention swin",
+    "models.zoo.vit": "deit vit",
+    "models.zoo_registry": "image_size",
+    "passes.ablated": "ablated_outcomes",
+    "passes.blocks": "channel_mean",
+    "passes.features": "Gathered blocks_off_grid observations observing",
+    "passes.forward_passes": "model_cost",
+    "passes.perturbed": "Paired PixelSpace evaluate_perturbed",
+    "passes.pooled": "PooledFeatures halves pooled_features",
+    "passes.predict": "dropout_modules",
+    "passes.sources": "residual_branches",
+    "passes.tokens": "Tokens token_roles",
+    "report.drawings": "drawings rendered",
+    "report.page": "inline_svg style_sheet",
+    "report.tables": "MINUS amount table_cell table_of",
+    "report.terms": "TermLinks",
+    "study.console": "TimeLeft",
+    "study.examination": "code_of fingerprint_of",
+    "study.exports": "json_of",
+    "study.files": "write_files write_report",
+    "study.glance": "MIXED TIE UNKNOWN glance_of glance_text sentences_of",
+    "study.plan": "Speed number_of_images ordered_steps",
+    "study.report_content": "content_of",
+    "study.study": "FROM_PYTHON",
+    "study.study_file": "STUDY_FILE",
+    "study.subjects": "candidates_of images_of subjects_of",
+    "study.table": "DASH Difference Row comparison_rows",
+    "table.kinds": "ABSOLUTE SCALE_FREE TO_LOWEST TO_MEAN VARIANCE replicate_by_kind",
+    "training.checkpoint_files": "read_checkpoint valid_checkpoint",
+    "training.checkpointer": "Checkpointer",
+    "training.engine": "has_unused_parameters",
+    "training.loggers": "TensorBoardLogger make_loggers",
+    "training.losses": "distillation_loss task_loss",
+    "training.optimizers": "decay_groups learning_rate make_optimizers sam_displaced sam_step",
+    "training.recipe_files": "read_recipe recipe_fields",
+}
+
+
+def __getattr__(name):
+    for module, names in PLACES.items():
+        if name in names.split():
+            return getattr(import_module(f"visprism.{module}"), name)
+    raise AttributeError(name)

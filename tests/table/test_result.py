@@ -1,14 +1,17 @@
 """Laws of results (src/visprism/table/result.py): tables that know where they come from."""
 
 import csv
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from internals import Estimated, Number, atomic_write, mean
 
+import visprism
 from visprism import Provenance, Result, column, estimate, result_type, scalar
 from visprism.results import ReceptiveMaps
 
@@ -129,17 +132,22 @@ def test_a_result_of_another_type_is_refused(result, tmp_path):
 
 
 def test_every_built_in_type_loads_in_a_fresh_process(tmp_path):
-    """A process that has imported nothing else reads any type."""
+    """A process that has imported nothing else reads any type, and knows all."""
     path = tmp_path / "values.npz"
     zeros = np.zeros(3)
     ReceptiveMaps(
         block=np.array(["stem"] * 3),
         **dict.fromkeys(["depth", "row", "column", "share", "relative"], zeros),
     ).save(path)
-    code = f"from visprism.table.result import Result\nprint(Result.load({str(path)!r}))"
+    code = "from visprism.table.result import Result, result_types\n"
+    code += f"print(Result.load({str(path)!r}), *sorted(result_types()))"
     command = [sys.executable, "-c", code]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert out.stdout == "<ReceptiveMaps: 3 rows>\n"
+    sources = "".join(
+        p.read_text("utf-8") for p in Path(visprism.__file__).parent.rglob("*.py")
+    )
+    declared = sorted(re.findall(r'^@result_type\("([\w-]+)"', sources, re.MULTILINE))
+    assert out.stdout == f"<ReceptiveMaps: 3 rows> {' '.join(declared)}\n"
 
 
 def test_csv_has_a_header_and_a_line_per_row(result, tmp_path):

@@ -394,7 +394,7 @@ class Result:
 
 def declare_types() -> None:
     """Import what declares types of results: the analyses and plug-ins, which are above."""
-    for module in ("analyses", "claims.effects", "harmonize", "training"):
+    for module in ("analyses", "claims.effects", "harmonize.replacement_search", "training"):
         import_module(f"visprism.{module}")
     load_plugins()
 

@@ -101,7 +101,9 @@ def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
     ("score", "verdict"), [(0.02, "undecided"), (0.05, "supports"), (-0.05, "contradicts")]
 )
 def test_a_score_within_its_interval_of_0_is_undecided(score, verdict):
-    (answer,) = structure(score, 0.01, 10, excess=(0.3, 0.0, -0.1)).answers()
+    result = structure(score, 0.01, 10, excess=(0.3, 0.0, -0.1))
+    (answer,), (finding,) = result.answers(), result.findings()
+    assert ("not significant" in finding.text) == (verdict == "undecided")
     assert (answer.claim, answer.verdict, answer.over) == ("C9", verdict, "batches")
     assert structure(score, 0.01, 4).answers()[0].verdict == "undecided"  # no interval
 
