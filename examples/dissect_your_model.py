@@ -20,7 +20,6 @@ import torch
 from torch import nn
 
 import visprism as vp
-from visprism.passes.features import observations
 
 
 class Mix(nn.Module):
@@ -81,7 +80,7 @@ plt.show()
 # its initialization, not something learned.
 
 # %%
-(spectrum, highest, kinds), (variances, _) = observations(
+(spectrum, highest, kinds), (variances, _) = vp.observations(
     anatomy, batches, [vp.Fourier(), vp.Variance()]
 )
 vp.plot(spectrum)

@@ -134,6 +134,7 @@ from visprism.anatomy import watch as watch
 # Measurements of feature maps and attention.
 from visprism.passes.features import FeatureStatistic as FeatureStatistic
 from visprism.passes.features import Seen as Seen
+from visprism.passes.features import observations as observations
 from visprism.passes.features import observe as observe
 from visprism.analyses.attention.attention_maps import attention_maps as attention_maps
 from visprism.analyses.attention.attention_maps import rollout as rollout
@@ -199,6 +200,7 @@ from visprism.analyses.predictions.temperature import temperature as temperature
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results
 from visprism.estimates.answers import Answer as Answer
+from visprism.table.kinds import replicate_by_kind as replicate_by_kind
 from visprism.table.result import ColumnInfo as ColumnInfo
 from visprism.table.result import Result as Result
 from visprism.table.result import column as column

@@ -166,7 +166,7 @@ def _models_folder() -> Path:
 
 
 def _zoo_rows(pattern: str | None) -> list[tuple[Any, ...]]:
-    """A row for each network of the zoo and of plug-ins that matches."""
+    """A row for each network of the zoo and of plug-ins that matches, trained ones first."""
     catalog = read_catalog()
     names = list(catalog)
     if entry_points(group="visprism.plugins"):
@@ -183,7 +183,7 @@ def _zoo_rows(pattern: str | None) -> list[tuple[Any, ...]]:
             entry = catalog.get(name)
             cost = (None, None) if entry is None else (entry.parameters, entry.macs)
             rows.append((name, *cost, "zoo", tags.get(name, [])))
-    return rows
+    return sorted(rows, key=lambda row: not row[-1])
 
 
 def _elsewhere(pattern: str) -> list[str]:

@@ -84,6 +84,7 @@ class GlanceRow:
     better: str = ""  # a model, "tie", "mixed" or "can't tell"
     reason: str = ""  # of "can't tell"
     numbers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    arrow: str = ""  # up where higher is better, down where lower is
     fractions: bool = False  # the axis is 0 to 1
     anchor: str = ""  # of the section with the result
     images: str = ""  # how many were measured
@@ -212,6 +213,11 @@ class Content:
     cards: Sequence[ModelCard] = ()
     sentences: Sequence[str] = ()
     glance: Sequence[GlanceRow] = ()
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of blocks of all models, each once."""
+        return list(dict.fromkeys(kind for card in self.cards for kind in card.kinds))
 
     @property
     def not_measured(self) -> list[Omission]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from visprism.models.pretrained import PretrainedCard
 
 _MOST_NAMES = 3  # of models in a title
+_ARROWS = {"": "", "higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
 _ONE_NETWORK = (
     "Don't conclude how families differ: one network each, and \N{PLUS-MINUS SIGN} does not "
     "cover other training runs."
@@ -360,6 +361,7 @@ class _Table:
                 line.better,
                 line.reason,
                 {m: (a.value, a.low, a.high) for m, a in line.answers.items()},
+                arrow=_ARROWS[line.question.better],
                 fractions=line.question.better == "higher"
                 and any(a.unit == "%" for a in line.answers.values()),
                 anchor=self._anchor(line.rows[0]),

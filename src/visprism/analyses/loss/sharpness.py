@@ -185,7 +185,7 @@ class Sharpness(Analysis):
     )
     steps: int = option(1, "number of gradient ascent steps of sam and asam", minimum=1)
     directions: int = option(
-        8, "number of random directions of gaussian, each with its opposite", minimum=1
+        8, "number of random directions of gaussian, each with its opposite", minimum=1, quick=2
     )
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
