@@ -57,6 +57,7 @@ def names_of(page):
         "mean": preprocessing.mean,
         "std": preprocessing.std,
         "data": "shapes",
+        "class_names": data.class_names,
         "images": next(iter(batches))[0],
         "batches": batches,
     }

@@ -191,6 +191,7 @@ from visprism.analyses.predictions.frequency_noise import frequency_noise as fre
 from visprism.passes.outcomes import outcomes as outcomes
 from visprism.passes.predict import predict as predict
 from visprism.analyses.predictions.calibration import reliability as reliability
+from visprism.analyses.predictions.confusions import accuracy_by_class as accuracy_by_class
 from visprism.analyses.predictions.calibration import risk_coverage as risk_coverage
 from visprism.analyses.predictions.corruptions import robustness as robustness
 from visprism.analyses.predictions.shape_bias import shape_bias as shape_bias

@@ -9,10 +9,12 @@ from scipy import stats
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
     multiclass_calibration_error,
+    multiclass_confusion_matrix,
 )
 
 from visprism import (
     Predictions,
+    accuracy_by_class,
     calibration,
     outcomes,
     reliability,
@@ -370,3 +372,32 @@ def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
     metrics = calibration(predictions)
     assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
     assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
+
+
+@pytest.mark.parametrize("names", [(), tuple("abcdefgh")])
+def test_confusions_are_those_of_torchmetrics(names):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(200, 8, generator=generator)
+    targets = torch.randint(0, 7, (200,), generator=generator)  # no image of the last class
+    by_class, confusions = accuracy_by_class(Predictions(logits, targets), names)
+    matrix = multiclass_confusion_matrix(logits, targets, 8).numpy()
+    names = list(names) or list(map(str, range(8)))
+    counts = zip(confusions.target, confusions.predicted, confusions.images, strict=True)
+    for target, predicted, images in counts:
+        row, column = names.index(target), names.index(predicted)
+        assert images == matrix[row, column]
+        matrix[row, column] = 0
+    assert not matrix.any()
+    expected = multiclass_accuracy(logits, targets, 8, average=None).numpy()
+    order = [names.index(name) for name in by_class.target]
+    assert np.asarray(by_class.accuracy) == pytest.approx(expected[order])
+    assert set(order) == set(range(7))
+    assert (np.diff(by_class.accuracy) >= 0).all()
+
+
+def test_errors_of_classes_are_said(by_hand):
+    by_class, confusions = accuracy_by_class(by_hand([0.9] * 4, [1, 0, 0, 1]), ["cat", "dog"])
+    assert str(confusions.findings()[0]) == (
+        "most frequent error: cat classified as dog, 2 images (50.0% of the class)"
+    )
+    assert not by_class.findings()  # one class is no comparison

@@ -22,6 +22,11 @@ from visprism.analyses.predictions.confidence_metrics import (
     edges_of,
     metrics,
 )
+from visprism.analyses.predictions.confusions import (
+    ClassAccuracy,
+    Confusions,
+    accuracy_by_class,
+)
 from visprism.analyses.predictions.error_consistency import (
     DifferingPictures,
     ErrorConsistency,
@@ -223,6 +228,19 @@ class Calibration(Analysis):
             figures={},
         ),
         Section(
+            ClassAccuracy,
+            "Accuracy by class",
+            "The accuracy of each class with its 95% interval over the images of the class, "
+            "the lowest first, at most 20 in the figure. The lowest of many classes is lower "
+            "than on new images, since it was selected.",
+        ),
+        Section(
+            Confusions,
+            "Confusion matrix",
+            "In a row the images of a class, in a column those with a prediction, in percent "
+            "of the class. Of more than 20 classes, the most frequent errors.",
+        ),
+        Section(
             Reliability,
             "Reliability diagram",
             "Each bar is a bin of the confidence: its height is the accuracy. The hatched part "
@@ -278,6 +296,7 @@ class Calibration(Analysis):
         result = outcomes(predictions)
         return (
             _metrics_of(self, result),
+            *accuracy_by_class(result, subject.images.class_names),
             reliability(result, bins=self.bins),
             risk_coverage(result),
             temperature_if_finite(predictions, seed=run.seed),

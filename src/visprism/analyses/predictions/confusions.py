@@ -1,0 +1,154 @@
+"""Accuracy by class, and which classes a model takes for which."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from visprism.core.statistics import wilson
+from visprism.drawing.registry import figure
+from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, tip
+from visprism.estimates.estimated import Estimated
+from visprism.estimates.findings import Finding
+from visprism.estimates.text import text_of
+from visprism.passes.outcomes import Outcomes, outcomes_of
+from visprism.passes.predictions import Predictions
+from visprism.table.result import Result, column, estimate, result_type
+
+MOST_CLASSES = 20  # in a figure
+
+
+@result_type("class-accuracy")
+class ClassAccuracy(Result):
+    """Accuracy of the images of each class, the lowest first."""
+
+    target: np.ndarray = column("Class", "", "name or number of the class")
+    images: np.ndarray = column("Images", "", "of the class")
+    accuracy: Estimated = estimate(
+        "Accuracy",
+        "",
+        "fraction of these images that are classified correctly; Wilson's interval",
+    )
+
+    def sentences(self) -> Iterator[str | Finding]:
+        """The class with the lowest accuracy."""
+        if len(self) > 1:
+            yield (
+                f"lowest accuracy of {len(self)} classes: {self.target[0]}, "
+                f"{text_of(self.accuracy[0], '.1%')} of {self.images[0]} images"
+            )
+
+
+@result_type("confusions")
+class Confusions(Result):
+    """How many images of a class are classified as which; the most frequent errors first."""
+
+    target: np.ndarray = column("Class", "", "name or number of the class")
+    predicted: np.ndarray = column("Prediction", "", "name or number of the predicted class")
+    images: np.ndarray = column("Images", "", "of the class with this prediction")
+    fraction: np.ndarray = column("Fraction", "", "of the images of the class")
+
+    @property
+    def errors(self) -> "Confusions":
+        """The rows of wrong predictions."""
+        return self.select(self.target != self.predicted)
+
+    def sentences(self) -> Iterator[str | Finding]:
+        """The most frequent error."""
+        errors = self.errors
+        if len(errors):
+            yield (
+                f"most frequent error: {errors.target[0]} classified as {errors.predicted[0]}, "
+                f"{errors.images[0]} images ({errors.fraction[0]:.1%} of the class)"
+            )
+
+
+def accuracy_by_class(
+    predictions: Predictions | Outcomes, class_names: Sequence[str] = ()
+) -> tuple[ClassAccuracy, Confusions]:
+    """Accuracy of each class that has images, and the counts n(class, prediction).
+
+    Accuracy is n(c, c) / n(c) with Wilson's 95% interval over the images of the class; the
+    fraction of a confusion is n(c, p) / n(c).
+
+    Args:
+        predictions: of a data set, or their outcomes.
+        class_names: in the order of the classes; empty: numbers.
+    """
+    outcomes, names = outcomes_of(predictions), dict(enumerate(class_names))
+    (targets, predictions), counts = np.unique(
+        np.stack([outcomes.target, outcomes.predicted]), axis=1, return_counts=True
+    )
+    classes, images = np.unique(outcomes.target, return_counts=True)
+    correct = np.array(
+        [counts[(targets == c) & (predictions == c)].sum() for c in classes.tolist()], dtype=int
+    )
+    worst = np.argsort(correct / images, kind="stable")
+    low, high = wilson(correct, images)
+    accuracy = ClassAccuracy(
+        target=np.array([names.get(c, str(c)) for c in classes[worst].tolist()]),
+        images=images[worst],
+        accuracy=Estimated((correct / images)[worst], low[worst], high[worst]),
+        provenance=outcomes.provenance,
+    )
+    order = np.argsort(-counts, kind="stable")
+    confusions = Confusions(
+        target=np.array([names.get(c, str(c)) for c in targets[order].tolist()]),
+        predicted=np.array([names.get(c, str(c)) for c in predictions[order].tolist()]),
+        images=counts[order],
+        fraction=(counts / images[np.searchsorted(classes, targets)])[order],
+        provenance=outcomes.provenance,
+    )
+    return accuracy, confusions
+
+
+@figure(width=2.8, height=2.6)
+def _(result: ClassAccuracy, ax: Axes) -> Axes:
+    """The classes with the lowest accuracy, at most 20, with their intervals."""
+    shown = result.select(np.arange(len(result)) < MOST_CLASSES)
+    places = -np.arange(len(shown))
+    low, high = shown.intervals_of("accuracy")
+    ax.hlines(places, low, high, color=KIND_COLORS["conv"], linewidth=1.2)
+    for place, name, value in zip(places, shown.target, shown.accuracy, strict=True):
+        ax.plot(
+            float(value), place, "o", markersize=4, color=KIND_COLORS["conv"],
+            gid=tip(f"{name} · {float(value):.1%}"),
+        )  # fmt: skip
+    ax.set_yticks(places, shown.target.tolist())
+    ax.tick_params(axis="y", length=0)
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set(xlim=(-0.02, 1.02), xlabel="Accuracy")
+    return ax
+
+
+@figure(width=2.8, height=2.6, share=False)
+def _(result: Confusions, ax: Axes) -> Axes:
+    """Fractions of each class by prediction; of many classes the 20 most frequent errors."""
+    every = {*result.target.tolist(), *result.predicted.tolist()}
+    names = sorted(every, key=lambda name: (int(name), "") if name.isdigit() else (0, name))
+    if len(names) > MOST_CLASSES:
+        errors = result.errors
+        errors = errors.select(np.arange(len(errors)) < MOST_CLASSES)
+        places = -np.arange(len(errors))
+        ax.barh(places, errors.images, color=KIND_COLORS["attention"])
+        pairs = zip(errors.target, errors.predicted, strict=True)
+        ax.set_yticks(places, [f"{target} as {predicted}" for target, predicted in pairs])
+        ax.tick_params(axis="y", length=0)
+        ax.set(xlabel="Images")
+        return ax
+    row, number = ([names.index(n) for n in c] for c in (result.target, result.predicted))
+    matrix = np.zeros((len(names), len(names)))
+    matrix[row, number] = result.fraction
+    ax.imshow(matrix, cmap=SIMILARITY, vmin=0, vmax=1, aspect="auto")
+    for i, j, fraction in zip(row, number, result.fraction.tolist(), strict=True):
+        ax.text(
+            j, i, f"{100 * fraction:.0f}", ha="center", va="center", fontsize="xx-small",
+            color="white" if fraction < 0.5 else "black",
+        )  # fmt: skip
+    ax.set_xticks(range(len(names)), names, rotation=90)
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(length=0)
+    ax.set(xlabel="Prediction", ylabel="Class, % of its images")
+    ax.spines[:].set_color(FAINT)
+    return ax
