@@ -91,6 +91,18 @@ def test_of_three_models_the_better_one_beats_both():
     assert line.better == TIE
 
 
+def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():
+    rows = [
+        row(questions.ACCURACY, {"cnn": 80, "vit": 10}, difference=(-72, -68)),
+        row(questions.FILTERS, {"cnn": -1, "vit": -1}, reading="low-pass"),
+    ]
+    accuracy, filters = glance_of(rows, MODELS, untrained=["vit"])
+    assert set(accuracy.cells) == {"cnn"}
+    assert accuracy.better == ""
+    assert set(filters.cells) == set(MODELS)
+    assert len(glance_of(rows, MODELS, untrained=MODELS)) == 1
+
+
 def test_words_name_the_part_and_what_its_numbers_mean():
     rows = [
         row(questions.FILTERS, {"cnn": -1}, subject="conv blocks", reading="low-pass"),

@@ -98,13 +98,13 @@ FILTERS = Question(
 VARIANCE = Question(
     "Do blocks lower or raise the variance?",
     "variance of feature maps",
-    "variance of feature maps",
+    "variance of feature maps (raised or lowered)",
 )
 
 IMPORTANCE = Question(
     "Which block matters most to the accuracy?",
     "importance of blocks",
-    "most important block (points lost)",
+    "most important block (points lost without it)",
     first_part=True,
 )
 KINDS = Question("Which kinds of blocks does the accuracy depend on?", "importance of blocks")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Literal
 
 from visprism.analyses import ANALYSES, Analysis, Section
@@ -84,10 +84,17 @@ class GlanceRow:
     better: str = ""  # a model, "tie", "mixed" or "can't tell"
     reason: str = ""  # of "can't tell"
     numbers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    arrow: str = ""  # up where higher is better, down where lower is
+    direction: Literal["", "higher", "lower"] = ""  # that is better
     fractions: bool = False  # the axis is 0 to 1
     anchor: str = ""  # of the section with the result
     images: str = ""  # how many were measured
+
+    @property
+    def arrow(self) -> str:
+        """Up where higher is better, down where lower is."""
+        return {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}.get(
+            self.direction, ""
+        )
 
     @property
     def axis(self) -> tuple[float, float]:
@@ -218,6 +225,26 @@ class Content:
     def kinds(self) -> list[str]:
         """The kinds of blocks of all models, each once."""
         return list(dict.fromkeys(kind for card in self.cards for kind in card.kinds))
+
+    @property
+    def ranked(self) -> list[str]:
+        """The models by the first row at a glance that has an order, the best first."""
+        row = next((row for row in self.glance if row.direction and row.numbers), None)
+        if row is None:
+            return list(self.models)
+        sign = 1 if row.direction == "lower" else -1
+        values = {name: sign * value for name, (value, *_) in row.numbers.items()}
+        return sorted(self.models, key=lambda name: values.get(name, inf))
+
+    @property
+    def mixed(self) -> bool:
+        """Whether an answer at a glance is "mixed"."""
+        return any("mixed" in text for row in self.glance for text in row.cells.values())
+
+    @property
+    def random_weights(self) -> list[str]:
+        """The models that are not trained."""
+        return [card.name for card in self.cards if card.random_weights]
 
     @property
     def not_measured(self) -> list[Omission]:

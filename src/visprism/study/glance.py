@@ -10,6 +10,7 @@ from visprism.estimates.questions import Question, question_of
 from visprism.study.table import DASH, Difference, Row
 
 TIE, MIXED, UNKNOWN = "tie", "mixed", "can't tell"
+_OF_LABELS = ("accuracy", "calibration", "robustness", "importance of blocks")  # topics
 _SENTENCES = 4  # differences that are worth a sentence
 _SIDE_BY_SIDE = 4  # models up to which a text has a column for each
 _COLUMNS = 5  # questions of a text about more models
@@ -28,8 +29,12 @@ class Line:
     rows: Sequence[Row] = ()  # that it is taken from
 
 
-def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
+def glance_of(
+    rows: Iterable[Row], models: Sequence[str], untrained: Sequence[str] = ()
+) -> list[Line]:
     """A line for each question with a label, in the order of the rows.
+
+    Questions about correct predictions have no answer of a model with random weights.
 
     Numbers are those of the first quantity of the question. Its model is better if it has the
     better value in a significant difference to each other model; where there is no paired
@@ -37,12 +42,18 @@ def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
     """
     by_question: dict[str, list[Row]] = {}
     for row in rows:
-        by_question.setdefault(row.question, []).append(row)
-    questions = {question_of(text): of_q for text, of_q in by_question.items()}
+        of_labels = question_of(row.question).topic in _OF_LABELS
+        kept = row.without(untrained) if of_labels else row
+        by_question.setdefault(row.question, []).append(kept)
+    questions = {
+        question_of(text): kept
+        for text, of_question in by_question.items()
+        if (kept := [row for row in of_question if row.cells])
+    }
     return [
         _numbers(question, of_q, models) if question.better else _words(question, of_q, models)
         for question, of_q in questions.items()
-        if question.label and any(row.cells for row in of_q)
+        if question.label
     ]
 
 

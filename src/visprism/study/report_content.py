@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from visprism.models.pretrained import PretrainedCard
 
 _MOST_NAMES = 3  # of models in a title
-_ARROWS = {"": "", "higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
 _ONE_NETWORK = (
     "Don't conclude how families differ: one network each, and \N{PLUS-MINUS SIGN} does not "
     "cover other training runs."
@@ -105,8 +104,8 @@ def _speed(study: Study, model: str) -> list[str]:
     if not speed:
         return []
     forms = {
-        "latency": lambda seconds: f"{1e3 * seconds:.3g} ms for one image",
-        "throughput": lambda rate: f"{float(f'{rate:.3g}'):,g} images/s",
+        "latency": lambda seconds: f"{float(f'{1e3 * seconds:.3g}'):,g} ms for one image",
+        "throughput": lambda rate: f"{float(f'{rate:.3g}'):,g} images/s in batches",
         "memory": lambda size: f"{size / 2**20:.3g} MiB at most",
     }
     return [forms[name](value) for name, value in speed.items()]
@@ -322,7 +321,7 @@ class _Table:
         self.study = study
         self.chapters = chapters  # by analysis
         self.rows = study.table()
-        self.lines = glance_of(self.rows, study.models)
+        self.lines = glance_of(self.rows, study.models, study.header.get("untrained", ()))
         self._origins = {
             (answer.question, answer.quantity): (entry.analysis, type(result))
             for entry in reversed(
@@ -361,7 +360,7 @@ class _Table:
                 line.better,
                 line.reason,
                 {m: (a.value, a.low, a.high) for m, a in line.answers.items()},
-                arrow=_ARROWS[line.question.better],
+                direction=line.question.better,
                 fractions=line.question.better == "higher"
                 and any(a.unit == "%" for a in line.answers.values()),
                 anchor=self._anchor(line.rows[0]),

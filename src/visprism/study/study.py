@@ -179,7 +179,7 @@ class Study:
 
     def glance(self) -> list[Line]:
         """The questions that matter most: an answer of each model, and the better one."""
-        return glance_of(self.table(), self.models)
+        return glance_of(self.table(), self.models, self.header.get("untrained", ()))
 
     def __str__(self) -> str:
         """The study at a glance, as text."""

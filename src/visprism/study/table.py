@@ -137,6 +137,12 @@ class Row:
         }
         return replace(self, cells=cells, differences=differences)
 
+    def without(self, models: Sequence[str]) -> "Row":
+        """The row without the numbers of these models."""
+        cells = {n: a for n, a in self.cells.items() if n not in models}
+        differences = {p: d for p, d in self.differences.items() if not set(p) & set(models)}
+        return replace(self, cells=cells, differences=differences)
+
     def lines(self, models: Sequence[str]) -> list[str]:
         """The row as text, with the number of images of each model."""
         cells = [
