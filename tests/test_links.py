@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import visprism as vp
+
 PROJECT = Path(__file__).parents[1]
 PAGES = [
     *sorted(PROJECT.glob("*.md")),
@@ -28,3 +30,9 @@ def test_links_lead_somewhere(page):
         if not path.exists() or (anchor and anchor not in anchors(path)):
             broken.append(f"{target}#{anchor}")
     assert not broken
+
+
+def test_every_analysis_answers_a_question():
+    page = (PROJECT / "docs" / "howto" / "which-analysis.md").read_text("utf-8")
+    named = set(re.findall(r"\]\(\.\./analyses/([\w-]+)\.md\)", page))
+    assert named == {name for name, _ in vp.analyses.ANALYSES.items()}
