@@ -29,6 +29,8 @@ SHOWN = {
     "sharpness": "sharpness",
     "eigenvalues": "rank value",
     "reliability": "lower upper confidence accuracy",
+    "class_accuracy": "accuracy accuracy_low accuracy_high",
+    "confusions": "fraction",
     "risk_coverage": "coverage risk",
     "corruption_errors": "error reference clean_error",
     "stability": "flip_rate flip_rate_low flip_rate_high",

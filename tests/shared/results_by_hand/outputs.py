@@ -8,6 +8,8 @@ from visprism.results import (
     Ablations,
     BandAccuracy,
     ClaimEffects,
+    ClassAccuracy,
+    Confusions,
     CorruptedMetrics,
     CorruptionErrors,
     CueDecisions,
@@ -41,6 +43,25 @@ def differing_pictures():
         width=np.array([2, 2]),
         pixels=np.array(["ff0000" + "00ff00", "0000ff" + "ffffff"]),
         images=2,
+    )
+
+
+def class_accuracy():
+    return complete(
+        ClassAccuracy,
+        target=np.array(["heart", "disk", "star"]),
+        images=np.array([10, 20, 10]),
+        accuracy=_around([0.3, 0.55, 0.8], 0.15),
+    )
+
+
+def confusions():
+    return complete(
+        Confusions,
+        target=np.array(["disk", "star", "disk", "heart"]),
+        predicted=np.array(["disk", "star", "star", "disk"]),
+        images=np.array([15, 8, 5, 2]),
+        fraction=np.array([0.75, 0.8, 0.25, 1.0]),
     )
 
 
