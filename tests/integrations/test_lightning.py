@@ -73,6 +73,30 @@ def test_batches_of_one_update_count_once_and_a_part_can_be_measured(
     assert monitor.studies[2].models == ("Net",)
 
 
+class Steps(CSVLogger):
+    def log_metrics(self, metrics, step=None):
+        if "visprism/calibration/nll" in metrics:
+            self.steps.append(step)
+
+
+def test_two_fits_with_one_callback_log_each_measurement_once(
+    tmp_path, network, loader, monitor
+):
+    callback, logger = MonitorCallback(monitor), Steps(tmp_path, name="", version="")
+    logger.steps = []
+    with warnings.catch_warnings(action="ignore"):
+        trainer = Trainer(
+            max_epochs=1, accelerator="cpu", callbacks=[callback], logger=logger,
+            log_every_n_steps=1, enable_progress_bar=False, enable_model_summary=False,
+            enable_checkpointing=False,
+        )  # fmt: skip
+        module = Classifier(network)
+        trainer.fit(module, loader())
+        trainer.fit_loop.max_epochs = 2
+        trainer.fit(module, loader())
+    assert logger.steps == [2, 4, 6, 8]
+
+
 def test_its_checkpoints_have_curves(tmp_path, network, loader, images):
     saved = ModelCheckpoint(tmp_path / "saved", every_n_train_steps=2, save_top_k=-1)
     module = Classifier(network)

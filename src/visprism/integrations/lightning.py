@@ -25,15 +25,14 @@ class MonitorCallback(Callback):
     ) -> None:
         self.monitor, self.network = monitor, network
         self._step = 0
+        self._trainer: Trainer | None = None
+        monitor.add_logger(self._log)
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Use the loggers of the trainer."""
-
-        def log(step: int, values: Mapping[str, float]) -> None:
-            for logger in trainer.loggers:
-                logger.log_metrics(dict(values), step=step)
-
-        self.monitor.add_logger(log)
+    def _log(self, step: int, values: Mapping[str, float]) -> None:
+        """Give numbers to the loggers of the trainer."""
+        assert self._trainer is not None  # it has called the monitor
+        for logger in self._trainer.loggers:
+            logger.log_metrics(dict(values), step=step)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
@@ -41,7 +40,7 @@ class MonitorCallback(Callback):
         """Measure if it is due; batches of one update count once."""
         if trainer.global_step == self._step:
             return
-        self._step = trainer.global_step
+        self._step, self._trainer = trainer.global_step, trainer
         numbers = {n: float(v) for n, v in trainer.callback_metrics.items()}
         network = self.network(pl_module)
         self.monitor.step(network, self._step, trainer.optimizers, numbers)

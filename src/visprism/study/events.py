@@ -43,3 +43,7 @@ class Stopped:
 
 Event = Planned | Started | Finished | Stopped
 Listener = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """The listener of a study within a training: no plan is shown, and no pass timed for it."""

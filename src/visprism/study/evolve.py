@@ -20,9 +20,10 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.estimated import Estimated
 from visprism.loss.training_curvature import CurvatureDuringTraining
+from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
-from visprism.study.monitor import WATCHED, silent, stored_studies
+from visprism.study.monitor import WATCHED, stored_studies
 from visprism.study.study import Entry, Failure, Study
 from visprism.study.subjects import DataOptions
 from visprism.table.result import Result
@@ -213,18 +214,11 @@ def joined(
         for entry in _entries(name, studies, (settling or {}).get(name))
     ]
     headers = [study.header for study in last.values()]
-    of_model = {
-        key: {
-            name: next(iter(study.header[key].values()))
-            for name, study in last.items()
-            if study.header.get(key)
-        }
-        for key in ("weights", "speed")
-    }
+    weights = {name: next(iter(s.header["weights"].values())) for name, s in last.items()}
     of_last = [replace(f, model=name) for name, study in last.items() for f in study.failures]
     untrained = [name for name, study in last.items() if study.header.get("untrained")]
     seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
-    header = {**headers[0], **of_model, "untrained": untrained, "seconds": seconds}
+    header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
     for key in ("step", "metrics", "alarms", "outputs"):
         header.pop(key, None)
     if len({h.get("images") for h in headers}) > 1:
@@ -264,16 +258,15 @@ def _settling(to_last: Mapping[int, Study]) -> Evolution | None:
 def _entries(
     run: str, studies: Mapping[int, Study], settling: Evolution | None
 ) -> Iterator[Entry]:
-    """The entries of the last step, each with the evolution of its answers."""
-    for entry in studies[max(studies)].entries:
-        by_step: dict[int, tuple[Result, ...]] = {
-            step: other.results
-            for step, study in sorted(studies.items())
-            for other in study.entries
-            if other.analysis == entry.analysis and len(other.models) == 1
-        }
-        if len(entry.models) > 1:
-            continue
+    """The last entry of each analysis, with the evolution of its answers."""
+    by_analysis: dict[str, dict[int, Entry]] = {}
+    for step, study in sorted(studies.items()):
+        for entry in study.entries:
+            if len(entry.models) == 1:
+                by_analysis.setdefault(entry.analysis, {})[step] = entry
+    for entries in by_analysis.values():
+        entry = entries[max(entries)]
+        by_step = {step: other.results for step, other in entries.items()}
         results = [*(_over_steps(r, by_step) for r in entry.results), *_evolutions(by_step)]
         if settling is not None and entry.analysis == CKA.name:
             results.append(settling)

@@ -27,7 +27,7 @@ from visprism.core.provenance import bytes_of, machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.passes.batches import on_device
 from visprism.passes.features import observations
-from visprism.study.events import Finished, Listener, Planned, Started, Stopped
+from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
 from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
@@ -229,6 +229,7 @@ class Examination:
     def _plan(self, steps: Sequence[Step]) -> Plan:
         """The steps with the seconds of what is not stored."""
         late = [s for s in self.subjects if any(self._missing(step, s) for step in steps)]
+        late = [] if self.notify is silent else late
         speeds = {s.name: Speed.of(s, self.run) for s in late}
         shown = self.store.header.setdefault("speed", {})
         shown |= {s.name: Speed.timings(s, self.run) for s in late if s.name not in shown}
@@ -237,10 +238,9 @@ class Examination:
             seconds, stored = {}, set()
             for subject in self._subjects(step):
                 wanted = self._missing(step, subject)
+                speed = speeds.get(subject.name, Speed(0.0))
                 seconds[subject.name] = (
-                    speeds[subject.name].seconds(wanted, subject.limited(step.images))
-                    if wanted
-                    else 0.0
+                    speed.seconds(wanted, subject.limited(step.images)) if wanted else 0.0
                 )
                 stored |= set() if wanted else {subject.name}
             comparing = [

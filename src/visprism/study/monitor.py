@@ -27,8 +27,9 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.study.alarms import alarms_of
-from visprism.study.events import Event
+from visprism.study.events import silent
 from visprism.study.examine import examine
+from visprism.study.plan import Speed, number_of_images, ordered_steps
 from visprism.study.store import INDEX
 from visprism.study.study import Study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
@@ -36,6 +37,7 @@ from visprism.table.kinds import TO_LOWEST, TO_MEAN
 from visprism.training.loggers import Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
+_CAUTION = 2.0  # times the seconds of the plan, before a group has been measured
 _STEP = re.compile(r"step-(\d+)")
 _HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
 
@@ -54,6 +56,24 @@ class _Function:
         """Who gave the function ends what it writes to."""
 
 
+@dataclass
+class _Group:
+    """Analyses that are measured together."""
+
+    names: Sequence[str]
+    expected: float  # seconds of the next measurement
+    taken: float = 0.0  # seconds so far, with a part of what all groups have taken together
+    measured: bool = False
+
+    def seconds_in(self, study: Study | None) -> float:
+        """Seconds that its analyses took in a study; 0 if it has none of them."""
+        entries = () if study is None else study.entries
+        return max((e.seconds for e in entries if e.analysis in self.names), default=0.0)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
 @dataclass(eq=False)
 class Monitor:
     """Analyses of a network while it trains, on fixed images.
@@ -63,10 +83,12 @@ class Monitor:
     gradients and running statistics, the optimizer and all states of random numbers stay as
     they are: the weights after training are the same, bit for bit on a CPU, with and without.
 
-    A measurement is due after every `every` updates, and only when the time of all measurements
-    of this process, with the expected time of this one, is at most `share` of the time since
-    the first call. The first one is made when it is due, since it shows what it costs; it alone
-    may exceed the share, until the training has lasted long enough.
+    A measurement is due after every `every` updates. The analyses that share a pass are a
+    group, each other one is a group alone, and each of n groups has share / n of the time since
+    the first call: it is measured when it is due and its time so far, with what it is expected
+    to take, is within that. A costly analysis is thus measured less often, and no other waits
+    for it. What a group takes is as it was the last time; before, twice the estimate of the
+    plan of `examine`. To find the blocks of the model in the first call counts too.
 
     Nothing that a measurement, a full disk or a logger raises ends the training: one sentence
     is logged as a warning, and the training continues. Of several processes that train one
@@ -76,7 +98,7 @@ class Monitor:
         data: the images, as `examine` takes them; the same in every measurement.
         analyses: names, classes, or instances with options.
         every: updates between measurements.
-        share: largest fraction of the time that measurements take; 1: no limit.
+        share: largest fraction of the time that measurements take; 1: measure all when due.
         out: folder, in which ``step-00000500`` is the study after 500 updates, written whole or
             not at all; None keeps studies in memory only. A folder with studies is continued.
         log: what receives the numbers: names of loggers ("tensorboard", "trackio", "wandb",
@@ -106,7 +128,7 @@ class Monitor:
     studies: dict[int, Study] = field(default_factory=dict, init=False, repr=False)  # by step
     seconds: float = field(default=0.0, init=False)  # that measurements of this process took
     _begin: float | None = field(default=None, init=False)
-    _expected: float = field(default=0.0, init=False)  # seconds of the next measurement
+    _groups: list["_Group"] = field(default_factory=list, init=False, repr=False)
     _subject: Subject | None = field(default=None, init=False, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _last: int = field(default=-1, init=False)  # step of the last call
@@ -129,8 +151,6 @@ class Monitor:
             self.add_logger(logger)
         if self.out is not None:
             self.studies = stored_studies(self.out)
-            times = [s.header.get("seconds", 0.0) for s in self.studies.values()]
-            self._expected = times[-1] if times else 0.0
 
     def step(
         self,
@@ -151,10 +171,14 @@ class Monitor:
         Returns:
             The study, if one was made.
         """
+        given = () if optimizer is None else optimizer
+        optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         if self._begin is None:
             self._begin = time.perf_counter()
             with self._guarded(model, step):  # a fault is reported now, not at the first study
-                self._subject_of(model)
+                self._plan(self._subject_of(model), step, optimizers)
+            for group in self._groups:
+                group.taken = self.seconds / len(self._groups)
         if step < self._last:
             self._say(
                 f"step must not decrease, got {step} after {self._last}. A new run needs a "
@@ -162,15 +186,21 @@ class Monitor:
             )
             return None
         self._last = step
-        if step % self.every or step in self.studies or not self._affordable():
+        groups = [] if step % self.every or step in self.studies else self._affordable()
+        if not groups:
             return None
-        given = () if optimizer is None else optimizer
-        optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         study = None
-        begin = time.perf_counter()
+        before = self.seconds
         with self._guarded(model, step):
-            study = self._measured(model, step, optimizers, metrics or {})
-        self._expected = time.perf_counter() - begin
+            names = {name for group in groups for name in group.names}
+            chosen = [a.at_step(step, optimizers) for a in self._chosen if a.name in names]
+            study = self._measured(model, step, chosen, metrics or {})
+        took = [group.seconds_in(study) for group in groups]
+        shared = self.seconds - before - sum(took)
+        for group, seconds in zip(groups, took, strict=True):
+            group.expected = seconds + shared
+            group.taken += seconds + shared / len(groups)
+            group.measured = True
         return study
 
     def add_logger(self, logger: Logger | Log) -> None:
@@ -182,20 +212,46 @@ class Monitor:
         for logger in self._loggers:
             self._try(logger.close, "a logger could not be closed")
 
-    def _affordable(self) -> bool:
-        """Whether the share has room for a measurement; the same in every process."""
+    def _plan(self, subject: Subject, step: int, optimizers: Sequence[Optimizer]) -> None:
+        """Group the analyses that apply by their passes, with the seconds they should take."""
+        now = [analysis.at_step(step, optimizers) for analysis in self._chosen]
+        reasons = {analysis.name: analysis.inapplicable(subject) for analysis in now}
+        for name, reason in reasons.items():
+            if reason and self.analyses is not WATCHED:
+                self._say(f"{name} is not measured: {reason}")
+        now = [analysis for analysis in now if not reasons[analysis.name]]
+        images = {a.name: number_of_images(a, [subject], self.effort)[0] for a in now}
+        speed = Speed.of(subject, self.run)
+        for planned in ordered_steps(now, images, [subject]):
+            seconds = speed.seconds(planned.analyses, subject.limited(planned.images))
+            group = _Group([a.name for a in planned.analyses], _CAUTION * seconds)
+            for study in reversed(self.studies.values()):
+                if took := group.seconds_in(study):
+                    group.expected, group.measured = took, True
+                    break
+            self._groups.append(group)
+
+    def _affordable(self) -> list["_Group"]:
+        """The groups that the share has room for; the same in every process."""
         assert self._begin is not None
         elapsed = time.perf_counter() - self._begin
-        taken = self.seconds + self._expected
-        afforded = gather(
-            not self._expected or taken <= self.share * (elapsed + self._expected)
-        )
-        if not afforded[0]:
+        part = self.share / max(1, len(self._groups))
+        waits = [(g.taken + g.expected) / part - g.expected - elapsed for g in self._groups]
+        waits = gather(waits)[0]
+        affordable = []
+        for group, wait in zip(self._groups, waits, strict=True):
+            if wait <= 0 or self.share == 1:
+                affordable.append(group)
+                continue
+            often = f"one every {group.expected / part:.2g} s"
+            first = f"the first {elapsed + wait:.2g} s after the start"
             self._say(
-                f"a measurement takes {self._expected:.2g} s: with share={self.share:g} one is "
-                f"made every {self._expected / self.share:.2g} s, not every {self.every} steps"
+                f"{group}: a measurement takes about {group.expected:.2g} s, so that "
+                f"share={self.share:g} has room for {often if group.measured else first}, not "
+                f"every {self.every} steps",
+                of=f"{group} {group.measured}",
             )
-        return afforded[0]
+        return affordable
 
     @contextmanager
     def _guarded(self, model: nn.Module, step: int) -> Iterator[None]:
@@ -214,7 +270,7 @@ class Monitor:
         self,
         model: nn.Module,
         step: int,
-        optimizers: Sequence[Optimizer],
+        analyses: Sequence[Analysis],
         metrics: Mapping[str, float],
     ) -> Study:
         subject = self._subject_of(model)
@@ -222,7 +278,7 @@ class Monitor:
         study = examine(
             {subject.name: subject.anatomy},
             subject.images,
-            analyses=[analysis.at_step(step, optimizers) for analysis in self._chosen],
+            analyses=analyses,
             effort=self.effort,
             train_data=None if training is subject.images else training,
             preprocessing=self.preprocessing,
@@ -246,8 +302,7 @@ class Monitor:
             for logger in self._loggers:
                 self._try(partial(logger.log, step, values), "a logger failed")
         for failure in study.failures:
-            if failure.kind == "failed":
-                self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
+            self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
         return study
 
     def _subject_of(self, model: nn.Module) -> Subject:
@@ -297,10 +352,6 @@ class Monitor:
         if (of or text) not in self._said and rank() == 0:
             _log.warning("%s", text)
         self._said.add(of or text)
-
-
-def silent(event: Event) -> None:
-    """Print nothing: a training has its own output."""
 
 
 @contextmanager
