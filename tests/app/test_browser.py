@@ -9,7 +9,11 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+import torch
 from accessibility import Checker
+from torch import nn
+
+from visprism import Monitor
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -26,12 +30,13 @@ SECONDS = 120_000  # milliseconds, of the slowest step on a busy machine
 class App:
     """A server in a process, on a port that stays the same when it is started again."""
 
-    def __init__(self, folder):
-        self.folder, self.port = folder, 0
+    def __init__(self, folder, *studies):
+        self.folder, self.studies, self.port = folder, studies, 0
         self.start()
 
     def start(self):
-        command = [sys.executable, "-m", "visprism", "view", "--out", str(self.folder)]
+        command = [sys.executable, "-m", "visprism", "view", *map(str, self.studies)]
+        command += ["--out", str(self.folder)]
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port)], stdout=subprocess.PIPE, text=True
         )
@@ -189,6 +194,33 @@ def waits_for_other(page, selector, action, of="innerText"):
     action()
     page.wait_for_function(f"before => ({shown})() !== before", arg=before)
     return before
+
+
+def test_a_training_is_shown_while_it_runs(page, tmp_path):
+    """Curves grow with each measurement, and an alarm is a sentence."""
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    model = nn.Sequential(*layers, nn.Linear(8, 4))
+    run = tmp_path / "run"
+    monitor = Monitor([torch.rand(8, 3, 8, 8)], "variance", every=1, share=1.0, out=run)
+    monitor.step(model, 1, metrics={"loss": 1.5})
+    app = App(tmp_path / "studies", run)
+    try:
+        page.goto(f"{app.address}study/run")
+        wait_for_state(page, "step 1")
+        report = page.frame_locator("#report")
+        report.locator("#variance").wait_for()
+        assert report.locator("text=alarm after step").count() == 0
+        with torch.no_grad():
+            model[0].bias[:4] = -100
+        monitor.step(model, 2, metrics={"loss": 0.5})
+        wait_for_state(page, "step 2")
+        report.locator("text=run, alarm after step 2").wait_for()
+        page.wait_for_selector("#drawing", state="hidden")
+        curve = report.locator("[data-tip^='Loss']").first
+        assert curve.get_attribute("data-tip").endswith("0.5 after step 2")
+    finally:
+        app.kill()
 
 
 def test_maps_lie_over_the_image_of_the_model_that_has_attention(app, page):

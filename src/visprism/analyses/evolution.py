@@ -5,7 +5,7 @@ from textwrap import fill
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.analyses.base import Section
 from visprism.drawing.registry import figure
@@ -92,6 +92,7 @@ def _(result: Evolution, ax: Axes) -> Axes:
         ax.legend(fontsize="small")
     if result.unit == "%":
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     unit = f" ({result.unit})" if result.unit not in ("", "%") else ""
     ax.set(
         xlabel=result.infos()["step"].heading,

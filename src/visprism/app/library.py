@@ -16,12 +16,14 @@ from visprism.app.forms import StudyRequest
 from visprism.app.settings import REQUEST, Settings
 from visprism.core.errors import InputError, printable
 from visprism.core.files import write_text
+from visprism.study.monitor import steps_of_run
 from visprism.study.store import INDEX, read_index
 
 State = Literal["waiting", "running", "complete", "failed", "canceled"]
 ACTIVE = frozenset({"waiting", "running"})
 _PATIENCE = 10.0  # seconds that a canceled process has to end
 _HASTE = 1.5  # and where the app ends with it
+_LOOK = 2.0  # seconds between looks at a folder that a monitor writes to
 _LINE = 2**22  # bytes of the longest event
 _LONGEST = 300  # characters of a reason
 # What files of strangers raise: damaged, nested too deep, of other types.
@@ -234,6 +236,16 @@ class Library:
             stored.update(state="failed", reason=reason)
         return stored
 
+    async def followed(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        """The state of a folder now, and after each change as long as a monitor may write."""
+        state: dict[str, Any] = {}
+        while True:
+            if (now := await asyncio.to_thread(self.state, name)) != state:
+                yield (state := now)
+            if not state.get("followed"):
+                return
+            await asyncio.sleep(_LOOK)
+
     def listing(self) -> list[dict[str, Any]]:
         """Every study, the newest first: name, title, date, models and state."""
         listed = []
@@ -284,7 +296,7 @@ def _stored_state(folder: Path) -> dict[str, Any]:
     """The state of a study that no job runs, which may be somebody else's."""
     try:
         if not (folder / INDEX).exists():
-            return {"state": "interrupted", "reason": "no result is complete"}
+            return _training(folder)
         content = read_index(folder / INDEX)
         header: Mapping[str, Any] = content["header"]
         finished = [
@@ -304,6 +316,14 @@ def _stored_state(folder: Path) -> dict[str, Any]:
         return {"state": "unreadable", "reason": reason[:_LONGEST]}
     state = "complete" if "keys" in header else "interrupted"
     return {"state": state, "finished": finished, "failures": failures}
+
+
+def _training(folder: Path) -> dict[str, Any]:
+    """The state of a folder that a monitor may write to, as long as the app shows it."""
+    steps = [{"analysis": f"step {step}"} for step in steps_of_run(folder)]
+    if not steps:
+        return {"state": "interrupted", "reason": "no result is complete", "followed": True}
+    return {"state": "training", "finished": steps, "followed": True}
 
 
 def _stored_reason(folder: Path) -> str:
@@ -333,8 +353,9 @@ def _form(folder: Path) -> dict[str, str]:
 
 def _date(folder: Path) -> str:
     """When a study was last written to, as 2026-03-01 12:30."""
-    for name in (INDEX, REQUEST):
+    steps = [path / INDEX for path in steps_of_run(folder).values()]
+    for path in (folder / INDEX, folder / REQUEST, *steps[-1:]):
         with suppress(OSError):
-            written = datetime.fromtimestamp((folder / name).stat().st_mtime)
+            written = datetime.fromtimestamp(path.stat().st_mtime)
             return f"{written:%Y-%m-%d %H:%M}"
     return ""

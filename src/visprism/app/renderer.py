@@ -22,7 +22,9 @@ from visprism.core.errors import InputError
 from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html
 from visprism.study import Study
+from visprism.study.evolve import evolve
 from visprism.study.exports import json_of, markdown_of
+from visprism.study.monitor import steps_of_run
 from visprism.study.report_content import content_of
 from visprism.study.store import INDEX
 
@@ -112,8 +114,13 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def _study(folder: Path) -> Study:
+    """The study of a folder, or what a monitor has written into it by now."""
+    return Study.load(folder) if (folder / INDEX).is_file() else evolve(folder)
+
+
 def _page(folder: Path, *, figures: bool) -> str:
-    content = content_of(Study.load(folder))
+    content = content_of(_study(folder))
     page = PageFigures(content)
     if len(_FIGURES) > _MOST_FIGURES:
         _FIGURES.clear()
@@ -135,19 +142,19 @@ def _svg(drawing: Drawing) -> str | None:
 
 
 def _thumbnail(folder: Path) -> str:
-    figures = map(_svg, drawings(content_of(Study.load(folder))))
+    figures = map(_svg, drawings(content_of(_study(folder))))
     return next(filter(None, figures), '<svg xmlns="http://www.w3.org/2000/svg"/>')
 
 
 def _stamp(folder: Path) -> int:
-    """When the results of a study were last written; 0 if there are none."""
+    """When the results were last written; of a training, how many there are."""
     index = folder / INDEX
-    return index.stat().st_mtime_ns if index.is_file() else 0
+    return index.stat().st_mtime_ns if index.is_file() else len(steps_of_run(folder))
 
 
 @lru_cache(64)
 def _summary(folder: Path, _stamp: int) -> dict:
-    study = Study.load(folder)
+    study = _study(folder)
     return {
         "models": list(study.models),
         "images": study.header.get("number of images"),
@@ -165,4 +172,4 @@ def _summary(folder: Path, _stamp: int) -> dict:
 
 
 def _export(folder: Path, name: str) -> str:
-    return {"study.md": markdown_of, "results.json": json_of}[name](Study.load(folder))
+    return {"study.md": markdown_of, "results.json": json_of}[name](_study(folder))

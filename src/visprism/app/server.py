@@ -218,13 +218,9 @@ class Server:
     async def events(self, request: Request) -> Response:
         """The state of a study as server-sent events, until it ends."""
         name = request.path_params["name"]
-        state = self.library.state(name)
+        self.library.state(name)
         job = self.library.jobs.get(name)
-
-        async def once() -> AsyncIterator[dict[str, Any]]:
-            yield state
-
-        changes = once() if job is None else job.changes()
+        changes = self.library.followed(name) if job is None else job.changes()
         headers = {"x-accel-buffering": "no"}
         return StreamingResponse(
             _stream(changes), media_type="text/event-stream", headers=headers
@@ -292,17 +288,20 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Value]) ->
 async def _stream(states: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
     """States as events, at most a few per second, with a comment where nothing happens."""
     upcoming = asyncio.ensure_future(anext(states, None))
-    while True:
-        ready, _ = await asyncio.wait([upcoming], timeout=_HEARTBEAT)
-        if not ready:
-            yield ": waiting\n\n"
-            continue
-        state = upcoming.result()
-        if state is None:
-            return
-        yield f"data: {json.dumps(state)}\n\n"
-        await asyncio.sleep(0.1)
-        upcoming = asyncio.ensure_future(anext(states, None))
+    try:
+        while True:
+            ready, _ = await asyncio.wait([upcoming], timeout=_HEARTBEAT)
+            if not ready:
+                yield ": waiting\n\n"
+                continue
+            state = upcoming.result()
+            if state is None:
+                return
+            yield f"data: {json.dumps(state)}\n\n"
+            await asyncio.sleep(0.1)
+            upcoming = asyncio.ensure_future(anext(states, None))
+    finally:
+        upcoming.cancel()  # the client has left
 
 
 def _page(name: str, **values: Any) -> Response:

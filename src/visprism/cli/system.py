@@ -155,7 +155,10 @@ class View(Command):
 
     group, epilog = "studies", DATA
     studies: tuple[str, ...] = argument(
-        (), "folders of studies to show (default: none)", "STUDY", positional=True
+        (),
+        "folders of studies, or of trainings with a monitor, to show (default: none)",
+        "STUDY",
+        positional=True,
     )
     out: Path = argument(Path("studies"), "folder for new studies and uploads", "DIR")
     weights: tuple[str, ...] = argument(

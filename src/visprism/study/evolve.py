@@ -17,13 +17,15 @@ from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.estimated import Estimated
+from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import CurvatureDuringTraining
 from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
-from visprism.study.monitor import WATCHED, stored_studies
+from visprism.study.monitor import WATCHED, steps_of_run
 from visprism.study.study import Entry, Failure, Study
 from visprism.study.subjects import DataOptions
 from visprism.table.result import Result
@@ -99,7 +101,7 @@ def evolve(
     late: list[Failure] = []
     for name, folder in _folders(runs).items():
         if data is None:
-            by_run[name] = stored_studies(folder) or stored_studies(folder / "monitor")
+            by_run[name] = {s: Study.load(p) for s, p in steps_of_run(folder).items()}
             if not by_run[name]:
                 raise InputError(
                     f"data must be images for the checkpoints in {folder}, got none, and there "
@@ -219,14 +221,43 @@ def joined(
     untrained = [name for name, study in last.items() if study.header.get("untrained")]
     seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
     header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
-    for key in ("step", "metrics", "alarms", "outputs"):
+    for key in ("step", "metrics", "outputs"):
         header.pop(key, None)
+    header["alarms"] = [text for name, of in runs.items() for text in _alarms(name, of)]
     if len({h.get("images") for h in headers}) > 1:
         raise InputError(
             "runs must be measured on the same images, and their studies have other images. "
             "Evolve them one by one."
         )
     return Study(tuple(runs), tuple(entries), (*of_last, *failures), header)
+
+
+def _alarms(run: str, studies: Mapping[int, Study]) -> Iterator[str]:
+    """A sentence for each alarm that a monitor raised, with the first and the last step."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for step, study in sorted(studies.items()):
+        for text in study.header.get("alarms", ()):
+            code = text.rpartition("[")[2].removesuffix("]")
+            found.setdefault(code, []).append((step, text))
+    for code, ((first, text), *others) in found.items():
+        again = f", last after step {others[-1][0]}" if others else ""
+        meaning = CODES[code].meaning if code in CODES else ""
+        yield f"{run}, alarm after step {first}{again}: {text}. {meaning}"
+
+
+def _losses(studies: Mapping[int, Study], origin: Provenance) -> Iterator[Evolution]:
+    """The loss that the training reported, if it did at several steps."""
+    losses = {s: of.header.get("metrics", {}).get("loss") for s, of in sorted(studies.items())}
+    losses = {step: loss for step, loss in losses.items() if loss is not None}
+    if len(losses) > 1:
+        nothing = [float("nan")] * len(losses)
+        yield Evolution(
+            step=np.array(list(losses)),
+            part=np.full(len(losses), ""),
+            value=Estimated(list(losses.values()), nothing, nothing),
+            quantity="Loss, as the training reports it",
+            provenance=origin,
+        )
 
 
 def _settling(to_last: Mapping[int, Study]) -> Evolution | None:
@@ -264,12 +295,15 @@ def _entries(
         for entry in study.entries:
             if len(entry.models) == 1:
                 by_analysis.setdefault(entry.analysis, {})[step] = entry
+    beside = "calibration" if "calibration" in by_analysis else next(iter(by_analysis), "")
     for entries in by_analysis.values():
         entry = entries[max(entries)]
         by_step = {step: other.results for step, other in entries.items()}
         results = [*(_over_steps(r, by_step) for r in entry.results), *_evolutions(by_step)]
         if settling is not None and entry.analysis == CKA.name:
             results.append(settling)
+        if entry.analysis == beside:
+            results += _losses(studies, entry.results[0].provenance)
         named = (r.with_provenance(model=run) for r in results)
         yield replace(entry, models=(run,), results=tuple(named))
 

@@ -29,7 +29,7 @@ from visprism.loss.training_curvature import evaluation_mode
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
 from visprism.study.examine import examine
-from visprism.study.plan import Speed, number_of_images, ordered_steps
+from visprism.study.plan import Speed, duration, number_of_images, ordered_steps
 from visprism.study.store import INDEX
 from visprism.study.study import Study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
@@ -150,7 +150,7 @@ class Monitor:
         for logger in given:
             self.add_logger(logger)
         if self.out is not None:
-            self.studies = stored_studies(self.out)
+            self.studies = {s: Study.load(p) for s, p in step_folders(self.out).items()}
 
     def step(
         self,
@@ -243,10 +243,10 @@ class Monitor:
             if wait <= 0 or self.share == 1:
                 affordable.append(group)
                 continue
-            often = f"one every {group.expected / part:.2g} s"
-            first = f"the first {elapsed + wait:.2g} s after the start"
+            often = f"one every {duration(group.expected / part)}"
+            first = f"the first {duration(elapsed + wait)} after the start"
             self._say(
-                f"{group}: a measurement takes about {group.expected:.2g} s, so that "
+                f"{group}: a measurement takes about {duration(group.expected)}, so that "
                 f"share={self.share:g} has room for {often if group.measured else first}, not "
                 f"every {self.every} steps",
                 of=f"{group} {group.measured}",
@@ -400,7 +400,12 @@ def _name_of(analysis: str, identifier: str) -> str:
     return "/".join(["visprism", analysis, *part, quantity.replace("-", "_")])
 
 
-def stored_studies(folder: Path) -> dict[int, Study]:
-    """The studies of a monitor's folder by step, in order; those that are whole."""
+def step_folders(folder: Path) -> dict[int, Path]:
+    """The studies of a monitor's folder that are whole, by step, in order."""
     paths = {int(m[1]): p for p in folder.glob("step-*") if (m := _STEP.fullmatch(p.name))}
-    return {s: Study.load(p) for s, p in sorted(paths.items()) if (p / INDEX).is_file()}
+    return {step: path for step, path in sorted(paths.items()) if (path / INDEX).is_file()}
+
+
+def steps_of_run(folder: Path) -> dict[int, Path]:
+    """Those of a monitor's folder, or of a run that has it as its folder ``monitor``."""
+    return step_folders(folder) or step_folders(folder / "monitor")

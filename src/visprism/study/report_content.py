@@ -57,7 +57,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         models=study.models,
         questions=table.questions(),
         cards=[_card(study, name, table.lines) for name in study.models],
-        sentences=table.sentences(),
+        sentences=[*study.header.get("alarms", ()), *table.sentences()],
         glance=table.glance(),
         subtitle=_subtitle(study),
         chapters=chapters,
