@@ -130,10 +130,7 @@ def test_the_wheel_alone_runs_the_main_job(built, tmp_path):
     assert (tmp_path / "study" / "study.yaml").is_file()
 
 
-CHECKERS = {
-    "mypy": ("mypy", "--strict", "--no-incremental"),
-    "pyright": ("pyright",),
-}
+CHECKERS = {"mypy": ("mypy", "--strict", "--no-incremental"), "pyright": ("pyright",)}
 
 
 @pytest.mark.slow

@@ -35,7 +35,9 @@ def test_it_is_an_analysis_of_examine_with_plan_report_and_json(tmp_path, capsys
         "sparsity,variance",
         "--verbose",
     ]
-    assert main(["examine", "resnet20.shapes", *options, "--out", str(tmp_path)]) == 0
+    assert (
+        main(["examine", "resnet20.shapes", *options, "--verbose", "--out", str(tmp_path)]) == 0
+    )
     assert "sparsity" in capsys.readouterr().err.partition("Plan:")[2]
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "Sparsity of feature maps" in page

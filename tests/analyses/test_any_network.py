@@ -10,14 +10,7 @@ from small_models import hugging_face_config
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism import (
-    ANALYSES,
-    InputError,
-    Preprocessing,
-    attentions,
-    dissect,
-    training_curvature,
-)
+import visprism as vp
 
 CLASSES, SIDE, IMAGES = 3, 64, 24
 
@@ -96,7 +89,7 @@ def built(name):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = NETWORKS[name]().eval()
-    return dissect(model, torch.zeros(2, 3, SIDE, SIDE))
+    return vp.dissect(model, torch.zeros(2, 3, SIDE, SIDE))
 
 
 @cache
@@ -130,7 +123,7 @@ OPTIONS = {
     "hessian-by-block": {"probes": 3},
 }
 TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images
-PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+PREPROCESSING = vp.Preprocessing((SIDE, SIDE), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
 FAST = ["vit with registers", "resnet", "plain module"]
@@ -150,7 +143,7 @@ def marks(name, network):
     ("name", "network"), [pytest.param(*pair, marks=marks(*pair)) for pair in PAIRS]
 )
 def test_it_works_on_any_network(name, network):
-    analysis, anatomy = ANALYSES[name](**OPTIONS.get(name, {})), built(network)
+    analysis, anatomy = vp.ANALYSES[name](**OPTIONS.get(name, {})), built(network)
     result = analysis(anatomy, labeled_images(), preprocessing=PREPROCESSING)
     assert isinstance(result, analysis.sections[0].result)
     assert np.isfinite(result.values).any()
@@ -164,7 +157,7 @@ def test_it_works_on_any_network(name, network):
 def test_the_curvature_of_any_network_in_training(network):
     model, batches = built(network).model, labeled_images()[:1]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    result = training_curvature(model, batches, optimizer, sam_rho=0.05, tol=0.05)
+    result = vp.training_curvature(model, batches, optimizer, sam_rho=0.05, tol=0.05)
     assert np.isfinite(result.eigenvalue).all()
 
 
@@ -172,22 +165,22 @@ def test_the_curvature_of_any_network_in_training(network):
     "network", ["vit with registers", "swin", "hugging face vit", "resnet"]
 )
 def test_heads_have_a_fourier_plane_where_there_are_any(network):
-    analysis = ANALYSES["fourier-plane"](maps="heads")
+    analysis = vp.ANALYSES["fourier-plane"](maps="heads")
     if network == "resnet":
-        with pytest.raises(InputError, match="no attention whose weights can be read"):
+        with pytest.raises(vp.InputError, match="no attention whose weights can be read"):
             analysis(built(network), labeled_images())
         return
-    heads = sum(attention.geometry.heads for attention in attentions(built(network)))
+    heads = sum(attention.geometry.heads for attention in vp.attentions(built(network)))
     assert len(analysis(built(network), labeled_images()).pictures()) == heads
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
 def test_attacks_and_ablations_work_on_any_network(network):
-    adversarial = ANALYSES["adversarial"](
+    adversarial = vp.ANALYSES["adversarial"](
         attacks=("apgd",), epsilons=(1 / 255,), steps=2, target_classes=1
     )
-    ablation = ANALYSES["ablation"](replacement="mean", parts=("blocks",), draws=1)
+    ablation = vp.ANALYSES["ablation"](replacement="mean", parts=("blocks",), draws=1)
     images = [(x.clamp(-1, 1), y) for x, y in labeled_images()]  # pixels between 0 and 1
     for analysis in (adversarial, ablation):
         result = analysis(built(network), images, preprocessing=PREPROCESSING)

@@ -8,21 +8,7 @@ import torch
 from internals import decoded_images, subject_of
 from torch import nn
 
-from visprism import (
-    ANALYSES,
-    Calibration,
-    Corruptions,
-    InputError,
-    Measured,
-    Preprocessing,
-    Run,
-    ShapeBias,
-    Stability,
-    corrupt,
-    examine,
-    load_data,
-    load_model,
-)
+import visprism as vp
 
 
 def network(seed):
@@ -37,18 +23,18 @@ def network(seed):
 
 def subject(seed=0, data="shapes?size=32", images=24):
     return subject_of(
-        network(seed), decoded_images(load_data(data, limit=images)),
-        preprocessing=Preprocessing((32, 32)), name=f"network {seed}",
+        network(seed), decoded_images(vp.load_data(data, limit=images)),
+        preprocessing=vp.Preprocessing((32, 32)), name=f"network {seed}",
     )  # fmt: skip
 
 
 def measure(analysis, subject):
-    return analysis.measure(subject, subject.named(Run()))
+    return analysis.measure(subject, subject.named(vp.Run()))
 
 
 @pytest.mark.parametrize(("name", "fewest"), [("readout", 5), ("cka", 4)])
 def test_too_few_images_are_a_reason_to_skip_and_no_failure(name, fewest):
-    analysis = ANALYSES[name]()
+    analysis = vp.ANALYSES[name]()
     expected = f"it needs at least {fewest} images, got"
     assert analysis.inapplicable(subject(images=1)) == f"{expected} 1"
     assert analysis.inapplicable(subject().limited(fewest - 1)) == f"{expected} {fewest - 1}"
@@ -59,13 +45,13 @@ def test_too_few_images_are_a_reason_to_skip_and_no_failure(name, fewest):
     else:
         assert reason is None
     data = [(torch.rand(1, 3, 32, 32), torch.zeros(1, dtype=torch.long))]
-    study = examine(network(0), data, analyses=[name])
+    study = vp.examine(network(0), data, analyses=[name])
     (failure,) = study.failures
     assert (failure.kind, failure.reason) == ("skipped", f"{expected} 1")
 
 
 def test_calibration_measures_everything_on_one_pass():
-    analysis = Calibration()
+    analysis = vp.Calibration()
     metrics, diagram, curve, scaling, outcomes = measure(analysis, subject())
     assert diagram.ece == pytest.approx(metrics.of("ece"))
     assert curve.aurc == pytest.approx(metrics.of("aurc"))
@@ -76,9 +62,9 @@ def test_calibration_measures_everything_on_one_pass():
 
 
 def test_two_models_are_compared_by_their_errors_and_their_calibration():
-    analysis = Calibration()
-    pair = [Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]
-    consistency, pictures = analysis.compare(*pair, Run())
+    analysis = vp.Calibration()
+    pair = [vp.Measured(s, measure(analysis, s)) for s in (subject(0), subject(1))]
+    consistency, pictures = analysis.compare(*pair, vp.Run())
     assert set(pictures.image) <= set(consistency.image)
     given = pair[0].subject
     for index, picture in zip(pictures.image, pictures.pictures(), strict=True):
@@ -86,17 +72,17 @@ def test_two_models_are_compared_by_their_errors_and_their_calibration():
         assert np.array_equal(picture, pixels[index].permute(1, 2, 0))
     assert consistency.images == 24
     assert -1 <= consistency.kappa <= 1
-    (same,) = analysis.compare(pair[0], pair[0], Run())
+    (same,) = analysis.compare(pair[0], pair[0], vp.Run())
     assert len(same) == 0
 
 
 def test_corruptions_are_those_of_the_pixels_before_normalization():
-    analysis = Corruptions(corruptions=("fog", "contrast"), severities=(5,))
+    analysis = vp.Corruptions(corruptions=("fog", "contrast"), severities=(5,))
     given = subject()
     result, errors = measure(analysis, given)
     assert errors.corruption.tolist() == ["fog", "contrast"]
     (_, pixels), *_ = given.pixel_batches(24)
-    corrupted = corrupt(pixels, "contrast", 5, seed=0, numbers=range(24)).float() / 255
+    corrupted = vp.corrupt(pixels, "contrast", 5, seed=0, numbers=range(24)).float() / 255
     mean, std = (
         torch.tensor(values)[:, None, None]
         for values in (given.preprocessing.mean, given.preprocessing.std)
@@ -108,7 +94,7 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
 
 
 def test_stability_predicts_every_frame():
-    analysis = Stability(perturbations=("brightness", "rotate"))
+    analysis = vp.Stability(perturbations=("brightness", "rotate"))
     (result,) = measure(analysis, subject(images=4))
     assert result.frames.tolist() == [31, 31]
     assert result.provenance.images == 4
@@ -116,7 +102,7 @@ def test_stability_predicts_every_frame():
 
 
 def test_shape_bias_needs_images_whose_textures_are_stated():
-    analysis = ShapeBias()
+    analysis = vp.ShapeBias()
     (result,) = measure(analysis, subject(data="shapes?size=32&cues=conflict", images=30))
     assert result.images[-1] == 30
     tensors = [(torch.zeros(4, 3, 32, 32), torch.arange(4))]
@@ -126,10 +112,10 @@ def test_shape_bias_needs_images_whose_textures_are_stated():
 
 
 def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
-    loaded = load_model("resnet20.shapes")
+    loaded = vp.load_model("resnet20.shapes")
     images = [(torch.rand(8, 3, 32, 32), torch.arange(8))]
-    called = Calibration()(loaded, images)
-    plain = Calibration()(loaded.model, images, preprocessing=loaded.preprocessing)
+    called = vp.Calibration()(loaded, images)
+    plain = vp.Calibration()(loaded.model, images, preprocessing=loaded.preprocessing)
     assert called == plain
-    with pytest.raises(InputError, match="an Anatomy or a LoadedModel, got str"):
-        Calibration()("resnet20.shapes", images)
+    with pytest.raises(vp.InputError, match="an Anatomy or a LoadedModel, got str"):
+        vp.Calibration()("resnet20.shapes", images)

@@ -8,10 +8,7 @@ from torch.nn import functional
 from visprism import examine
 from visprism.results import HessianSpectrum
 
-CURVATURE = {
-    "hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0},
-    "sharpness": {},
-}
+CURVATURE = {"hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0}, "sharpness": {}}
 
 
 @pytest.mark.parametrize("analysis", CURVATURE)

@@ -35,11 +35,7 @@ def test_a_vision_transformer_by_hand():
     attention = n * d * 3 * d + 2 * n * n * d + n * d * d
     mlp = 2 * n * d * 4 * d
     cost = cost_of(timm.create_model("vit_tiny_patch16_224"), 224)
-    assert list(cost.macs) == [
-        14 * 14 * d * 3 * 16 * 16,
-        *[attention, mlp] * 12,
-        d * 1000,
-    ]
+    assert list(cost.macs) == [14 * 14 * d * 3 * 16 * 16, *[attention, mlp] * 12, d * 1000]
     assert cost.macs.sum() == pytest.approx(1.25e9, rel=0.005)  # with attention's products
     assert cost.parameters.sum() == 5_717_416
     norm, table = 2 * d, n * d

@@ -12,7 +12,6 @@ import pytest
 import torch
 from app_cases import RESNET, VIT
 
-from visprism import InputError
 from visprism.app.settings import Settings
 from visprism.cli import main
 
@@ -117,9 +116,7 @@ def test_a_link_out_of_a_folder_of_checkpoints_is_not_offered(tmp_path):
 
 def test_requests_larger_than_the_limit_are_refused(client):
     large = client.post(
-        "api/live/model",
-        content=b" " * 300_000,
-        headers={"content-type": "application/json"},
+        "api/live/model", content=b" " * 300_000, headers={"content-type": "application/json"}
     )
     stated = client.post(
         "api/images/a/b.png", content=b"x", headers={"content-length": "99999999999"}
@@ -344,8 +341,3 @@ def test_the_command_names_its_own_flags(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["view", "--out", str(tmp_path / "file")]) == 2
     assert "--out must be a folder that can be written to" in capsys.readouterr().err
-
-
-def test_settings_name_folders(tmp_path):
-    with pytest.raises(InputError, match="studies must be folders, got"):
-        Settings(tmp_path / "workspace", studies=(tmp_path / "none",))

@@ -11,15 +11,7 @@ import torch
 from app_cases import RESNET, VIT
 from PIL import Image
 
-from visprism import (
-    ablate,
-    attention_maps,
-    attentions,
-    corrupt,
-    dissect,
-    forward,
-    receptive_field,
-)
+import visprism as vp
 from visprism.analyses.attention.attention_maps import rollouts
 from visprism.analyses.features.receptive_field import receptive_map
 from visprism.app.live.pool import Pool
@@ -41,7 +33,7 @@ def top(logits):
 
 def test_predictions_are_those_of_the_model(ask, specimen, image):
     (prediction,) = ask("images", VIT, images=[1])["predictions"]
-    logits = forward(specimen.anatomy.model, image)[0]
+    logits = vp.forward(specimen.anatomy.model, image)[0]
     assert [c["class"] for c in prediction["top"]] == top(logits)
     expected = logits.softmax(-1)[top(logits)].tolist()
     assert [c["probability"] for c in prediction["top"]] == pytest.approx(expected, abs=1e-4)
@@ -49,18 +41,12 @@ def test_predictions_are_those_of_the_model(ask, specimen, image):
 
 def test_attention_from_a_patch_is_that_of_the_maps(ask, specimen, image):
     answer = ask("attention", VIT, images=[1], row=9, column=30)
-    maps = attention_maps(specimen.anatomy, image, query=(9, 30))
+    maps = vp.attention_maps(specimen.anatomy, image, query=(9, 30))
     weights = np.concatenate([np.ravel(layer["heads"]) for layer in answer["layers"]])
     np.testing.assert_allclose(weights, maps.weight, rtol=1e-3)
     assert [layer["name"] for layer in answer["layers"]] == [
-        a.name for a in attentions(specimen.anatomy)
+        a.name for a in vp.attentions(specimen.anatomy)
     ]
-
-
-def test_another_patch_attends_elsewhere(ask):
-    first = ask("attention", VIT, images=[1], row=1, column=1)
-    second = ask("attention", VIT, images=[1], row=30, column=30)
-    assert first["layers"] != second["layers"]
 
 
 def test_rollouts_are_those_of_the_package(ask, specimen, image):
@@ -74,8 +60,12 @@ def test_ablation_is_that_of_the_anatomy(ask, specimen, image):
     names = ["blocks.1.attn", "blocks.2.mlp"]
     answer = ask("ablation", VIT, images=[1], blocks=names)
     first, second = (specimen.anatomy[name] for name in names)
-    with ablate(specimen.anatomy, first), ablate(specimen.anatomy, second), torch.no_grad():
-        logits = forward(specimen.anatomy.model, image)[0]
+    with (
+        vp.ablate(specimen.anatomy, first),
+        vp.ablate(specimen.anatomy, second),
+        torch.no_grad(),
+    ):
+        logits = vp.forward(specimen.anatomy.model, image)[0]
     assert [c["class"] for c in answer["predictions"][0]["top"]] == top(logits)
     intact = ask("ablation", VIT, images=[1], blocks=[])
     blocks = answer["high"]["blocks"]
@@ -120,7 +110,7 @@ def test_no_noise_and_severity_0_are_the_clean_image(ask):
 
 def test_a_corruption_is_that_of_the_package(ask, specimen):
     answer = ask("corruption", VIT, images=[2], corruption="pixelate", severity=4)
-    expected = corrupt(specimen.pixels([2]), "pixelate", 4, numbers=[2])[0]
+    expected = vp.corrupt(specimen.pixels([2]), "pixelate", 4, numbers=[2])[0]
     assert torch.equal(pixels_of(answer["pictures"][0]), expected)
 
 
@@ -128,7 +118,7 @@ def test_the_receptive_field_of_the_center_is_that_of_the_analysis(specimen, ima
     (last,) = specimen.anatomy[-2:-1]
     rows, columns = last.shape[-2:]
     weights = receptive_map(specimen.anatomy, image, last, (rows // 2, columns // 2))
-    sizes, _ = receptive_field(specimen.anatomy, [image], num_blocks=1)
+    sizes, _ = vp.receptive_field(specimen.anatomy, [image], num_blocks=1)
     grid = torch.arange(32, dtype=torch.float64)
     mass = weights[0].double() / weights[0].sum()
     row = float((mass.sum(1) * grid).sum())
@@ -142,12 +132,10 @@ def test_the_receptive_field_of_a_convolution_moves_with_its_position():
     """A 3 x 3 kernel reads the 9 pixels around its position, and no other."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1),
-        torch.nn.Flatten(),
-        torch.nn.Linear(8 * 64, 4),
+        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Flatten(), torch.nn.Linear(8 * 64, 4)
     ).eval()
     images = torch.randn(1, 3, 8, 8)
-    anatomy = dissect(network, images.repeat(2, 1, 1, 1))
+    anatomy = vp.dissect(network, images.repeat(2, 1, 1, 1))
     for row, column in ((2, 5), (0, 0)):
         weights = receptive_map(anatomy, images, anatomy[0], (row, column))[0]
         reach = torch.zeros(8, 8, dtype=torch.bool)

@@ -214,24 +214,6 @@ def test_processes_of_torchrun_share_the_seeds(experiment, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["list", "--seeds", "2"], "--seeds must not be given to `visprism claims list`"),
-        (["list", "--out", "x"], "--out must not be given"),
-        (["report", "C6"], "CLAIM must not be given to `visprism claims report`"),
-        (["run", "C14", "--data", "nowhere"], "nowhere"),
-    ],
-)
-def test_options_of_other_actions_and_unknown_data_are_refused(
-    arguments, message, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    assert main(["claims", *arguments]) == 2
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.rglob("*.json"))
-
-
 def test_the_command_line_lists_and_reports(experiment, capsys):
     out, _, _ = experiment
     assert main(["claims"]) == 0

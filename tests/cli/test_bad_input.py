@@ -40,6 +40,10 @@ CASES = [
     ("examine resnet20", "the following arguments are required: --data, --out"),
     ("anatomy", "the following arguments are required: MODEL"),
     ("claims list C1", "CLAIM must not be given to `visprism claims list`"),
+    ("claims list --seeds 2", "--seeds must not be given to `visprism claims list`"),
+    ("claims list --out OUT", "--out must not be given"),
+    ("claims report C6", "CLAIM must not be given to `visprism claims report`"),
+    ("claims run C14 --data nowhere --out OUT", "nowhere"),
     # Values.
     (f"{SPARSITY} --limit 0", "--limit must be an integer of at least 1"),
     (f"{SPARSITY} --batch-size many", "--batch-size must be an integer of at least 1"),
@@ -77,6 +81,8 @@ CASES = [
     (f"sparsity resnet20@FOREIGN {TINY}", "fc.weight"),
     (f"sparsity resnet20@ATTACK {TINY}", "attack.pt"),
     (f"sparsity resnet20 resnet20 {TINY}", "models must have different names, got 'resnet20"),
+    (f"sparsity resnet20 resnet20 {TINY} --labels left", "a separate label, got left"),
+    (f"sparsity resnet20 resnet20 {TINY} --labels left,left", "label, got left, left"),
     # Data.
     (f"{ON} shape", "shapes"),
     (f"{ON} folder:/no/such/folder", "/no/such/folder"),

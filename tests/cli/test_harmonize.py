@@ -51,8 +51,9 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
         "--limit",
         "40",
     ]
-    command += ["--epochs", "1", "--repeats", "2", "--head-dim", "8", "--out", str(tmp_path)]
+    command += ["--limit", "40", "--epochs", "1", "--repeats", "2", "--head-dim", "8"]
     command += ["--set", "batch_size=12", "--set", "warmup=0", "--set", "precision=fp32"]
+    command += ["--out", str(tmp_path)]
     assert main(command) == 0
     names = {p.name for p in tmp_path.iterdir()}
     assert {"search.jsonl", "search.npz", "search.png", "alternet.safetensors"} <= names

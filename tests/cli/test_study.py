@@ -140,41 +140,9 @@ LABELED = (["a=resnet20", "vit_pico_patch4_32?num_classes=10"], ["resnet20", "re
     ],
 )
 def test_labels_name_the_models(models, labels, names, plugin, tmp_path):
-    assert (
-        main(
-            [
-                "sparsity",
-                *models,
-                *labels,
-                "--data",
-                "shapes",
-                "--limit",
-                "4",
-                "--out",
-                str(tmp_path),
-            ]
-        )
-        == 0
-    )
+    where = ["--data", "shapes", "--limit", "4", "--out", str(tmp_path)]
+    assert main(["sparsity", *models, *labels, *where]) == 0
     assert list(vp.Study.load(tmp_path).models) == names
-
-
-@pytest.mark.parametrize("labels", ["left", "left,left"])
-def test_each_model_has_a_label_of_its_own(labels, plugin, tmp_path, capsys):
-    command = [
-        "sparsity",
-        *LABELED[1],
-        "--data",
-        "shapes",
-        "--limit",
-        "4",
-        "--labels",
-        labels,
-        "--out",
-        str(tmp_path),
-    ]
-    assert main(command) == 2
-    assert f"a separate label, got {labels.replace(',', ', ')}" in capsys.readouterr().err
 
 
 def test_the_plan_goes_to_stderr_and_the_table_to_stdout(studied, study_command, capsys):

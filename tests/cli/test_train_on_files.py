@@ -50,16 +50,7 @@ def undisturbed(photos, tmp_path_factory):
 
 
 def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbed, tmp_path):
-    options = [
-        "--data",
-        f"folder:{photos}",
-        "--split",
-        "val",
-        "--size",
-        "72",
-        "--out",
-        str(tmp_path),
-    ]
+    options = f"--data folder:{photos} --split val --size 72 --out {tmp_path}".split()
     assert main(["calibration", str(undisturbed / "model.safetensors"), *options]) == 0
     (file,) = (tmp_path / "results").glob("*-calibration-calibration-*.npz")
     metrics, history = Result.load(file), Result.load(undisturbed / "history.npz")

@@ -76,11 +76,7 @@ def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
         (i.name for i in fields(NeuralCollapse) if i.name not in BLOCK),
         np.full(len(blocks), value),
     )
-    scalars = {
-        "self_duality": value,
-        "pooling": "mean",
-        "classes": 3,
-    }
+    scalars = {"self_duality": value, "pooling": "mean", "classes": 3}
     result = complete(
         NeuralCollapse, **columns | values | scalars | {"provenance": blocks.provenance}
     )

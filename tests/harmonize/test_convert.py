@@ -11,13 +11,7 @@ from internals import MSABlock, PostActMSABlock, PreActBottleneck, alter_resnet,
 from timm.layers import LayerNorm2d
 from torch import nn
 
-from visprism import (
-    InputError,
-    conv_blocks,
-    dissect,
-    harmonize_model,
-    load_model,
-)
+from visprism import InputError, conv_blocks, dissect, harmonize_model, load_model
 
 
 def timms(name, **arguments):

@@ -11,29 +11,22 @@ from timm.data import Mixup
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
-from visprism import (
-    Augmentation,
-    InputError,
-    Preprocessing,
-    batches,
-    fixed_augmentation,
-    load_data,
-)
+import visprism as vp
 from visprism.images import STRONG
 
-SMALL = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+SMALL = vp.Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 RAW = replace(SMALL, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
 @pytest.fixture(scope="module")
 def shapes():
-    return load_data("shapes?size=32", limit=21)
+    return vp.load_data("shapes?size=32", limit=21)
 
 
 def augmented(images, settings, **options):
     """Bytes of augmented images, and of the plain ones."""
     seen = [
-        torch.cat([x for x, _ in batches(images, RAW, 8, augmentation=how, **options)])
+        torch.cat([x for x, _ in vp.batches(images, RAW, 8, augmentation=how, **options)])
         for how in (settings, None)
     ]
     return [(255 * x).round().byte() for x in seen]
@@ -54,28 +47,30 @@ def test_the_crop_is_that_of_torchvision_at_the_same_corner(monkeypatch):
 
 
 def test_half_of_the_images_are_flipped():
-    images = load_data("shapes?size=32", limit=400)
-    seen, plain = augmented(images, Augmentation(flip=0.5))
+    images = vp.load_data("shapes?size=32", limit=400)
+    seen, plain = augmented(images, vp.Augmentation(flip=0.5))
     flipped = (seen == plain.flip(3)).flatten(1).all(1)
     assert ((seen == plain).flatten(1).all(1) | flipped).all()
     assert int(flipped.sum()) == pytest.approx(200, abs=40)
 
 
 def test_rand_augment_leaves_out_operations_by_their_probability():
-    images = load_data("shapes?size=32", limit=400)
-    seen, plain = augmented(images, Augmentation(rand_augment="rand-m9-n2-mstd1.0"))
+    images = vp.load_data("shapes?size=32", limit=400)
+    seen, plain = augmented(images, vp.Augmentation(rand_augment="rand-m9-n2-mstd1.0"))
     same = (seen == plain).flatten(1).all(1).double().mean()
     assert 0.25 - 0.09 < same < 0.45  # both are left out in 1/4, and some change nothing
-    seen, plain = augmented(images.subset(np.arange(8)), Augmentation(rand_augment="rand-p0.0"))
+    seen, plain = augmented(
+        images.subset(np.arange(8)), vp.Augmentation(rand_augment="rand-p0.0")
+    )
     assert torch.equal(seen, plain)
 
 
 @pytest.mark.parametrize("mode", ["const", "pixel"])
 def test_erased_rectangles_are_zero_or_normal_noise_after_normalization(mode):
-    images = load_data("shapes?size=32", limit=400)
-    how = Augmentation(erasing=0.25, erasing_mode=mode)
-    seen = torch.cat([x for x, _ in batches(images, SMALL, 64, augmentation=how)])
-    plain = torch.cat([x for x, _ in batches(images, SMALL, 64)])
+    images = vp.load_data("shapes?size=32", limit=400)
+    how = vp.Augmentation(erasing=0.25, erasing_mode=mode)
+    seen = torch.cat([x for x, _ in vp.batches(images, SMALL, 64, augmentation=how)])
+    plain = torch.cat([x for x, _ in vp.batches(images, SMALL, 64)])
     box = (seen != plain).any(1)
     erased = box.flatten(1).any(1)
     assert int(erased.sum()) == pytest.approx(100, abs=35)
@@ -109,7 +104,7 @@ def test_mixing_is_that_of_timm_at_the_same_draw(cutmix, seed, monkeypatch):
 
 
 def test_mixup_and_cutmix_take_turns_and_a_part_is_left_alone():
-    how = Augmentation(mixup=1.0, cutmix=0.8, mix_probability=0.5, switch_probability=0.2)
+    how = vp.Augmentation(mixup=1.0, cutmix=0.8, mix_probability=0.5, switch_probability=0.2)
     mixes = [draw_mix(how, (32, 32), stream(0, "mix", i)) for i in range(2000)]
     cuts = sum(mix.box is not None for mix in mixes)
     alone = sum(mix == Mix() for mix in mixes)
@@ -117,7 +112,7 @@ def test_mixup_and_cutmix_take_turns_and_a_part_is_left_alone():
     assert cuts == pytest.approx(200, abs=4 * np.sqrt(180))
     parts = np.array([mix.weight for mix in mixes if mix.box is None and mix != Mix()])
     assert np.quantile(parts, [0.25, 0.5, 0.75]) == pytest.approx([0.25, 0.5, 0.75], abs=0.07)
-    only = [Augmentation(mixup=0.4), Augmentation(cutmix=0.4), Augmentation()]
+    only = [vp.Augmentation(mixup=0.4), vp.Augmentation(cutmix=0.4), vp.Augmentation()]
     kinds = [
         {draw_mix(how, (8, 8), stream(0, "mix", i)).box is None for i in range(50)}
         for how in only
@@ -126,7 +121,7 @@ def test_mixup_and_cutmix_take_turns_and_a_part_is_left_alone():
 
 
 def test_in_an_odd_batch_the_middle_image_is_not_mixed(shapes):
-    _, targets = fixed_augmentation(shapes, SMALL, 21, 10)[0]
+    _, targets = vp.fixed_augmentation(shapes, SMALL, 21, 10)[0]
     expected = torch.full((10,), 0.01)
     expected[int(shapes.targets[10])] = 0.91  # the middle one is its own partner
     torch.testing.assert_close(targets[10], expected)
@@ -146,20 +141,20 @@ def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
 
 
 def test_every_pass_and_every_process_sees_the_same_and_each_batch_its_own(shapes):
-    data = fixed_augmentation(shapes, SMALL, 8, 10)
+    data = vp.fixed_augmentation(shapes, SMALL, 8, 10)
     first, again = list(data), list(data)
     for one, other in zip(first, [*again[:1], *data[1:]], strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
     same = shapes.subset(np.array([0, 1, 2, 3] * 2))
-    one, other = fixed_augmentation(same, SMALL, 4, 10)
+    one, other = vp.fixed_augmentation(same, SMALL, 4, 10)
     assert not torch.allclose(one[0], other[0])
-    assert not torch.allclose(one[0], fixed_augmentation(same, SMALL, 4, 10, seed=1)[0][0])
+    assert not torch.allclose(one[0], vp.fixed_augmentation(same, SMALL, 4, 10, seed=1)[0][0])
 
 
 def test_the_global_generators_are_as_they_were(shapes):
     before = random.getstate(), np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
-    fixed_augmentation(shapes, SMALL, 8, 10)[0]
+    vp.fixed_augmentation(shapes, SMALL, 8, 10)[0]
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[2])
 
@@ -184,12 +179,12 @@ def test_the_global_generators_are_as_they_were(shapes):
     ],
 )
 def test_wrong_settings_are_explained(settings, message):
-    with pytest.raises(InputError, match=message):
-        Augmentation(**settings)
+    with pytest.raises(vp.InputError, match=message):
+        vp.Augmentation(**settings)
 
 
 def test_the_settings_of_the_paper():
-    wanted = Augmentation(
+    wanted = vp.Augmentation(
         padding=4, flip=0.5, rand_augment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8,
         mix_probability=1.0, switch_probability=0.5, smoothing=0.1,
     )  # fmt: skip

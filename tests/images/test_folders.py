@@ -110,11 +110,7 @@ def test_shape_and_texture_stand_in_the_name(write):
         ("imagenet", ["cats/0.png"], r"the 1000 classes n01440764, .* got 1 \(cats"),
         ("imagenet_r", ["fish/a.png"], "WordNet identifiers of ImageNet-1k.*got fish"),
         ("cue_conflict", [".x.png"], "must hold images such as cat/cat1-car2"),
-        (
-            "cue_conflict",
-            ["cat/cat1-car2.png", "cat/photo.png"],
-            "got photo.png and 0 more",
-        ),
+        ("cue_conflict", ["cat/cat1-car2.png", "cat/photo.png"], "got photo.png and 0 more"),
     ],
 )
 def test_other_folders_are_explained(write, kind, names, message):

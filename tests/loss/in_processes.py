@@ -6,15 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism import (
-    Objective,
-    hessian_spectrum,
-    landscape,
-    processes,
-    random_planes,
-    spectral_density,
-    top_eigenvalues,
-)
+import visprism as vp
 
 
 def measured():
@@ -30,13 +22,13 @@ def measured():
     results = []
     for size in (4, 10):
         batches = list(zip(images.split(size), targets.split(size), strict=True))
-        with processes():
-            objective = Objective(model, batches, weight_decay=0.1)
+        with vp.processes():
+            objective = vp.Objective(model, batches, weight_decay=0.1)
             results += [
-                hessian_spectrum(model, batches, k=2, tol=1e-6),
-                top_eigenvalues(objective, k=3, tol=1e-8),
-                spectral_density(objective, runs=2, steps=6),
-                landscape(model, batches, random_planes(model, points=3, pairs=2)),
+                vp.hessian_spectrum(model, batches, k=2, tol=1e-6),
+                vp.top_eigenvalues(objective, k=3, tol=1e-8),
+                vp.spectral_density(objective, runs=2, steps=6),
+                vp.landscape(model, batches, vp.random_planes(model, points=3, pairs=2)),
             ]
     return results
 

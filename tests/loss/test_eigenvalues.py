@@ -9,21 +9,12 @@ from internals import Products, stream
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch.nn import functional
 
-from visprism import (
-    Objective,
-    Run,
-    TimeBudgetError,
-    load_model,
-    spectral_density,
-    top_eigenpairs,
-    top_eigenvalues,
-    trace,
-)
+import visprism as vp
 
 
 @pytest.fixture
 def objective(network, images, classes):
-    return Objective(network, [(images, classes)], weight_decay=0.01)
+    return vp.Objective(network, [(images, classes)], weight_decay=0.01)
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ def dense(objective):
 # What they compute.
 @pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
 def test_the_foremost_eigenvalues_are_those_of_the_dense_hessian(objective, dense, which):
-    eigenvalues = top_eigenvalues(objective, k=4, which=which, tol=1e-9)
+    eigenvalues = vp.top_eigenvalues(objective, k=4, which=which, tol=1e-9)
     exact = torch.linalg.eigvalsh(dense).numpy()
     expected = {
         "LM": exact[np.argsort(-np.abs(exact))[:4]],
@@ -50,7 +41,7 @@ def test_the_foremost_eigenvalues_are_those_of_the_dense_hessian(objective, dens
 
 
 def test_the_vectors_are_the_sharpest_directions(objective, dense):
-    values, vectors = top_eigenpairs(objective, k=3, tol=1e-10)
+    values, vectors = vp.top_eigenpairs(objective, k=3, tol=1e-10)
     np.testing.assert_allclose(vectors @ vectors.T, torch.eye(3), atol=1e-10)
     np.testing.assert_allclose(
         vectors @ dense, torch.tensor(values.value)[:, None] * vectors, atol=1e-8
@@ -59,14 +50,16 @@ def test_the_vectors_are_the_sharpest_directions(objective, dense):
 
 @pytest.mark.parametrize("tol", [0.1, 1e-2])
 def test_an_eigenvalue_lies_within_each_residual(objective, dense, tol):
-    eigenvalues = top_eigenvalues(objective, k=5, tol=tol)
+    eigenvalues = vp.top_eigenvalues(objective, k=5, tol=tol)
     exact = torch.linalg.eigvalsh(dense).numpy()
     nearest = np.abs(eigenvalues.value[:, None] - exact).min(1)
     assert (nearest <= eigenvalues.residual + 1e-12).all()
 
 
 def test_the_gauss_newton_matrix_has_no_negative_eigenvalue(objective):
-    eigenvalues = top_eigenvalues(objective, k=1, which="SA", matrix="gauss-newton", tol=1e-8)
+    eigenvalues = vp.top_eigenvalues(
+        objective, k=1, which="SA", matrix="gauss-newton", tol=1e-8
+    )
     assert eigenvalues.value[0] == pytest.approx(
         0.01, rel=1e-8
     )  # weight decay; its rank is at most 20
@@ -79,14 +72,14 @@ def assert_within_four_errors(estimated, exact):
 
 def test_density_has_the_moments_of_the_dense_hessian(objective, dense):
     exact = torch.linalg.eigvalsh(dense)
-    density = spectral_density(objective, runs=60, steps=8)
+    density = vp.spectral_density(objective, runs=60, steps=8)
     np.testing.assert_allclose(np.bincount(density.run, density.weight), 1, rtol=1e-10)
     for degree in (1, 2, 3):
         assert_within_four_errors(density.moment(degree), float((exact**degree).mean()))
 
 
 def test_the_outermost_nodes_are_the_outermost_eigenvalues(objective, dense):
-    density = spectral_density(objective, runs=1, steps=60)
+    density = vp.spectral_density(objective, runs=1, steps=60)
     exact = torch.linalg.eigvalsh(dense)
     assert density.node.max() == pytest.approx(float(exact.max()), rel=1e-8)
     assert density.node.min() == pytest.approx(float(exact.min()), rel=1e-8)
@@ -96,7 +89,7 @@ def test_the_outermost_nodes_are_the_outermost_eigenvalues(objective, dense):
 
 @pytest.mark.parametrize("method", ["hutch++", "hutchinson"])
 def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
-    estimate = trace(objective, probes=60, method=method)
+    estimate = vp.trace(objective, probes=60, method=method)
     assert_within_four_errors(estimate.trace, float(dense.trace()))
 
 
@@ -104,22 +97,22 @@ def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
 @pytest.mark.parametrize("size", [10, 4])
 def test_eigenvalues_do_not_depend_on_the_cut(network, images, classes, size):
     batches = list(zip(images.split(size), classes.split(size), strict=True))
-    cut = top_eigenvalues(Objective(network, batches), k=3, tol=1e-8)
-    uncut = top_eigenvalues(Objective(network, [(images, classes)]), k=3, tol=1e-8)
+    cut = vp.top_eigenvalues(vp.Objective(network, batches), k=3, tol=1e-8)
+    uncut = vp.top_eigenvalues(vp.Objective(network, [(images, classes)]), k=3, tol=1e-8)
     np.testing.assert_allclose(cut.value, uncut.value, rtol=1e-8)
     assert cut.nll == pytest.approx(uncut.nll, rel=1e-12)
     assert cut.provenance.images == 10
 
 
 def test_single_precision_keeps_five_digits(network, images, classes):
-    double = top_eigenvalues(Objective(network, [(images, classes)]), k=3, tol=1e-8)
-    single = Objective(network.float(), [(images.float(), classes)])
-    np.testing.assert_allclose(top_eigenvalues(single, k=3).value, double.value, rtol=1e-5)
+    double = vp.top_eigenvalues(vp.Objective(network, [(images, classes)]), k=3, tol=1e-8)
+    single = vp.Objective(network.float(), [(images.float(), classes)])
+    np.testing.assert_allclose(vp.top_eigenvalues(single, k=3).value, double.value, rtol=1e-5)
 
 
 def test_another_seed_finds_the_same_eigenvalues(objective):
     one, other = (
-        top_eigenvalues(objective, k=3, tol=1e-8, run=Run(seed=seed)) for seed in (0, 1)
+        vp.top_eigenvalues(objective, k=3, tol=1e-8, run=vp.Run(seed=seed)) for seed in (0, 1)
     )
     np.testing.assert_allclose(one.value, other.value, rtol=1e-8)
 
@@ -127,7 +120,7 @@ def test_another_seed_finds_the_same_eigenvalues(objective):
 # Against another implementation.
 @pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32"])
 def test_agrees_with_arpack_and_products_by_autograd(name):
-    model = load_model(name, seed=1).model
+    model = vp.load_model(name, seed=1).model
     with torch.no_grad():
         for parameter in model.parameters():  # the ViT's head begins at 0
             noise = torch.randn(parameter.shape, generator=stream(0, "noise"))
@@ -149,7 +142,7 @@ def test_agrees_with_arpack_and_products_by_autograd(name):
     size = sum(p.numel() for p in parameters)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float32)
     theirs = eigsh(operator, k=3, which="LM", tol=1e-6, return_eigenvectors=False)
-    ours = top_eigenvalues(Objective(model, [(images, targets)]), k=3, tol=1e-3)
+    ours = vp.top_eigenvalues(vp.Objective(model, [(images, targets)]), k=3, tol=1e-3)
     np.testing.assert_allclose(np.sort(ours.value), np.sort(theirs), rtol=1e-4)
 
 
@@ -157,7 +150,7 @@ def test_agrees_with_arpack_and_products_by_autograd(name):
 def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
     exact, inside = float(torch.linalg.eigvalsh(dense).mean()), 0
     for seed in range(100):
-        density = spectral_density(objective, runs=4, steps=2, run=Run(seed=seed))
+        density = vp.spectral_density(objective, runs=4, steps=2, run=vp.Run(seed=seed))
         mean = density.moment(1)
         inside += mean.low <= exact <= mean.high
     assert 0.90 <= inside / 100 <= 0.99
@@ -165,9 +158,9 @@ def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
 
 def test_a_deadline_holds_within_a_product_over_several_batches(network, images, classes):
     batches = list(zip(images.split(1), classes.split(1), strict=True))
-    objective = Objective(network, batches)
+    objective = vp.Objective(network, batches)
     begin = time.monotonic()
-    run = Run(deadline=begin + 0.3)
-    with pytest.raises(TimeBudgetError):
-        top_eigenvalues(objective, k=40, tol=1e-14, run=run)
+    run = vp.Run(deadline=begin + 0.3)
+    with pytest.raises(vp.TimeBudgetError):
+        vp.top_eigenvalues(objective, k=40, tol=1e-14, run=run)
     assert time.monotonic() - begin < 0.3 + 0.3  # a product of one image takes milliseconds

@@ -8,13 +8,7 @@ import pytest
 import torch
 from internals import Products
 
-from visprism import (
-    InputError,
-    Objective,
-    Run,
-    hessian_spectrum,
-    top_eigenvalues,
-)
+from visprism import InputError, Objective, Run, hessian_spectrum, top_eigenvalues
 
 
 @pytest.fixture

@@ -15,16 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy as mean_cross_entropy
 from torch.optim.swa_utils import update_bn
 
-from visprism import (
-    Compute,
-    InputError,
-    Objective,
-    Run,
-    curvature_at_origin,
-    landscape,
-    plane_through,
-    random_planes,
-)
+import visprism as vp
 
 
 def moved(model, plane, a, b):
@@ -53,8 +44,8 @@ def test_of_least_squares_it_is_a_parabola():
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, 2, generator=generator, dtype=torch.float64)
-    (plane,) = random_planes(model, points=5)
-    surface = landscape(model, [(images, targets)], [plane], loss=squares)
+    (plane,) = vp.random_planes(model, points=5)
+    surface = vp.landscape(model, [(images, targets)], [plane], loss=squares)
     x = images.flatten(1)
     residual = model(images).detach() - targets
     d1, d2 = (x @ d["1.weight"].T for d in (plane.first, plane.second))
@@ -68,7 +59,7 @@ def test_of_least_squares_it_is_a_parabola():
     np.testing.assert_allclose(surface.rise, (values - center).mean(1), atol=1e-12)
     half = t * (values - center).std(1) / 7**0.5
     np.testing.assert_allclose(surface.rise.high - surface.rise, half, atol=1e-10)
-    bend = curvature_at_origin(surface)
+    bend = vp.curvature_at_origin(surface)
     np.testing.assert_allclose(bend.fitted, [(d**2).sum() / 7 for d in (d1, d2)])
     np.testing.assert_allclose(bend.slope, [(d * residual).sum() / 7 for d in (d1, d2)])
 
@@ -80,21 +71,21 @@ def test_the_middle_curves_as_the_hessian_says(small, batches):
         nn.Softplus().eval(),
     )  # a ReLU has kinks within a step
     exact = [(x.double(), y) for x, y in batches]
-    planes = random_planes(small, points=5, reach=0.01, pairs=2)
-    curvature = curvature_at_origin(
-        landscape(small, exact, planes), planes, Objective(small, exact)
+    planes = vp.random_planes(small, points=5, reach=0.01, pairs=2)
+    curvature = vp.curvature_at_origin(
+        vp.landscape(small, exact, planes), planes, vp.Objective(small, exact)
     )
     np.testing.assert_allclose(curvature.fitted, curvature.hessian, rtol=1e-5)
     assert len(curvature) == 4
     assert abs(curvature.hessian).min() > 1e-3
-    decayed = Objective(small, exact, weight_decay=0.1)
-    with pytest.raises(InputError, match=r"objective must have weight_decay=0, .* got 0\.1"):
-        curvature_at_origin(landscape(small, exact, planes), planes, decayed)
+    decayed = vp.Objective(small, exact, weight_decay=0.1)
+    with pytest.raises(vp.InputError, match=r"objective must have weight_decay=0, .* got 0\.1"):
+        vp.curvature_at_origin(vp.landscape(small, exact, planes), planes, decayed)
 
 
 def test_the_l2_term_is_that_of_the_moved_weights(small, batches):
-    planes = random_planes(small, points=3, pairs=2)
-    surface = landscape(small, batches, planes, weight_decay=0.1, decayed="*.weight")
+    planes = vp.random_planes(small, points=3, pairs=2)
+    surface = vp.landscape(small, batches, planes, weight_decay=0.1, decayed="*.weight")
     for pair, a, b, l2 in zip(surface.pair, surface.a, surface.b, surface.l2, strict=True):
         there = moved(small, planes[pair], a, b)
         decayed = [p.detach() for n, p in there.named_parameters() if "weight" in n]
@@ -108,7 +99,9 @@ def test_logits_that_overflow_a_softmax_have_their_finite_loss():
     with torch.no_grad():
         model[1].weight.copy_(weight)
     images = torch.tensor([[1.0, 3.0, 0.0]])[..., None, None]
-    surface = landscape(model, [(images, torch.tensor([0]))], random_planes(model, points=3))
+    surface = vp.landscape(
+        model, [(images, torch.tensor([0]))], vp.random_planes(model, points=3)
+    )
     assert surface.nll[4] == pytest.approx(2e30, rel=1e-6)
     assert np.isfinite(surface.nll).all()
 
@@ -116,7 +109,7 @@ def test_logits_that_overflow_a_softmax_have_their_finite_loss():
 def test_the_accuracy_of_soft_targets_is_of_their_most_probable_class(small):
     images, targets = random_images(9)
     soft = 0.8 * nn.functional.one_hot(targets, 5) + 0.04
-    hard, mixed = (landscape(small, [(images, t)], lines(small)) for t in (targets, soft))
+    hard, mixed = (vp.landscape(small, [(images, t)], lines(small)) for t in (targets, soft))
     np.testing.assert_array_equal(hard.accuracy, mixed.accuracy)
     assert not np.allclose(hard.nll, mixed.nll)
 
@@ -170,8 +163,8 @@ def test_every_model_has_its_own_loss_at_every_point(name):
         n: (t, t.clone(), t.stride()) for n, t in model.state_dict(keep_vars=True).items()
     }
     logits = model(images)
-    planes = random_planes(model, points=3, reach=0.5, perturb_positions=True)
-    surface = landscape(model, batches, planes)
+    planes = vp.random_planes(model, points=3, reach=0.5, perturb_positions=True)
+    surface = vp.landscape(model, batches, planes)
     for i in (0, 4, 5, 8):
         there = moved(model, planes[0], surface.a[i], surface.b[i])
         for module in there.modules():  # what was computed of other weights
@@ -191,14 +184,14 @@ def test_every_model_has_its_own_loss_at_every_point(name):
 
 
 def test_reestimated_statistics_are_those_of_torch(small, batches):
-    (plane,) = random_planes(small, points=3)
+    (plane,) = vp.random_planes(small, points=3)
     images = torch.cat([x for x, _ in batches])
-    surface = landscape(small, batches, [plane], batch_norm="reestimated")
+    surface = vp.landscape(small, batches, [plane], batch_norm="reestimated")
     for i in range(9):
         there = moved(small, plane, surface.a[i], surface.b[i])
         update_bn([images], there)
         assert surface.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
-    frozen = landscape(small, batches, [plane])
+    frozen = vp.landscape(small, batches, [plane])
     assert abs(frozen.nll - surface.nll).max() > 0.01
 
 
@@ -207,15 +200,15 @@ def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
     with torch.no_grad():
         other[3].weight.mul_(0.5)
         other[8].bias.add_(0.3)
-    plane = plane_through(small, [other.state_dict()], points=5, margin=0.5)
-    surface = landscape(small, batches, [plane])
+    plane = vp.plane_through(small, [other.state_dict()], points=5, margin=0.5)
+    surface = vp.landscape(small, batches, [plane])
     there = surface.a.tolist().index(1.0)
     assert surface.nll[there] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
 
 
 def test_half_precision_is_near(small, batches):
     full, half = (
-        landscape(small, batches, lines(small), run=Run(compute=Compute(precision=p)))
+        vp.landscape(small, batches, lines(small), run=vp.Run(compute=vp.Compute(precision=p)))
         for p in ("fp32", "bf16")
     )
     assert half.provenance.precision == "bf16"
@@ -234,7 +227,7 @@ def test_the_cut_into_batches_does_not_matter(small, treatment):
 
     def nll(size):
         cut = list(zip(images.split(size), targets.split(size), strict=True))
-        return landscape(small, cut, lines(small), batch_norm=treatment).nll
+        return vp.landscape(small, cut, lines(small), batch_norm=treatment).nll
 
     uncut = nll(250)
     for size in (8, 16, 32, 62, 64):
@@ -255,7 +248,7 @@ class DrawnAnew:
 
 def test_every_point_sees_the_same_samples(small, batches):
     redrawn = DrawnAnew(batches)
-    surface = landscape(small, redrawn, lines(small))
+    surface = vp.landscape(small, redrawn, lines(small))
     assert redrawn.passes == 1
-    fixed = landscape(small, [(x + 1, y) for x, y in batches], lines(small))
+    fixed = vp.landscape(small, [(x + 1, y) for x, y in batches], lines(small))
     np.testing.assert_array_equal(surface.nll, fixed.nll)

@@ -9,11 +9,7 @@ from internals import Products, gauss_newton_product, hvp, stream
 from torch import nn
 from torch.nn import functional
 
-from visprism import (
-    Objective,
-    dissect,
-    smoothed_cross_entropy,
-)
+from visprism import Objective, dissect, smoothed_cross_entropy
 
 
 def dense(model, images, targets, names=None):

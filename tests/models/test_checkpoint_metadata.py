@@ -9,14 +9,7 @@ from internals import Metadata
 from safetensors.torch import save_file
 from small_models import small_convnet as network
 
-from visprism import (
-    InputError,
-    Preprocessing,
-    Provenance,
-    load_model,
-    read_metadata,
-    save_checkpoint,
-)
+import visprism as vp
 
 
 @dataclass(frozen=True)
@@ -32,12 +25,12 @@ def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
     path = tmp_path / "a.safetensors"
     metadata = Metadata(
         recipe={"epochs": 3, "lr": 0.1, "widths": [4, 8]},
-        preprocessing=Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
+        preprocessing=vp.Preprocessing((32, 48), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear"),
         class_names=("cat", "Dogge \N{LATIN SMALL LETTER A WITH DIAERESIS}"),
         metrics={"accuracy": 0.75, "nll": 1.5},
-        provenance=Provenance(data="shapes", image_shape=(3, 32, 48), seed=4),
+        provenance=vp.Provenance(data="shapes", image_shape=(3, 32, 48), seed=4),
     )
-    save_checkpoint(
+    vp.save_checkpoint(
         network(),
         path,
         recipe=Recipe(),
@@ -46,23 +39,26 @@ def test_what_is_known_of_a_model_comes_back_with_it(tmp_path):
         metrics=metadata.metrics,
         provenance=metadata.provenance,
     )
-    assert read_metadata(path) == metadata
+    assert vp.read_metadata(path) == metadata
 
 
 def test_a_loaded_model_gets_its_images_as_its_checkpoint_says(tmp_path):
     path = tmp_path / "a.safetensors"
-    stated = Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-    save_checkpoint(load_model("resnet20").model, path, preprocessing=stated)
-    assert load_model(f"resnet20@{path}").preprocessing == stated
-    save_checkpoint(load_model("resnet20").model, path)
-    assert load_model(f"resnet20@{path}").preprocessing == load_model("resnet20").preprocessing
+    stated = vp.Preprocessing((32, 32), (0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    vp.save_checkpoint(vp.load_model("resnet20").model, path, preprocessing=stated)
+    assert vp.load_model(f"resnet20@{path}").preprocessing == stated
+    vp.save_checkpoint(vp.load_model("resnet20").model, path)
+    assert (
+        vp.load_model(f"resnet20@{path}").preprocessing
+        == vp.load_model("resnet20").preprocessing
+    )
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.pt"])
 def test_a_file_of_others_says_nothing_of_itself(tmp_path, name):
     state = network().state_dict()
     (save_file if name.endswith("safetensors") else torch.save)(state, tmp_path / name)
-    assert read_metadata(tmp_path / name) == Metadata()
+    assert vp.read_metadata(tmp_path / name) == Metadata()
 
 
 # Errors.
@@ -94,5 +90,5 @@ def test_metadata_of_other_types_are_refused_by_the_name_of_the_file(tmp_path, c
     path = tmp_path / "a.safetensors"
     save_file(network().state_dict(), path, metadata={"visprism": text})
     for named in (path, f"resnet20@{path}"):
-        with pytest.raises(InputError, match=r"a\.safetensors was refused: its visprism"):
-            load_model(str(named))
+        with pytest.raises(vp.InputError, match=r"a\.safetensors was refused: its visprism"):
+            vp.load_model(str(named))

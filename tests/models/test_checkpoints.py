@@ -81,10 +81,7 @@ def test_of_weights_and_their_average_the_average_is_loaded_with_a_warning(
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (
-            lambda w: w.mul(100).to(torch.int8),
-            r"1 of integers .* \(0\.weight torch\.int8\)",
-        ),
+        (lambda w: w.mul(100).to(torch.int8), r"1 of integers .* \(0\.weight torch\.int8\)"),
         (
             lambda w: w.index_fill(0, torch.tensor([1]), torch.nan),
             r"1 of its 7 .*\(0\.weight\) h",

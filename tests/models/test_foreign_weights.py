@@ -49,11 +49,7 @@ def test_the_tensors_of_the_table_have_the_same_names_and_shapes(spec, make):
     assert {k: v.shape for k, v in ours.items()} == {k: v.shape for k, v in theirs.items()}
 
 
-@pytest.mark.parametrize(
-    ("spec", "make"),
-    [SAME[0], SAME[8]],
-    ids=["ResNet", "ViT"],
-)
+@pytest.mark.parametrize(("spec", "make"), [SAME[0], SAME[8]], ids=["ResNet", "ViT"])
 @torch.no_grad()
 def test_with_their_weights_the_logits_are_theirs(spec, make, tmp_path):
     theirs = make().eval()

@@ -11,14 +11,7 @@ import torch
 from internals import PREFIX, default_card, epochs_in_words, pretrained_cards, stream
 from safetensors import safe_open
 
-from visprism import (
-    MODELS,
-    InputError,
-    batches,
-    load_data,
-    load_model,
-    read_metadata,
-)
+from visprism import MODELS, InputError, batches, load_data, load_model, read_metadata
 
 PROJECT = Path(__file__).parents[2]
 CARDS = pretrained_cards()

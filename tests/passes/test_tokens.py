@@ -6,15 +6,7 @@ from internals import Tokens, token_roles
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from visprism import (
-    FeatureStatistic,
-    Layout,
-    ScalarPerBlock,
-    Variance,
-    block_columns,
-    dissect,
-    observe,
-)
+import visprism as vp
 from visprism.anatomy import watch_tokens
 
 SMALL = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2}
@@ -25,7 +17,7 @@ def vit(**options):
 
 
 def roles_of(model, images):
-    return token_roles(dissect(model, images))["blocks.1.mlp"]
+    return token_roles(vp.dissect(model, images))["blocks.1.mlp"]
 
 
 @pytest.fixture
@@ -36,11 +28,11 @@ def images():
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [
-        (Layout("b n c", (2, 2), 1), [0]),
-        (Layout("b n c", (2, 2), 0, 1), [4]),
-        (Layout("b n c", (1, 3), 1, 1), [0, 4]),
-        (Layout("b n c", (2, 2), 1, order=(4, 0, 2, 1)), [3]),
-        (Layout("n b c", (2, 2), 1), [0]),
+        (vp.Layout("b n c", (2, 2), 1), [0]),
+        (vp.Layout("b n c", (2, 2), 0, 1), [4]),
+        (vp.Layout("b n c", (1, 3), 1, 1), [0, 4]),
+        (vp.Layout("b n c", (2, 2), 1, order=(4, 0, 2, 1)), [3]),
+        (vp.Layout("n b c", (2, 2), 1), [0]),
     ],
 )
 def test_a_token_is_on_the_grid_or_off_it(layout, expected):
@@ -76,10 +68,12 @@ def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
             with torch.no_grad():
                 return self.vit(x)
 
-    assert token_roles(dissect(NoGradient().eval(), images))["vit.blocks.1.mlp"] == ("prefix",)
+    assert token_roles(vp.dissect(NoGradient().eval(), images))["vit.blocks.1.mlp"] == (
+        "prefix",
+    )
 
 
-class Copy(FeatureStatistic):
+class Copy(vp.FeatureStatistic):
     """Keeps the tokens of the last batch."""
 
     sees = ("tokens", "attention")
@@ -92,14 +86,14 @@ class Copy(FeatureStatistic):
 
     def results(self, seen):
         self.seen |= seen.by_image
-        return (ScalarPerBlock(**block_columns([])),)
+        return (vp.ScalarPerBlock(**vp.block_columns([])),)
 
 
 def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
     model = vit(reg_tokens=2)
-    anatomy = dissect(model, images)
+    anatomy = vp.dissect(model, images)
     seen = {}
-    _, variances = observe(anatomy, [images], [Copy(seen), Variance()])
+    _, variances = vp.observe(anatomy, [images], [Copy(seen), vp.Variance()])
     with torch.no_grad():
         expected = model.patch_embed(images)
         expected = model.norm_pre(model.patch_drop(model._pos_embed(expected)))
@@ -107,7 +101,7 @@ def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
             expected = block(expected)
     by_name = {key.name: value for key, value in seen.items() if hasattr(key, "kind")}
     torch.testing.assert_close(torch.from_numpy(by_name["blocks.1.mlp"]), expected)
-    (alone,) = observe(anatomy, [images], [Variance()])
+    (alone,) = vp.observe(anatomy, [images], [vp.Variance()])
     assert variances == alone
     attention = [value for key, value in seen.items() if hasattr(key, "geometry")]
     assert [a.shape for a in attention] == [(3, 1, 2, 7, 7)] * 2
@@ -115,7 +109,7 @@ def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
 
 def test_watched_tokens_are_the_map_and_the_rest(images):
     model = vit()
-    anatomy = dissect(model, images)
+    anatomy = vp.dissect(model, images)
     keep = lambda _, grid, off: (grid.clone(), off.clone())  # noqa: E731
     with torch.no_grad(), watch_tokens(anatomy, keep) as seen:
         model(images)

@@ -186,24 +186,8 @@ def study_of(first="a", second="b", reason="the model has no attention"):
         models=(first, second),
         entries=(
             Entry((first,), "test-gaps", (gaps(first),), {}, 4, 0.5, "k1"),
-            Entry(
-                (first,),
-                "test-norms",
-                (norms(first), gaps(first)),
-                options,
-                8,
-                1.5,
-                "k2",
-            ),
-            Entry(
-                (second,),
-                "test-norms",
-                (norms(second, end=0.75),),
-                options,
-                8,
-                2.5,
-                "k3",
-            ),
+            Entry((first,), "test-norms", (norms(first), gaps(first)), options, 8, 1.5, "k2"),
+            Entry((second,), "test-norms", (norms(second, end=0.75),), options, 8, 2.5, "k3"),
             Entry((first, second), "test-norms", (gaps(first),), options, 8, 0.25, "k4"),
         ),
         failures=(

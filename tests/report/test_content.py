@@ -14,24 +14,6 @@ from visprism.results import TemperatureScaling
 KINDS = {"a": ["conv"], "b": ["attention", "mlp"]}
 
 
-def test_chapters_follow_the_registry_and_sections_the_declaration(study):
-    content = content_of(study)
-    assert [c.analysis.name for c in content.chapters] == ["test-norms", "test-gaps"]
-    assert [[p.anchor for p in c.sections] for c in content.chapters] == [
-        ["test-norms", "test-norms-test-gaps"],
-        ["test-gaps"],
-    ]
-
-
-def test_a_result_about_two_models_stands_under_its_analysis_in_a_panel_of_its_own(study):
-    (_, part), _ = (c.sections for c in content_of(study).chapters)
-    assert {ending: list(panel) for ending, panel in part.panels.items()} == {
-        "": ["a"],
-        "-between-models": ["a and b"],
-    }
-    assert list(part.findings) == ["a", "a and b"]
-
-
 def test_several_results_of_one_type_have_a_panel_each(study, make):
     several = replace(study.entries[1], results=(make.norms("a"), make.norms("a", end=3)))
     content = content_of(replace(study, entries=(several, study.entries[2])))
@@ -156,25 +138,11 @@ def test_only_shipped_weights_are_looked_up(study, monkeypatch):
         subtitle("resnet20.shapes", FROM_PYTHON)
 
 
-def test_failures_of_one_reason_are_one_omission_and_errors_come_first(study):
-    failed, skipped = content_of(study).omissions
-    assert (failed.analysis, failed.models, failed.kind) == ("hessian", ("a", "b"), "failed")
-    assert (skipped.analysis, skipped.models, skipped.kind) == ("test-gaps", ("b",), "skipped")
-
-
 def test_what_the_budget_had_no_room_for_is_not_measured_and_other_analyses_do_not_apply(study):
     late = [replace(f, kind="no time") for f in study.failures if f.kind == "skipped"]
     content = content_of(replace(study, failures=(*study.failures, *late)))
     assert [o.kind for o in content.not_measured] == ["failed", "no time"]
     assert [o.kind for o in content.not_applicable] == ["skipped"]
-
-
-def test_options_that_differ_from_the_defaults_are_known(study):
-    first, second = content_of(study).chapters
-    assert first.options == {"steps": 5, "bands": [0.5, 1.0]}
-    assert first.changed_options == {"steps": 5}
-    assert second.changed_options == {}
-    assert first.seconds == {"a": 1.5, "b": 2.5, "a and b": 0.25}
 
 
 def test_a_figure_of_convolutions_is_drawn_only_where_some_were_ablated(study):

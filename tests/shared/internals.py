@@ -80,7 +80,7 @@ PLACES = {
     "loss.update_rules": "sam_threshold update_rule",
     "models.attention_as_convolution": "largest_difference",
     "models.checkpoints": "Metadata",
-    "models.layers.heads": "AttentionPool MeanPool pool_of",
+    "models.layers.heads": "AttentionPool MeanPool",
     "models.layers.residual_blocks": (
         "MSABlock PostActMSABlock PreActBasic PreActBottleneck SpatialSmoothing"
     ),

@@ -8,42 +8,31 @@ import torch
 from internals import Estimated, Question, mean
 from torch import nn
 
-from visprism import (
-    Analysis,
-    Cost,
-    Needs,
-    Result,
-    Section,
-    Sizes,
-    column,
-    estimate,
-    option,
-    result_type,
-)
+import visprism as vp
 
 BRIGHT = Question("How bright?", "brightness")
 
 
-@result_type("test-brightness")
-class Brightness(Result):
+@vp.result_type("test-brightness")
+class Brightness(vp.Result):
     """Mean of the images; one row."""
 
-    mean: Estimated = estimate(
+    mean: Estimated = vp.estimate(
         "brightness", "", "mean of all numbers of all images", question=BRIGHT
     )
-    images: np.ndarray = column("Images", "", "number of images")
+    images: np.ndarray = vp.column("Images", "", "number of images")
 
 
 @dataclass(frozen=True)
-class MeasureBrightness(Analysis):
+class MeasureBrightness(vp.Analysis):
     """Mean brightness of the images as the model sees them."""
 
     name = "brightness"
-    needs = Needs.NOTHING
-    sections = (Section(Brightness, "Brightness", "How bright the images are."),)
-    images = Sizes(fewest=2)
+    needs = vp.Needs.NOTHING
+    sections = (vp.Section(Brightness, "Brightness", "How bright the images are."),)
+    images = vp.Sizes(fewest=2)
 
-    offset: float = option(0.0, "number to add")
+    offset: float = vp.option(0.0, "number to add")
 
     def measure(self, subject, run):
         images = [
@@ -57,7 +46,7 @@ class MeasureBrightness(Analysis):
         )
 
     def cost(self, subject):
-        return Cost(per_image=1.0)
+        return vp.Cost(per_image=1.0)
 
 
 class Net(nn.Module):

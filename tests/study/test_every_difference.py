@@ -21,10 +21,11 @@ REASONS = {
 }
 OPTIONS = {
     "landscape": {"points": 3, "angles": 4},
-    "hessian": {"mini_batch": 8, "k": 1},
     "sharpness": {"mini_batch": 4, "directions": 3},
     "adversarial": {"steps": 1, "epsilons": (1 / 255,)},
     "corruptions": {"corruptions": ("fog",), "severities": (3,)},
+    "ablation": {"parts": ("blocks",)},
+    "frequency-noise": {"frequencies": (0.3, 0.7)},
 }
 
 
@@ -39,7 +40,7 @@ def study():
     return examine(
         models,
         "shapes?cues=conflict",
-        analyses=[*OPTIONS, "calibration", "ablation", "frequency-noise", "shape-bias"],
+        analyses=[*OPTIONS, "calibration", "shape-bias"],
         options=OPTIONS,
         images=DataOptions(limit=40),
         minutes=None,

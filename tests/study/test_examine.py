@@ -17,7 +17,6 @@ from visprism import (
     Finished,
     InputError,
     Needs,
-    Planned,
     Preprocessing,
     Stopped,
     Study,
@@ -49,14 +48,6 @@ def test_the_form_of_the_data_does_not_matter(net, loader, brightness, form):
     }[form]
     study = examine(net(), data, analyses=[brightness])
     assert study["Net"]["brightness"].mean[0] == pytest.approx(float(images.double().mean()))
-
-
-def test_a_loader_that_shuffles_gives_every_model_the_same_images(net, loader, brightness):
-    data = TensorDataset(images_of(loader), torch.cat([t for _, t in loader]))
-    shuffled = DataLoader(data, batch_size=5, shuffle=True)
-    study = examine({"a": net(0), "b": net(1)}, shuffled, analyses=[brightness])
-    a, b = (study[name]["brightness"].mean.by_unit for name in "ab")
-    np.testing.assert_array_equal(a, b)
 
 
 def test_models_are_compared_image_by_image(net, loader, brightness):
@@ -251,15 +242,6 @@ def test_a_normalization_is_given_once(net, options, preprocessing, message):
         examine(net(), "shapes", images=DataOptions(**options), preprocessing=preprocessing)
 
 
-def test_the_plan_comes_first_and_every_result_is_an_event(net, loader, brightness):
-    events = []
-    examine({"a": net(), "b": net(1)}, loader, analyses=[brightness], listener=events.append)
-    planned, *rest = [e for e in events if isinstance(e, Planned | Finished)]
-    assert planned.plan.steps[0].images == 20
-    assert set(planned.plan.steps[0].seconds) == {"a", "b"}
-    assert [e.entry.models for e in rest] == [("a",), ("b",)]
-
-
 def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
     class Endless(type(brightness)):
         name = "endless"
@@ -401,33 +383,6 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     refused("either all batches or none must have targets", net(), [loader[0], loader[1][0]])
     refused("on_error must be", net(), loader, on_error="ignore")
     refused("data must be an iterable of batches", net(), 7)
-
-
-class Scaled(nn.Module):
-    """A network with one number that no parameter holds."""
-
-    def __init__(self, net, scale):
-        super().__init__()
-        self.net, self.scale = net, scale
-
-    def forward(self, x):
-        return self.scale * self.net(x)
-
-
-def test_results_of_other_code_with_the_same_weights_are_not_resumed(
-    net, loader, brightness, tmp_path
-):
-    resumed = []
-
-    def run(scale):
-        events = []
-        model = Scaled(net(), scale).eval()
-        examine(model, loader, analyses=[brightness], out=tmp_path, listener=events.append)
-        resumed.append([e.resumed for e in events if isinstance(e, Finished)])
-
-    for scale in (1.0, 1.0, 2.0, 2.0):
-        run(scale)
-    assert resumed == [[False], [True], [False], [True]]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
-from visprism import Failure, Finished, InputError, Result, Study, examine
+from visprism import Failure, Finished, InputError, Study, examine
 
 
 @pytest.fixture
@@ -116,16 +116,6 @@ def test_an_index_that_is_no_index_is_one_sentence(study, tmp_path):
         (tmp_path / "study.json").write_text(content)
         with pytest.raises(InputError, match=r"study\.json (must be the index|has format 1)"):
             Study.load(tmp_path)
-
-
-def test_a_save_that_fails_leaves_nothing_behind(study, tmp_path, monkeypatch):
-    def full(self, path):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Result, "save_csv", full)
-    with pytest.raises(OSError, match="No space left"):
-        study.save(tmp_path / "s")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_page_has_the_speed_of_a_model_on_this_machine(net, loader, tmp_path):

@@ -1,8 +1,6 @@
-"""Studies of one model each, by processes that know nothing of each other, become one study."""
+"""Studies of one model each, by commands that know nothing of each other, become one study."""
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import pytest
 import torch
@@ -25,14 +23,6 @@ def six(): return network(6)
 """
 
 
-def job(arguments):
-    """The exit code of a command in a process of its own."""
-    processes = get_context("forkserver")  # that has imported what each job needs
-    processes.set_forkserver_preload(["timm", "visprism.study", "visprism.cli.parser"])
-    with ProcessPoolExecutor(1, processes) as executor:
-        return executor.submit(main, list(map(str, arguments))).result()
-
-
 def test_a_merged_study_of_jobs_equals_one_study(tmp_path):
     (tmp_path / "nets.py").write_text(NETWORKS)
     models = {name: f"{tmp_path / 'nets.py'}:{name}" for name in ("four", "five", "six")}
@@ -40,8 +30,8 @@ def test_a_merged_study_of_jobs_equals_one_study(tmp_path):
     folders = [tmp_path / f"job-{name}" for name in models]
     for model, folder in zip(models.values(), folders, strict=True):
         chosen = ["--analyses", "variance,calibration"]
-        assert job(["examine", model, *images, *chosen, "--out", folder, "--quiet"]) == 0
-    assert job(["merge", *folders, "--out", tmp_path / "all"]) == 0
+        assert main(["examine", model, *images, *chosen, "--out", str(folder), "--quiet"]) == 0
+    assert main(["merge", *map(str, folders), "--out", str(tmp_path / "all")]) == 0
     assert (tmp_path / "all" / "report.html").is_file()
     study = Study.load(tmp_path / "all")
 

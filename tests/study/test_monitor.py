@@ -10,16 +10,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from visprism import (
-    Augmentation,
-    InputError,
-    Monitor,
-    Preprocessing,
-    Recipe,
-    Study,
-    fit,
-    load_model,
-)  # fmt: skip
+import visprism as vp
 from visprism.images import Feed
 
 STEPS = 8
@@ -91,7 +82,7 @@ def trained(optimizer, monitor=None, steps=STEPS, begin=None):
 def fitted(recipe, monitor=None, folder=None):
     images, targets = drawn(2, 32)
     pixels = (255 * images).to(torch.uint8)
-    plain = Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3)
+    plain = vp.Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3)
     model = Net()
     feed = Feed(
         pixels,
@@ -102,11 +93,11 @@ def fitted(recipe, monitor=None, folder=None):
         preprocessing=plain,
         seed=0,
     )
-    fit(model, feed, recipe, monitor=monitor, folder=folder)
+    vp.fit(model, feed, recipe, monitor=monitor, folder=folder)
     return model.state_dict()
 
 
-class Killed(Monitor):
+class Killed(vp.Monitor):
     """Ends the run after five updates."""
 
     def step(self, model, step, optimizer=None, metrics=None):
@@ -116,14 +107,14 @@ class Killed(Monitor):
 
 
 def test_sam_has_the_same_bits_with_and_without_and_after_a_kill(tmp_path):
-    augmented = Augmentation(padding=1, flip=0.5, mixup=1.0)
-    recipe = Recipe(epochs=2, batch_size=8, lr=0.05, sam_rho=0.1, augmentation=augmented)
+    augmented = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
+    recipe = vp.Recipe(epochs=2, batch_size=8, lr=0.05, sam_rho=0.1, augmentation=augmented)
     options = {"training-curvature": {"sam_rho": 0.1}}
     run, given = tmp_path / "run", {"every": 2, "share": 1.0, "options": options}
     with pytest.raises(KeyboardInterrupt):
         fitted(recipe, Killed(DATA, ANALYSES, out=run / "monitor", **given), run)
     assert sorted(p.name[-1] for p in run.glob("monitor/step-*")) == ["2", "4"]
-    monitor = Monitor(DATA, ANALYSES, out=run / "monitor", **given)
+    monitor = vp.Monitor(DATA, ANALYSES, out=run / "monitor", **given)
     torch.testing.assert_close(fitted(recipe, monitor, run), fitted(recipe), rtol=0, atol=0)
     assert list(monitor.studies) == [2, 4, 6, 8]
     (curvature,) = monitor.studies[8]["training-curvature"].values()
@@ -133,7 +124,7 @@ def test_sam_has_the_same_bits_with_and_without_and_after_a_kill(tmp_path):
 
 def monitor_of(folder=None, **options):
     values = {"every": 2, "share": 1.0, "out": folder} | options
-    return Monitor(DATA, ANALYSES, **values)
+    return vp.Monitor(DATA, ANALYSES, **values)
 
 
 @pytest.mark.parametrize("optimizer", MAKE)
@@ -154,7 +145,7 @@ def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path, optimi
     again = trained(optimizer, resumed, begin=half)["model"]
     torch.testing.assert_close(again, weights, rtol=0, atol=0)
     for step, study in complete.studies.items():
-        stored = Study.load(tmp_path / "stopped" / f"step-{step:08d}")
+        stored = vp.Study.load(tmp_path / "stopped" / f"step-{step:08d}")
         assert stored.header["step"] == step
         assert stored.header["metrics"] == study.header["metrics"]
         for entry, other in zip(stored.entries, study.entries, strict=True):
@@ -162,7 +153,7 @@ def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path, optimi
 
 
 def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog):
-    monitor = Monitor(DATA, ("variance", "calibration"), every=1, share=0.25)
+    monitor = vp.Monitor(DATA, ("variance", "calibration"), every=1, share=0.25)
     model = Net()
     begin = time.perf_counter()
     shares, measured = [], {"variance": 0, "calibration": 0}
@@ -220,8 +211,8 @@ def test_averaged_weights_are_measured_where_they_are_given():
 
 def test_numbers_have_names_that_sort_for_any_logger():
     logged = {}
-    network = load_model("alter_resnet20")
-    monitor = Monitor(
+    network = vp.load_model("alter_resnet20")
+    monitor = vp.Monitor(
         [torch.rand(4, 3, 32, 32)], "fourier", every=1, share=1.0,
         preprocessing=network.preprocessing, log=[logged.__setitem__],
     )  # fmt: skip
@@ -251,7 +242,7 @@ def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
     model = Net()
     model.load_state_dict(states[0])
     (alone,) = monitor_of().step(model, 4)["calibration"].values()
-    (shared,) = Study.load(tmp_path / "run" / "step-00000004")["calibration"].values()
+    (shared,) = vp.Study.load(tmp_path / "run" / "step-00000004")["calibration"].values()
     for one, other in zip(shared.answers(), alone.answers(), strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-5)
     sharded = (tmp_path / "sharded.txt").read_text().splitlines()
@@ -311,7 +302,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, caplog, monkeypatch):
 
 def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
     monitor_of(tmp_path).step(Net(), 2)
-    Monitor([drawn(5, 16)], ANALYSES, every=2, out=tmp_path).step(Net(), 4)
+    vp.Monitor([drawn(5, 16)], ANALYSES, every=2, out=tmp_path).step(Net(), 4)
     assert "studies of the same images" in caplog.text
     assert not (tmp_path / "step-00000004").exists()
 
@@ -325,5 +316,5 @@ def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
     ],
 )
 def test_bad_input(options, sentence):
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(vp.InputError, match=sentence):
         monitor_of(**options)

@@ -8,15 +8,7 @@ import torch
 from internals import PixelSpace, evaluate_perturbed, subject_of
 from torch import nn
 
-from visprism import (
-    Attack,
-    DataOptions,
-    Preprocessing,
-    Run,
-    adversarial,
-    examine,
-    predict,
-)
+from visprism import Attack, DataOptions, Preprocessing, Run, adversarial, examine, predict
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}

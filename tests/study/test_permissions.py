@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from visprism import InputError, examine
-from visprism.cli import main
 
 NOBODY = 65534
 
@@ -73,14 +72,3 @@ def test_a_folder_without_rights_is_refused_by_everything_that_writes(
         study.to_html(folder / "x.html")
     with suppress(PermissionError):
         assert list(folder.iterdir()) == []
-
-
-def test_the_command_line_ends_with_exit_code_2(locked, capsys):
-    command = ["anatomy", "resnet20", "--out"]
-    assert main([*command[:2]]) == 0  # imports what is needed
-    with without_privileges():
-        assert main([*command, str(locked / "out")]) == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1] == (
-        f"visprism: --out must be a folder that can be written to, got {locked}/out "
-        "(Permission denied)"
-    )

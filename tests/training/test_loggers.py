@@ -93,11 +93,7 @@ def test_a_service_is_called_as_its_interface_documents(service, tmp_path):
     assert run.call == {
         "project": "visprism", "name": "mine", "config": {"lr": 0.1}, "resume": "never"
     }  # fmt: skip
-    assert run.points == [
-        ({"epoch": 1.0, "loss": 0.5}, 6),
-        ({"loss": 0.25}, 12),
-        "finished",
-    ]
+    assert run.points == [({"epoch": 1.0, "loss": 0.5}, 6), ({"loss": 0.25}, 12), "finished"]
 
 
 def test_a_resumed_run_continues_the_run_of_the_service(service, tmp_path):

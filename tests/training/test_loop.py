@@ -9,12 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import (
-    Recipe,
-    calibration,
-    fit,
-    predict,
-)
+from visprism import Recipe, calibration, fit, predict
 
 
 def same(model, twin):

@@ -6,14 +6,7 @@ import pytest
 from internals import recipe_fields
 from torch import nn
 
-from visprism import (
-    RECIPES,
-    InputError,
-    Recipe,
-    load_recipe,
-    read_metadata,
-    save_checkpoint,
-)
+from visprism import RECIPES, InputError, Recipe, load_recipe, read_metadata, save_checkpoint
 from visprism.training import as_yaml, recipe_from_fields
 
 RECIPE = Recipe(epochs=3, batch_size=8, lr=0.05)

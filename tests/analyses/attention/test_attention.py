@@ -11,20 +11,7 @@ import torch
 from internals import observing
 from maps import error_of, gathered
 
-from visprism import (
-    CKA,
-    Compute,
-    FeatureStatistic,
-    Fourier,
-    Provenance,
-    Seen,
-    Weights,
-    assert_results_equal,
-    attend,
-    attentions,
-    dissect,
-    observe,
-)
+import visprism as vp
 from visprism.analyses import Attention
 
 PATCH = 16  # pixels; the networks' grids are 4x4
@@ -33,30 +20,30 @@ PATCH = 16  # pixels; the networks' grids are 4x4
 def built(name="vit_tiny_patch16_224", **options):
     model = timm.create_model(name, img_size=64, depth=2, **options).eval()
     images = torch.randn(5, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-    return model, images, dissect(model, images)
+    return model, images, vp.dissect(model, images)
 
 
 @pytest.fixture(scope="module")
 def with_class_token():
-    return attentions(built()[2])[0]
+    return vp.attentions(built()[2])[0]
 
 
 @pytest.fixture(scope="module")
 def without_class_token():
-    return attentions(built(class_token=False, global_pool="avg")[2])[0]
+    return vp.attentions(built(class_token=False, global_pool="avg")[2])[0]
 
 
 @pytest.fixture(scope="module")
 def windowed():
     model = timm.create_model("swin_tiny_patch4_window7_224", img_size=56, depths=(2,)).eval()
-    return attentions(dissect(model, torch.randn(2, 3, 56, 56)))[0]
+    return vp.attentions(vp.dissect(model, torch.randn(2, 3, 56, 56)))[0]
 
 
 def found(attention, *heads):
     """What is found where each head has the same weights in every window and image."""
     weights = torch.stack([torch.as_tensor(h, dtype=torch.float64) for h in heads])
     windows = len(attention.geometry.queries.index)
-    few = Weights(attention, weights.expand(2, windows, *weights.shape))
+    few = vp.Weights(attention, weights.expand(2, windows, *weights.shape))
     return gathered(Attention(), [{attention: few}])[0]
 
 
@@ -64,7 +51,7 @@ def result_of(anatomy, extracts, provenance):
     """The result of what was extracted of each attention."""
     by_image = Attention().by_image(extracts)
     images = len(next(iter(by_image.values())))
-    seen = Seen(by_image, {}, images, anatomy, {}, 0, Provenance(images=images))
+    seen = vp.Seen(by_image, {}, images, anatomy, {}, 0, vp.Provenance(images=images))
     return replace(Attention().results(seen)[0], provenance=provenance)
 
 
@@ -148,8 +135,8 @@ def test_windows_are_measured_inside_and_averaged(windowed):
 
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():
     model, images, anatomy = built()
-    (statistics,) = observe(anatomy, images.split(2), [Attention()])
-    with torch.no_grad(), attend(anatomy, Attention().extract) as extracts:
+    (statistics,) = vp.observe(anatomy, images.split(2), [Attention()])
+    with torch.no_grad(), vp.attend(anatomy, Attention().extract) as extracts:
         model(images)
     by_image = np.concatenate([e.numpy() for e in extracts.values()], axis=-1).mean(-1)
     for i, name in ((0, "distance"), (2, "nmi")):
@@ -164,10 +151,10 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
 
 def test_the_cut_into_batches_and_company_change_nothing():
     _, images, anatomy = built()
-    (alone,) = observe(anatomy, [images], [Attention()])
-    (_, company) = observe(anatomy, images.split(2), [Fourier(), Attention()])
+    (alone,) = vp.observe(anatomy, [images], [Attention()])
+    (_, company) = vp.observe(anatomy, images.split(2), [vp.Fourier(), Attention()])
     same = company.with_provenance(batch_size=alone.provenance.batch_size)
-    assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
+    vp.assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
 
 
 @pytest.fixture
@@ -178,18 +165,18 @@ def one_image_at_a_time(monkeypatch):
 @pytest.mark.usefixtures("one_image_at_a_time")
 def test_images_one_by_one_give_what_all_at_once_give():
     model, images, anatomy = built()
-    (one_by_one,) = observe(anatomy, [images], [Attention()])
-    with torch.no_grad(), attend(anatomy, Attention().extract) as extracts:
+    (one_by_one,) = vp.observe(anatomy, [images], [Attention()])
+    with torch.no_grad(), vp.attend(anatomy, Attention().extract) as extracts:
         model(images)
-    by_layer = {attention: extracts[attention.name] for attention in attentions(anatomy)}
+    by_layer = {attention: extracts[attention.name] for attention in vp.attentions(anatomy)}
     at_once = result_of(anatomy, by_layer, one_by_one.provenance)
-    assert_results_equal(one_by_one, at_once, rtol=1e-3)  # information near 0, as above
+    vp.assert_results_equal(one_by_one, at_once, rtol=1e-3)  # information near 0, as above
 
 
 def test_a_statistic_that_needs_all_images_at_once_is_given_them():
     sizes = set()
 
-    class Batch(FeatureStatistic):
+    class Batch(vp.FeatureStatistic):
         sees = "attention"
 
         def extract(self, x):
@@ -200,21 +187,21 @@ def test_a_statistic_that_needs_all_images_at_once_is_given_them():
             raise NotImplementedError
 
     _, images, anatomy = built()
-    (alone,) = observe(anatomy, [images], [Attention()])
-    with observing(anatomy, [Batch(), Attention()], Compute()) as extract:
+    (alone,) = vp.observe(anatomy, [images], [Attention()])
+    with observing(anatomy, [Batch(), Attention()], vp.Compute()) as extract:
         _, extracts = extract(images)
     company = result_of(anatomy, extracts, alone.provenance)
     assert sizes == {len(images)}
-    assert_results_equal(alone, company, rtol=1e-3)
+    vp.assert_results_equal(alone, company, rtol=1e-3)
 
 
 def test_other_statistics_see_the_same_bits_beside_attention():
     """So that a resumed study, whose pass has fewer statistics, ends with the same results."""
     _, images, anatomy = built()
-    alone = observe(anatomy, [images], [Fourier(), CKA()])
-    beside = observe(anatomy, [images], [Fourier(), Attention(), CKA()])
+    alone = vp.observe(anatomy, [images], [vp.Fourier(), vp.CKA()])
+    beside = vp.observe(anatomy, [images], [vp.Fourier(), Attention(), vp.CKA()])
     for a, b in zip(alone, (beside[0], beside[2]), strict=True):
-        assert_results_equal(a, b, rtol=0.0)
+        vp.assert_results_equal(a, b, rtol=0.0)
 
 
 def test_one_analysis_measures_attentions_of_different_tokens(with_class_token, windowed):
@@ -224,7 +211,7 @@ def test_one_analysis_measures_attentions_of_different_tokens(with_class_token, 
     for attention in (with_class_token, windowed, with_class_token):
         queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
         shape = 2, len(queries), 3, queries.shape[1], keys.shape[1]
-        weights = Weights(attention, torch.rand(shape, generator=generator).softmax(-1))
+        weights = vp.Weights(attention, torch.rand(shape, generator=generator).softmax(-1))
         torch.testing.assert_close(
             analysis.extract(weights), Attention().extract(weights), rtol=0, atol=0
         )
@@ -234,7 +221,7 @@ def test_one_head_has_no_other(monkeypatch):
     monkeypatch.setattr(
         "visprism.anatomy.trace.token_grids.AttentionGeometry.heads", property(lambda _: 1)
     )
-    attention = attentions(built(num_heads=1)[2])[0]
+    attention = vp.attentions(built(num_heads=1)[2])[0]
     result = found(attention, np.full((17, 17), 1 / 17))
     assert np.isnan(result.redundancy).all()
     assert np.isfinite(result.nmi).all()

@@ -7,28 +7,16 @@ import pytest
 import torch
 from internals import subject_of
 from scipy.linalg import pinv
+from small_models import Given
 from torch import nn
 
 import visprism as vp
 from visprism.analyses.features.class_separability import classifier_of
 
 
-class Net(nn.Module):
-    """One block, whose features are the means of the channels, and a linear head on them."""
-
-    def __init__(self, width, classes):
-        super().__init__()
-        self.stem = nn.Conv2d(width, width, 1, bias=False)
-        self.stem.weight.data = torch.eye(width)[:, :, None, None]
-        self.head = nn.Linear(width, classes, bias=False)
-
-    def forward(self, x):
-        return self.head(self.stem(x).mean((2, 3)))
-
-
 @cache
 def anatomy_of(width, classes):
-    return vp.dissect(Net(width, classes).eval(), torch.zeros(2, width, 2, 2))
+    return vp.dissect(Given(width, classes).eval(), torch.zeros(2, width, 2, 2))
 
 
 def measured(x, targets, weights=None):

@@ -10,25 +10,12 @@ from matplotlib.figure import Figure
 from scipy.spatial import procrustes as scipy_procrustes
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
-from torch import nn
+from small_models import Given, OneBlock
 
 import visprism as vp
 
 MEASURES = ("mutual_knn", "procrustes", "rsa")
 RUN = vp.Run()
-
-
-class Given(nn.Module):
-    """One block, whose features are the means of the channels."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.stem = nn.Conv2d(width, width, 1, bias=False)
-        self.stem.weight.data = torch.eye(width)[:, :, None, None]
-        self.head = nn.Linear(width, 2)
-
-    def forward(self, x):
-        return self.head(self.stem(x).mean((2, 3)))
 
 
 @cache
@@ -47,19 +34,6 @@ def compared(x, y, **options):
     analysis = vp.FeatureSimilarity(**{"neighbors": 5} | options)
     (result,) = analysis.compare(of_features(x), of_features(y), RUN)
     return {name: getattr(result, name).item() for name in MEASURES}, result
-
-
-class Net(nn.Module):
-    def __init__(self, width=6):
-        super().__init__()
-        self.stem = nn.Conv2d(3, width, 4, 4)
-        self.block = nn.Conv2d(width, width, 3, padding=1)
-        self.head = nn.Linear(width, 2)
-
-    def forward(self, x):
-        x = self.stem(x)
-        x = x + torch.relu(self.block(x))
-        return self.head(x.mean((2, 3)))
 
 
 def random_features(n=40, d=6, seed=0):
@@ -155,7 +129,7 @@ def test_two_models_are_compared_on_the_same_images():
     analysis = vp.FeatureSimilarity(permutations=1)
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        models = {"a": Net().eval(), "b": Net(4).eval()}
+        models = {"a": OneBlock().eval(), "b": OneBlock(4).eval()}
     subjects = [subject_of(model, [images], name=name) for name, model in models.items()]
     (alone,) = analysis.measure(subjects[0], RUN)
     same = [vp.Measured(subjects[0], (alone,))] * 2

@@ -9,22 +9,7 @@ import torch
 from internals import blocks_off_grid
 from torch import nn
 
-from visprism import (
-    BandEnergy,
-    Compute,
-    Fourier,
-    FourierPlane,
-    Provenance,
-    Run,
-    SingularValues,
-    TokenNorms,
-    TokenSimilarity,
-    Variance,
-    assert_results_equal,
-    check_statistic,
-    dissect,
-    observe,
-)
+import visprism as vp
 
 
 class Residual(nn.Module):
@@ -63,24 +48,24 @@ def images(noise):
 
 @pytest.fixture
 def anatomy(model, images):
-    return dissect(model, images)
+    return vp.dissect(model, images)
 
 
 def analyses():
-    return [Fourier(), Fourier("radial"), Variance()]
+    return [vp.Fourier(), vp.Fourier("radial"), vp.Variance()]
 
 
 def test_all_see_what_each_would_alone_in_one_pass(anatomy, images):
     passes = []
     anatomy.model.register_forward_hook(lambda *_: passes.append(1))
-    together = observe(anatomy, [images[:4], images[4:]], analyses())
+    together = vp.observe(anatomy, [images[:4], images[4:]], analyses())
     assert len(passes) == 2
     for result, analysis in zip(together, analyses(), strict=True):
-        assert_results_equal(result, *observe(anatomy, [images], [analysis]))
+        vp.assert_results_equal(result, *vp.observe(anatomy, [images], [analysis]))
 
 
 def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
-    (result,) = observe(anatomy, [images], [Variance()])
+    (result,) = vp.observe(anatomy, [images], [vp.Variance()])
     assert result.block.tolist() == ["stem", "block1", "block2"]
     assert result.kind.tolist() == ["stem", "conv", "conv"]
     assert np.isfinite(result.change).tolist() == [False, True, True]
@@ -97,20 +82,20 @@ def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
     ids=["pair", "list", "mapping", "mapping in a pair"],
 )
 def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
-    (expected,) = observe(anatomy, [images], [Fourier()])
-    assert_results_equal(expected, *observe(anatomy, [batch_of(images)], [Fourier()]))
+    (expected,) = vp.observe(anatomy, [images], [vp.Fourier()])
+    vp.assert_results_equal(expected, *vp.observe(anatomy, [batch_of(images)], [vp.Fourier()]))
 
 
 @pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
 def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
-    expected = observe(anatomy, [images], analyses())
+    expected = vp.observe(anatomy, [images], analyses())
     model.compile(backend="eager")  # the same tracing without a C compiler
-    for a, b in zip(expected, observe(anatomy, [images], analyses()), strict=True):
-        assert_results_equal(a, b)
+    for a, b in zip(expected, vp.observe(anatomy, [images], analyses()), strict=True):
+        vp.assert_results_equal(a, b)
 
 
 def test_a_block_off_the_grid_is_named_before_the_next_one():
-    anatomy = dissect(timm.create_model("resnet10t").eval(), torch.zeros(2, 3, 32, 32))
+    anatomy = vp.dissect(timm.create_model("resnet10t").eval(), torch.zeros(2, 3, 32, 32))
     names = [block.name for block in anatomy if block.layout is not None]
     assert blocks_off_grid(anatomy) == {}
     middle = anatomy[names[2]]
@@ -121,21 +106,27 @@ def test_a_block_off_the_grid_is_named_before_the_next_one():
 @pytest.mark.parametrize(
     "statistic",
     [
-        *(Fourier(*names) for names in (("diagonal",), ("radial",), ("diagonal", "paper"))),
-        *(BandEnergy(), FourierPlane(), SingularValues(), TokenSimilarity(), Variance()),
-        TokenNorms(outlier_threshold=1.2),
+        *(vp.Fourier(*names) for names in (("diagonal",), ("radial",), ("diagonal", "paper"))),
+        *(
+            vp.BandEnergy(),
+            vp.FourierPlane(),
+            vp.SingularValues(),
+            vp.TokenSimilarity(),
+            vp.Variance(),
+        ),
+        vp.TokenNorms(outlier_threshold=1.2),
     ],
     ids=repr,
 )
 def test_it_obeys_the_laws_of_statistics(tmp_path, statistic):
-    check_statistic(statistic, tmp_path)
+    vp.check_statistic(statistic, tmp_path)
 
 
 @pytest.mark.parametrize("size", [7, 4, 2, 1])  # 4 and 2 leave a smaller last batch
 def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size):
-    at_once = observe(anatomy, [images], analyses())
-    for a, b in zip(at_once, observe(anatomy, images.split(size), analyses()), strict=True):
-        assert_results_equal(a, b)
+    at_once = vp.observe(anatomy, [images], analyses())
+    for a, b in zip(at_once, vp.observe(anatomy, images.split(size), analyses()), strict=True):
+        vp.assert_results_equal(a, b)
 
 
 def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
@@ -148,27 +139,27 @@ def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
             return super().forward(pixels) * self.table
 
     model = Caching().eval().double()
-    anatomy = dissect(model, images)
+    anatomy = vp.dissect(model, images)
     model.table = None
-    observe(anatomy, [images], [Variance()])
+    vp.observe(anatomy, [images], [vp.Variance()])
     model(images).sum().backward()  # fails on tensors made in inference mode
     assert model.stem.weight.grad is not None
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, precision):
-    anatomy = dissect(model.float(), images.float())
+    anatomy = vp.dissect(model.float(), images.float())
     settings = []
 
-    class Watching(Variance):
+    class Watching(vp.Variance):
         def extract(self, x):
             settings.append((x.dtype, torch.is_autocast_enabled("cpu")))
             return super().extract(x)
 
     batches = [images.float()]
-    (exact,) = observe(anatomy, batches, [Variance()])
-    (mixed,) = observe(
-        anatomy, batches, [Watching()], run=Run(compute=Compute(precision=precision))
+    (exact,) = vp.observe(anatomy, batches, [vp.Variance()])
+    (mixed,) = vp.observe(
+        anatomy, batches, [Watching()], run=vp.Run(compute=vp.Compute(precision=precision))
     )
     assert set(settings) == {(torch.float32, False)}
     np.testing.assert_allclose(mixed.variance, exact.variance, rtol=0.02)  # bf16: 8 bits
@@ -179,20 +170,22 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
-    on_gpu = observe(anatomy, images.split(3), analyses(), run=Run(compute=Compute("cuda")))
-    for a, b in zip(observe(anatomy, [images], analyses()), on_gpu, strict=True):
-        assert_results_equal(a, b)
+    on_gpu = vp.observe(
+        anatomy, images.split(3), analyses(), run=vp.Run(compute=vp.Compute("cuda"))
+    )
+    for a, b in zip(vp.observe(anatomy, [images], analyses()), on_gpu, strict=True):
+        vp.assert_results_equal(a, b)
         assert b.provenance.device == "cuda"
     assert {p.device.type for p in anatomy.model.parameters()} == {"cpu"}
 
 
 def test_provenance_is_filled_in(anatomy, images):
-    origin = Provenance(model="net", data="noise", command="visprism examine net")
-    paper, variances = observe(
+    origin = vp.Provenance(model="net", data="noise", command="visprism examine net")
+    paper, variances = vp.observe(
         anatomy,
         images.split(3),
-        [Fourier(protocol="paper"), Variance()],
-        run=Run(seed=3, provenance=origin),
+        [vp.Fourier(protocol="paper"), vp.Variance()],
+        run=vp.Run(seed=3, provenance=origin),
     )
     assert paper.provenance.protocol == "paper"
     assert variances.provenance.protocol == "default"
@@ -216,7 +209,7 @@ def test_provenance_is_filled_in(anatomy, images):
 )
 def test_what_is_not_images_is_refused(anatomy, batch, got):
     with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
-        observe(anatomy, iter([batch]), analyses())
+        vp.observe(anatomy, iter([batch]), analyses())
 
 
 def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
@@ -224,29 +217,29 @@ def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
         anatomy.model.block1.conv.weight[0] = float("nan")
     expected = "got NaN or infinity from block 'block1' for 7 of 7 images of a batch. Check the"
     with pytest.raises(ValueError, match=expected):
-        observe(anatomy, [images], [Variance()])
+        vp.observe(anatomy, [images], [vp.Variance()])
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("probe", [Fourier, lambda: Fourier("radial"), Variance])
+@pytest.mark.parametrize("probe", [vp.Fourier, lambda: vp.Fourier("radial"), vp.Variance])
 def test_broken_images_are_counted(anatomy, images, value, probe):
     images[[1, 5], 0, 3, 3] = value
     with pytest.raises(
         ValueError, match=r"NaN or infinity from block 'stem' for 2 of 7 images of a batch"
     ):
-        observe(anatomy, [images], [probe()])
+        vp.observe(anatomy, [images], [probe()])
 
 
 def test_overflow_in_half_precision_says_so(model, images):
-    anatomy = dissect(model.float(), images.float())
+    anatomy = vp.dissect(model.float(), images.float())
     with torch.no_grad():
         model.block2.conv.bias.fill_(1e5)  # half precision ends at 65,504
     with pytest.raises(ValueError, match=r"block 'block2' .* fp16 may overflow: try precision"):
-        observe(
+        vp.observe(
             anatomy,
             [images.float()],
-            [Variance()],
-            run=Run(compute=Compute(precision="fp16")),
+            [vp.Variance()],
+            run=vp.Run(compute=vp.Compute(precision="fp16")),
         )
 
 
@@ -255,4 +248,4 @@ def test_a_block_that_does_not_run_is_named(anatomy, model, images):
     with pytest.raises(
         ValueError, match=r"block 'block2' did not run .* Dissect the model as it"
     ):
-        observe(anatomy, [images], [Variance()])
+        vp.observe(anatomy, [images], [vp.Variance()])

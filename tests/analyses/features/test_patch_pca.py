@@ -4,30 +4,17 @@ import numpy as np
 import pytest
 import torch
 from internals import principal_scores
-from torch import nn
+from small_models import OneBlock
 
 import visprism as vp
 from visprism.analyses.features.patch_pca import scaled
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 6, 4, 4)
-        self.block = nn.Conv2d(6, 6, 3, padding=1)
-        self.head = nn.Linear(6, 2)
-
-    def forward(self, x):
-        x = self.stem(x)
-        x = x + torch.relu(self.block(x))
-        return self.head(x.mean((2, 3)))
 
 
 @pytest.fixture(scope="module")
 def network():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Net().eval(), torch.randn(5, 3, 16, 24)
+        return OneBlock().eval(), torch.randn(5, 3, 16, 24)
 
 
 def measured(model, *batches, **options):

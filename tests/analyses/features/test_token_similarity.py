@@ -29,44 +29,30 @@ def mean_over_pairs(tokens):
     return np.array(values)
 
 
-def test_equal_tokens_have_cosine_one_and_nothing_is_left_of_them():
-    values = cosines(torch.tensor([3.0, 0.1, 7.0]).expand(2, 5, 3))
-    assert values["grid"] == pytest.approx(1)
-    assert np.isnan(values["grid, mean removed"])
-
-
-def test_orthogonal_tokens_have_cosine_zero_and_minus_one_over_their_number_less_one():
-    values = cosines(2 * torch.eye(5).double()[None])
-    assert values["grid"] == pytest.approx(0, abs=1e-12)
-    assert values["grid, mean removed"] == pytest.approx(-1 / 4)
-
-
-def test_opposite_tokens_have_cosine_minus_one():
-    assert cosines(torch.tensor([[[1.0, 2.0], [-1.0, -2.0]]]))["grid"] == pytest.approx(-1)
-
-
-def test_one_token_against_all_others_that_are_equal():
-    values = cosines(torch.tensor([[[5.0, 0.0]] + [[0.0, 1.0]] * 9]).double())
-    assert values["grid"] == pytest.approx(8 / 10)
-    assert values["grid, mean removed"] == pytest.approx(0.6)  # 72 pairs of +1, 18 of -1
+@pytest.mark.parametrize(
+    ("tokens", "off", "expected"),
+    [
+        ([[3.0, 0.1, 7.0]] * 5, None, {"grid": 1, "grid, mean removed": np.nan}),
+        (np.eye(5).tolist(), None, {"grid": 0, "grid, mean removed": -1 / 4}),
+        ([[1, 2], [-1, -2]], None, {"grid": -1}),
+        # 72 pairs of +1 and 18 of -1 without the mean
+        ([[5, 0]] + [[0, 1]] * 9, None, {"grid": 0.8, "grid, mean removed": 0.6}),
+        ([[1, 0], [1, 0]], [[0, 1]], {"grid": 1, "all tokens": 1 / 3}),
+        ([[1, 0], [0, 0], [1, 1]], None, {"grid": 0.5**0.5}),
+    ],
+    ids=["equal", "orthogonal", "opposite", "one against all", "off the grid", "no direction"],
+)
+def test_cosines_by_hand(tokens, off, expected):
+    off = None if off is None else torch.tensor([off]).double()
+    values = cosines(torch.tensor([tokens]).double(), off)
+    for name, value in expected.items():
+        assert values[name] == pytest.approx(value, abs=1e-12, nan_ok=True)
 
 
 def test_a_common_direction_is_what_the_mean_takes_away(noise):
     values = cosines(noise(4, 64, 32) + 10)
     assert values["grid"] > 0.95
     assert abs(values["grid, mean removed"] + 1 / 63) < 1e-3
-
-
-def test_tokens_off_the_grid_count_only_among_all_tokens():
-    tokens = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
-    values = cosines(tokens, torch.tensor([[[0.0, 1.0]]]))
-    assert values["grid"] == pytest.approx(1)
-    assert values["all tokens"] == pytest.approx(1 / 3)
-
-
-def test_a_token_without_a_direction_is_in_no_pair():
-    tokens = torch.tensor([[[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]])
-    assert cosines(tokens)["grid"] == pytest.approx(0.5**0.5)
 
 
 def test_rotation_scale_and_the_order_of_tokens_change_nothing(noise):

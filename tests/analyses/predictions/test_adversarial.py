@@ -104,11 +104,7 @@ def test_stronger_attacks_raise_the_margin_more(network):
     loss = AttackLoss(network, SPACE, targets)
     margins = [
         loss.margin(attacked(network, pixels, targets, attack, SPACE)).sum()
-        for attack in (
-            Attack("random", 0.1),
-            Attack("fgsm", 0.1),
-            Attack("pgd", 0.1, steps=20),
-        )
+        for attack in (Attack("random", 0.1), Attack("fgsm", 0.1), Attack("pgd", 0.1, steps=20))
     ]
     assert loss.margin(pixels).sum() < margins[1]
     assert margins[0] < margins[1] <= margins[2] + 1e-6

@@ -146,10 +146,7 @@ def test_values_of_images_are_means_over_conditions(model):
 
 def test_different_images_under_the_conditions_have_no_paired_drop(model):
     targets = torch.tensor([0, 1, 2])
-    data = {
-        CLEAN: [(colors(0, 1, 2), targets)],
-        ("fog", 1): [(colors(0, 1), targets[:2])],
-    }
+    data = {CLEAN: [(colors(0, 1, 2), targets)], ("fog", 1): [(colors(0, 1), targets[:2])]}
     result = robustness(model, data)
     assert np.isnan(result.change).all()
     assert np.isnan(result.mean_drop)

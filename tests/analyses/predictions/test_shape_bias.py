@@ -5,13 +5,7 @@ import pytest
 import torch
 from internals import SIXTEEN
 
-from visprism import (
-    Predictions,
-    by_category,
-    classes_of,
-    load_data,
-    shape_bias,
-)
+from visprism import Predictions, by_category, classes_of, load_data, shape_bias
 from visprism.core.statistics import wilson
 
 

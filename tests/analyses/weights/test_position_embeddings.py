@@ -5,12 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import (
-    InputError,
-    dissect,
-    load_model,
-    positional_similarity,
-)
+from visprism import InputError, dissect, load_model, positional_similarity
 
 
 class Tokens(nn.Module):

@@ -27,12 +27,23 @@ SQUARE = (16, 16)
 TRANSFORMER = [("stem", (4, 4)), *[("attention", (4, 4)), ("mlp", (4, 4))] * 2, ("head", None)]
 
 
-def test_a_residual_network_written_in_one_forward(built, images):
-    assert parts(dissect(built("functional"), images)) == [
-        ("stem", "stem", SQUARE),
-        *((f"convs.{i}", "conv", SQUARE) for i in range(3)),
-        ("head", "head", None),
-    ]
+CONVS = [(f"convs.{i}", "conv", SQUARE) for i in range(3)]
+PLAIN = [("2", "conv", SQUARE), ("5", "downsample", (8, 8)), ("6", "conv", (8, 8))]
+
+
+@pytest.mark.parametrize(
+    ("name", "inner"),
+    [
+        ("functional", CONVS),
+        ("after halving", CONVS),  # a custom function hides no layer around it
+        ("in place", CONVS[:2]),  # sums and activations
+        ("plain", PLAIN),  # a block for each convolution
+        ("inceptions", [(f"mixed.{i}", "conv", SQUARE) for i in range(2)]),  # ways are one
+    ],
+)
+def test_a_network_has_these_blocks(built, images, name, inner):
+    ends = ("stem", "stem", SQUARE), ("head", "head", None)
+    assert parts(dissect(built(name), images)) == [ends[0], *inner, ends[1]]
 
 
 def test_a_table_of_the_size_of_its_input_hides_nothing(images):
@@ -163,40 +174,11 @@ def test_a_module_that_is_called_three_times_is_three_blocks(built, images):
     assert {b.parameters for b in anatomy[1:-1]} == {("block.bias", "block.weight")}
 
 
-def test_sums_and_activations_in_place_are_the_same_blocks(built, images):
-    assert parts(dissect(built("in place"), images)) == [
-        ("stem", "stem", SQUARE),
-        ("convs.0", "conv", SQUARE),
-        ("convs.1", "conv", SQUARE),
-        ("head", "head", None),
-    ]
-
-
-def test_a_plain_container_has_a_block_for_each_convolution(built, images):
-    model = built("plain")
-    assert parts(dissect(model, images)) == [
-        ("stem", "stem", SQUARE),
-        ("2", "conv", SQUARE),
-        ("5", "downsample", (8, 8)),
-        ("6", "conv", (8, 8)),
-        ("head", "head", None),
-    ]
-
-
 def test_a_long_skip_makes_one_block_of_what_it_passes(built, images):
     kinds = [row[1:] for row in parts(dissect(built("u net"), images))]
     assert kinds[0] == ("stem", SQUARE)
     assert kinds[-1] == ("head", None)
     assert set(kinds[1:-1]) == {("conv", SQUARE)}
-
-
-def test_ways_side_by_side_are_one_block(built, images):
-    assert parts(dissect(built("inceptions"), images)) == [
-        ("stem", "stem", SQUARE),
-        ("mixed.0", "conv", SQUARE),
-        ("mixed.1", "conv", SQUARE),
-        ("head", "head", None),
-    ]
 
 
 @pytest.mark.parametrize("name", ["encoder, norm first", "encoder, norm last"])
@@ -288,9 +270,3 @@ def test_what_torch_cannot_see_is_no_block_of_a_wrong_kind(built, images):
     assert block.layout is None
     assert block.parameters == ("1.layer.bias", "1.layer.weight")
     assert "The inside of 1 is hidden from torch" in " ".join(anatomy.notes)
-
-
-def test_a_custom_function_does_not_hide_the_layers_around_it(built, images):
-    assert parts(dissect(built("after halving"), images)) == parts(
-        dissect(built("functional"), images)
-    )

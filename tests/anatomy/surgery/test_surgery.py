@@ -199,10 +199,7 @@ def test_a_block_that_changes_the_shape_cannot_be_ablated(built):
 def test_a_replacement_of_another_shape_is_refused(anatomy, images):
     block = anatomy[1]
     wanted = rf"output of function must have shape .*, that of block '{block.name}', got"
-    with (
-        pytest.raises(InputError, match=wanted),
-        replace(anatomy, block, lambda x: x[:, :1]),
-    ):
+    with pytest.raises(InputError, match=wanted), replace(anatomy, block, lambda x: x[:, :1]):
         anatomy.model(images)
     assert anatomy.model(images).shape == (2, 5)
 
@@ -218,8 +215,5 @@ def test_a_pass_that_takes_another_way_is_refused(built):
 
     anatomy = dissect(TwoWays().eval(), torch.zeros(2, 3, 16, 16))
     wanted = "operation 0 of a forward pass must be flip, as when the model was dissected"
-    with (
-        pytest.raises(InputError, match=wanted),
-        ablate(anatomy, anatomy[1]),
-    ):
+    with pytest.raises(InputError, match=wanted), ablate(anatomy, anatomy[1]):
         anatomy.model(torch.zeros(2, 3, 8, 8))

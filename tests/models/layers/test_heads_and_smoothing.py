@@ -4,9 +4,7 @@ import math
 
 import pytest
 import torch
-from internals import AttentionPool, MeanPool, SpatialSmoothing, pool_of, stream
-
-from visprism.models.layers.heads import classifier_of
+from internals import AttentionPool, MeanPool, SpatialSmoothing, stream
 
 
 def images(*shape):
@@ -48,9 +46,3 @@ def test_an_attention_pool_does_not_mind_the_order_of_positions():
     order = torch.randperm(12, generator=stream(0, "order"))
     moved = x.flatten(2)[..., order].unflatten(2, (4, 3))
     torch.testing.assert_close(pool(moved), pool(x))
-
-
-@pytest.mark.parametrize("head", ["gap", "gap_mlp", "attention_pool"])
-def test_a_head_gives_a_logit_for_each_class(head):
-    pool, classifier = pool_of(head, 64), classifier_of(head, 64, 7)
-    assert classifier(pool(images(2, 64, 3, 3))).shape == (2, 7)

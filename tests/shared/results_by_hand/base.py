@@ -31,9 +31,7 @@ def within(values, error):
     return Estimated(values, values - margin, values + margin)
 
 
-CHANGES = {
-    "change": within([np.nan, 0.5, np.nan, -0.7, 0.2], [np.nan, 0.1, np.nan, 0.1, 0.1]),
-}
+CHANGES = {"change": within([np.nan, 0.5, np.nan, -0.7, 0.2], [np.nan, 0.1, np.nan, 0.1, 0.1])}
 FREQUENCIES = 3  # of each block
 NEIGHBORS = {"previous": np.array(["", "stem", "", "down", "attn"]), "between": np.full(5, "")}
 

@@ -50,12 +50,7 @@ def high_frequency():
         "relative": within([-2.0, -1.5, -1.0, -1.7, -1.5], [0.1, 0.1, 0.1, 0.2, 0.2]),
         "relative_lowest": within([-1.0, -0.5, -0.6, -0.7, -0.5], 0.1),
     }
-    return complete(
-        HighFrequency,
-        **BLOCKS,
-        **NEIGHBORS,
-        **columns,
-    )
+    return complete(HighFrequency, **BLOCKS, **NEIGHBORS, **columns)
 
 
 def branch_transfer():

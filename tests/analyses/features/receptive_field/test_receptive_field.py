@@ -11,13 +11,7 @@ import torch
 from maps import error_of
 from torch import nn
 
-from visprism import (
-    InputError,
-    assert_results_equal,
-    dissect,
-    load_model,
-    receptive_field,
-)
+from visprism import InputError, assert_results_equal, dissect, load_model, receptive_field
 
 
 def box(kernel=3, **options):
