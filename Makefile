@@ -4,13 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_DOCS := .venv/.ready-docs
+READY_DEVICE := .venv-device/.ready
 
 # Bytecode is written where the environment forbids it: each process would compile torch again,
 # for eight seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test slow browser sweep lint format types contracts check clean
+.PHONY: help setup demo docs test slow browser device sweep lint format types contracts check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -44,6 +45,19 @@ slow: $(READY)  ## run the slow tests: simulations of coverage, several processe
 browser: $(READY)  ## run the app in a browser: its forms and buttons as a user meets them
 	$(BIN)/pytest -n 2 -rs tests/app/test_browser.py
 
+# XLA on a CPU is a second device on any machine. It needs the oldest torch that is supported.
+$(READY_DEVICE): pyproject.toml $(READY)
+	test -x .venv-device/bin/python || $(PYTHON) -m venv .venv-device
+	sed -n '/^constraint-dependencies/,/^]/s/^  "\(.*\)",/\1/p' pyproject.toml | \
+	  grep -v '^torch' > .venv-device/constraints.txt
+	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --no-config --python .venv-device/bin/python \
+	  --constraint .venv-device/constraints.txt --editable . --group dev \
+	  'torch==2.9.*' 'torchvision==0.24.*' 'torch_xla==2.9.0'
+	touch $@
+
+device: $(READY_DEVICE)  ## run every analysis on a second device: XLA, with the oldest torch
+	OMP_NUM_THREADS=1 .venv-device/bin/python -m pytest -n 0 tests/device
+
 sweep: $(READY)  ## try every network of the zoo, and every analysis on every network
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m sweep
 
@@ -62,4 +76,4 @@ contracts: $(READY)  ## check that imports follow the layers
 check: lint format types contracts docs test slow  ## all of the above
 
 clean:  ## remove the environment, the site and the demo's output
-	rm -rf .venv demo docs/_build docs/generated
+	rm -rf .venv .venv-device demo docs/_build docs/generated

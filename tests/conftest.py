@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import random
 import shutil
 import signal
 import sys
@@ -68,6 +69,13 @@ def unchecked():
     jaxtyping.config.update("jaxtyping_disable", value=True)
     yield
     jaxtyping.config.update("jaxtyping_disable", value=False)
+
+
+@pytest.fixture
+def draws_of_python(monkeypatch):
+    """The state of random numbers of Python stays: type checks of these tests draw some."""
+    now = random.getstate()  # a state, for the compiler of torch sets what it gets
+    monkeypatch.setattr("random.getstate", lambda: now)
 
 
 @pytest.fixture

@@ -3,14 +3,16 @@
 What several processes do together is tested in measure/features/test_processes.py.
 """
 
+import copy
 import os
 
 import pytest
 import torch
-from internals import RankSlice, gather, rank, share, world_size
+from internals import BatchNormOfXla, RankSlice, gather, hvp, rank, share, world_size
 from torch import nn
+from torch.nn.functional import cross_entropy
 
-from visprism import Compute, InputError, processes
+from visprism import Compute, InputError, Objective, processes
 
 
 @pytest.fixture
@@ -76,6 +78,42 @@ def test_float32_is_float32_inside_and_settings_are_restored(model):
             assert convolutions.fp32_precision == products.fp32_precision == "tf32"
     finally:
         convolutions.fp32_precision, products.fp32_precision = before
+
+
+def test_derivatives_are_in_float32_too(model):
+    products, seen = torch.backends.cuda.matmul, set()
+
+    def loss(logits, targets):
+        seen.add(products.fp32_precision)
+        return cross_entropy(logits, targets, reduction="none")
+
+    batches = [(torch.randn(4, 3, 8, 8), torch.arange(4))]
+    objective = Objective(nn.Sequential(model, nn.Flatten()).eval(), batches, loss=loss)
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = "tf32"
+        objective.gradient()
+        hvp(objective, objective.theta)
+        assert products.fp32_precision == "tf32"
+    finally:
+        products.fp32_precision = before
+    assert seen == {"ieee"}
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_by_elementary_operations_is_that_of_torch(model, training, noise):
+    norm, x = model[1].train(training), noise(3, 4, 5, 5).float().requires_grad_()
+    with torch.no_grad():
+        for tensor in (*norm.parameters(), norm.running_mean, norm.running_var):
+            tensor.uniform_(0.5, 1.5)
+    other = copy.deepcopy(norm)
+    expected = norm(x)
+    with BatchNormOfXla():
+        out = other(x)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(dict(other.named_buffers()), dict(norm.named_buffers()))
+    gradients = (torch.autograd.grad(y.square().sum(), x)[0] for y in (out, expected))
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.gpu

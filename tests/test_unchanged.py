@@ -1,6 +1,5 @@
 """A measurement gives the model and the process back as they were, however it ends."""
 
-import random
 import warnings
 from contextlib import suppress
 
@@ -17,12 +16,7 @@ from visprism import ANALYSES, InputError, check_unchanged, dissect
 BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.")]
 
 
-@pytest.fixture(autouse=True)
-def _types_checked(monkeypatch):
-    """The type checks of these tests draw random numbers of Python; the package draws none."""
-    now = random.getstate()  # a state, for the compiler of torch sets what it gets
-    monkeypatch.setattr("random.getstate", lambda: now)
-
+pytestmark = pytest.mark.usefixtures("draws_of_python")
 
 # Networks without gradients or second derivatives, or that the images do not fit.
 REFUSED = {"scripted", "quantized", "bf16", "two inputs", "deformable sampling"}

@@ -15,7 +15,7 @@ OPTIONS = {
     "adversarial": {"steps": 1, "target_classes": 1, "epsilons": (1 / 255,)},
     "attribution": {"blocks": 1, "steps": 2},
     "corruptions": {"corruptions": ("fog",), "severities": (1,)},
-    "density": {"k": 2, "runs": 1, "steps": 4, "probes": 3},
+    "density": {"k": 1, "runs": 1, "steps": 4, "probes": 3},
     "distribution-shift": {"sets": (DATA,)},
     "fourier-sensitivity": {"max_frequency": 2},
     "frequency-noise": {"frequencies": (0.3,)},
@@ -32,7 +32,7 @@ CHECKPOINTS = {"mode-connectivity": 2, "trajectory": 3}
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5,) * 3, std=(0.25,) * 3)
 
 
-def measurement(name, model, folder):
+def measurement(name, model, folder, run=DEFAULT_RUN):
     """`measure(model)` of an analysis; checkpoints of the model are written to the folder."""
     options = dict(OPTIONS.get(name, {}))
     if name in CHECKPOINTS:
@@ -44,12 +44,12 @@ def measurement(name, model, folder):
 
     def measure(model):
         with warnings.catch_warnings(action="ignore"):  # of libraries, about the odd networks
-            subject = subject_of(model, images, preprocessing=PREPROCESSING)
+            subject = subject_of(model, images, preprocessing=PREPROCESSING, run=run)
             subject = replace(subject, limit=number)
             reason = analysis.inapplicable(subject)
             if reason is not None:
                 raise InputError(f"{name} does not apply: {reason}")
-            return analysis.measure(subject, subject.named(DEFAULT_RUN))
+            return analysis.measure(subject, subject.named(run))
 
     return measure
 
@@ -59,7 +59,7 @@ def _checkpoints(model, folder, number):
     files = []
     for step in range(number):
         tensors = {
-            key: value + 0.01 * step
+            key: value + 0.01 * (step + 1)
             if isinstance(value, torch.Tensor) and value.is_floating_point()
             else value
             for key, value in model.state_dict().items()

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from visprism.core.errors import InputError
 
@@ -98,6 +100,10 @@ class Compute:
             stack.enter_context(copied_buffers(model))
             yield
 
+    def arithmetic(self) -> AbstractContextManager:
+        """Inside, products have the precision, as within `borrow`; the model is not touched."""
+        return _arithmetic(self.precision, self.torch_device.type)
+
 
 def default_device() -> torch.device:
     """The accelerator of this process, or the CPU where there is none."""
@@ -138,11 +144,52 @@ def _arithmetic(precision: str, device: str) -> Iterator[None]:
         for operation in operations:
             tf32 = precision == "tf32" and operation in of_gpu
             operation.fp32_precision = "tf32" if tf32 else "ieee"
-        with off:
+        with off, BatchNormOfXla() if device == "xla" else nullcontext():
             yield
     finally:
         for operation, value in zip(operations, before, strict=True):
             operation.fp32_precision = value
+
+
+class BatchNormOfXla(TorchFunctionMode):
+    """Inside, BatchNorm is computed by elementary operations.
+
+    XLA's own has no gradient in evaluation mode, where it keeps no statistics for it, and keeps
+    the biased variance as running statistics (torch_xla 2.9).
+    """
+
+    def __torch_function__(
+        self, func: Callable, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        function = _batch_norm if func is functional.batch_norm else func
+        return function(*args, **(kwargs or {}))
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """As `torch.nn.functional.batch_norm`."""
+    if not training and running_mean is not None and running_var is not None:
+        mean, var = running_mean, running_var
+    else:
+        var, mean = torch.var_mean(input.float(), [0, *range(2, input.ndim)], correction=0)
+        number = input.numel() // input.shape[1]
+        if running_mean is not None and running_var is not None:
+            running_mean.lerp_(mean.detach(), momentum)
+            running_var.lerp_(var.detach() * (number / (number - 1)), momentum)
+    shape = (1, -1, *[1] * (input.ndim - 2))
+    scale = torch.rsqrt(var + eps)
+    scale = scale if weight is None else scale * weight
+    out = (input - mean.view(shape)) * scale.view(shape)
+    out = out if bias is None else out + bias.view(shape)
+    return out.to(input.dtype)
 
 
 @contextmanager

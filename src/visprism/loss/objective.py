@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from visprism.anatomy import Anatomy, Block, Images, check_repeatable, dissect, forward, pixels
+from visprism.anatomy import (
+    Anatomy,
+    Block,
+    Images,
+    batch_size,
+    check_repeatable,
+    dissect,
+    forward,
+    pixels,
+)
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
@@ -25,7 +34,12 @@ from visprism.loss.double_backward import (
     check_gradients,
     differentiable,
 )
-from visprism.passes.batches import check_evaluation_mode, first_images, on_device
+from visprism.passes.batches import (
+    check_evaluation_mode,
+    first_images,
+    on_device,
+    too_large,
+)
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);
 # a name or a pattern of names, such as "blocks.*.attn.*"; "block:NAME", "stage:NUMBER" or
@@ -312,7 +326,7 @@ class Objective:
         """Logits of the images, with `leaves` in place of parameters."""
         values = self.tensors | dict(leaves)
         tensors = {f"model.{name}": values[first] for name, first in tied_names(self.model)}
-        with differentiable(self.model, self.batch_norm):
+        with self.run.compute.arithmetic(), differentiable(self.model, self.batch_norm):
             images = on_device(images, self.run.compute)
             # Where torch ties them itself, a module with two names keeps the replaced tensors.
             return functional_call(
@@ -352,11 +366,21 @@ class Objective:
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
+        try:
+            return self._gradient(theta)
+        except torch.OutOfMemoryError:
+            pass  # the trial begins when the memory is free again
+        raise self.too_large(lambda part: part._gradient(theta))
+
+    def _gradient(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
         total, weight = torch.zeros_like(theta), 0.0
-        for graph in self.graphs(theta):
-            gradients = torch.autograd.grad(graph.loss, graph.leaves, materialize_grads=True)
-            total += flatten(gradients)
-            weight += graph.weight
+        with self.run.compute.arithmetic():
+            for graph in self.graphs(theta):
+                gradients = torch.autograd.grad(
+                    graph.loss, graph.leaves, materialize_grads=True
+                )
+                total += flatten(gradients)
+                weight += graph.weight
         return self.mean_of(total, weight) + self.decay * theta
 
     def graphs(
@@ -381,6 +405,16 @@ class Objective:
                 )
             total = float(weight.sum())
             yield BatchGraph(list(leaves.values()), logits, loss, len(losses), total)
+
+    def too_large(self, compute: Callable[["Objective"], object]) -> InputError:
+        """The error for a batch that does not fit the memory; see `batches.too_large`."""
+        images, *rest = next(iter(self.batches))
+
+        def trial(part: Images) -> None:
+            batch = (part, *(tensor[: batch_size(part)] for tensor in rest))
+            compute(self.with_batches([batch], shared=False))
+
+        return too_large(images, trial)
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes that share the batches."""

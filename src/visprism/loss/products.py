@@ -81,15 +81,23 @@ class Products:
 
     def __call__(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
         """A times each row."""
+        try:
+            return self._times(rows)
+        except torch.OutOfMemoryError:
+            self._kept.clear()  # the trial begins when the memory is free again
+        raise self.objective.too_large(lambda part: Products(part, self.matrix)._times(rows))
+
+    def _times(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
         parts = [list(self.objective.unflatten(row).values()) for row in rows]
         totals = torch.zeros_like(rows)  # also of a process without a batch
         loss, weight, examples, largest = 0.0, 0.0, 0, 0
-        for row, multiply, graph in self._tracked(len(rows)):
-            totals[row] += torch.cat([piece.flatten() for piece in multiply(parts[row])])
-            if row == 0:
-                loss += 0.0 if self._totals else float(graph.loss.detach())
-                weight += graph.weight
-                examples, largest = examples + graph.examples, max(largest, graph.examples)
+        with self.objective.run.compute.arithmetic():
+            for row, multiply, graph in self._tracked(len(rows)):
+                totals[row] += torch.cat([piece.flatten() for piece in multiply(parts[row])])
+                if row == 0:
+                    loss += 0.0 if self._totals else float(graph.loss.detach())
+                    weight += graph.weight
+                    examples, largest = examples + graph.examples, max(largest, graph.examples)
         if self._totals is None:
             self._totals = loss, weight, examples, largest
         self.count += len(rows)
@@ -155,8 +163,8 @@ class _HeldMemory:
         would refer to itself through it, and the graph would never be freed.
         """
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
+        if storage._cdata not in self._seen:  # of tensors on XLA, no pointer to data
+            self._seen.add(storage._cdata)
             self.bytes += storage.nbytes()
         return tensor.detach()
 

@@ -1,6 +1,7 @@
 """Batches: validation of images, targets and models at the start of a measurement."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -90,6 +91,55 @@ def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
     return targets.cpu().long()
 
 
+def too_large(images: Images, trial: Callable[[Images], object]) -> InputError:
+    """The error for a batch that does not fit the memory, with the number of images that do.
+
+    For quantities that depend on the batch. The trial is made with halves of halves.
+    """
+    given = number = batch_size(images)
+    while number > 1:
+        number //= 2
+        try:
+            trial(_slice(images, 0, number))
+        except torch.OutOfMemoryError:
+            continue
+        return InputError(
+            f"a batch must fit the memory of the device, got {given} images, and {number} fit. "
+            f"Use batches of {number}: images=DataOptions(batch_size={number})."
+        )
+    return InputError(
+        f"a batch must fit the memory of the device, got {given} images, and not one fits. Use "
+        "another device, a smaller model or smaller images."
+    )
+
+
+def in_halves(compute: Callable[[Images], Tensor], images: Images) -> Tensor:
+    """What a function gives for each image, from halves of the batch where memory is too small.
+
+    For quantities that do not depend on the batch.
+    """
+    try:
+        return compute(images)
+    except torch.OutOfMemoryError:
+        number = batch_size(images)
+        if number == 1:
+            raise
+    warnings.warn(
+        f"{number} images do not fit the memory of the device together and run in halves; "
+        "results do not depend on it.",
+        stacklevel=2,
+    )
+    ends = ((0, number // 2), (number // 2, number))
+    return torch.cat([in_halves(compute, _slice(images, *pair)) for pair in ends])
+
+
+def _slice(images: Images, start: int, stop: int) -> Images:
+    if isinstance(images, Mapping):
+        number = batch_size(images)
+        return {n: t[start:stop] if len(t) == number else t for n, t in images.items()}
+    return images[start:stop]
+
+
 def on_device(images: Images, compute: Compute, *, copy: bool = False) -> Images:
     """The same images on the device: one tensor, or a mapping of tensors."""
     device = compute.torch_device
@@ -169,7 +219,4 @@ def with_targets(batch: object) -> tuple[Images, Tensor]:
 
 def first_images(images: Images) -> Images:
     """At most the first two images of a batch, for a trial run of a model."""
-    number = len(pixels(images))
-    if isinstance(images, Mapping):
-        return {n: t[:2] if len(t) == number else t for n, t in images.items()}
-    return images[:2]
+    return _slice(images, 0, 2)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
@@ -19,7 +20,7 @@ from visprism.anatomy import Images, forward
 from visprism.anatomy.trace.operation_counter import MacCounter
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
-from visprism.passes.batches import on_device
+from visprism.passes.batches import in_halves, on_device
 
 Forward = Callable[[Images], Float[Tensor, "b ..."]]
 
@@ -60,7 +61,7 @@ def inference(
             return forward(model, on_device(images, compute, copy=True))
 
     with compute.borrow(model):
-        yield run
+        yield partial(in_halves, run) if channels_last else run  # else dropout draws by batch
 
 
 def _channels_last(images: Images) -> Images:

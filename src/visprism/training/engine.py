@@ -153,7 +153,7 @@ class Engine:
             for name, tensor in self.model.state_dict(keep_vars=True).items()
             if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
         }
-        maxima = [tensor.abs().amax() for tensor in tensors.values() if tensor.numel()]
+        maxima = [tensor.abs().max() for tensor in tensors.values() if tensor.numel()]
         name = None
         # One transfer for all tensors, as each one would wait for a GPU.
         if maxima and not bool(torch.stack(maxima).isfinite().all()):

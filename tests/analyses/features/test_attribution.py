@@ -14,6 +14,7 @@ from internals import (
     ranks,
     subject_of,
 )
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import visprism as vp
@@ -44,6 +45,23 @@ def patches():
     model.head.weight.data = torch.tensor([[0.02] * 6, [0.0] * 6])
     images[:, :, PATCH : 2 * PATCH, 2 * PATCH : 3 * PATCH] = 5  # patch (1, 2)
     return vp.dissect(model, images), images
+
+
+def test_a_map_whose_sum_is_zero_up_to_rounding_is_blank():
+    """Before the last attention, a LayerNorm makes the gradient orthogonal to patch tokens."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = VisionTransformer(
+            img_size=SIDE, patch_size=PATCH, embed_dim=12, depth=2, num_heads=2, num_classes=5
+        ).eval()
+        nn.init.normal_(model.head.weight)
+        images = torch.randn(4, 3, SIDE, SIDE)
+    anatomy = vp.dissect(model, images)
+    first, last = anatomy["stem"], anatomy["blocks.0.mlp"]
+    _, maps = gradient_maps(anatomy, [first, last], images)
+    assert maps[GRADIENT_ACTIVATION, first].all()
+    assert not maps[GRADIENT_ACTIVATION, last].any()
+    assert maps[GRAD_CAM, last].any()
 
 
 def test_only_the_patch_that_is_read_is_relevant(patches):

@@ -49,6 +49,7 @@ RANDOM = "random map"
 METHODS = (GRADIENT_ACTIVATION, GRAD_CAM, RANDOM)
 _BLUR = 1 / 8  # standard deviation of the blur, of the shorter side
 _PICTURES = 4  # images whose maps are returned
+_ROUNDING = 1e-5  # of a sum over channels, relative to that of the magnitudes
 
 Map = Float[Tensor, "b y x"]
 Maps = dict[tuple[str, Block], Map]  # by method and block
@@ -265,13 +266,18 @@ def gradient_maps(
 ) -> tuple[Int64[Tensor, " b"], Maps]:
     """The predicted classes, and both maps of each block on its grid.
 
+    A gradient is orthogonal to what a LayerNorm alone reads, such as the patch tokens before
+    the last attention: a sum that is 0 up to rounding is 0.
+
     Costs a forward and a backward pass for each block.
     """
     maps: Maps = {}
     target = torch.empty(0, dtype=torch.long)
     for block in blocks:
         target, a, g = _gradient(anatomy, block, images)
-        maps[GRADIENT_ACTIVATION, block] = (g * a).sum(1)
+        product = g * a
+        total, rounding = product.sum(1), _ROUNDING * product.abs().sum(1)
+        maps[GRADIENT_ACTIVATION, block] = total.where(total.abs() > rounding, 0)
         maps[GRAD_CAM, block] = (g.mean((2, 3), keepdim=True) * a).sum(1).clamp(min=0)
     return target, maps
 
@@ -320,7 +326,7 @@ def _random_order(
     """The pixels of each image in random order."""
     size = images.shape[-2:]
     draws = [torch.rand(size, generator=stream(seed, "order of ties", i)) for i in numbers]
-    return torch.stack(draws).to(images).flatten(1).argsort(1)
+    return torch.stack(draws).flatten(1).argsort(1).to(images.device)
 
 
 @torch.no_grad()
@@ -360,10 +366,12 @@ def ranks(
 ) -> Float[Tensor, "b h w"]:
     """Fraction of the pixels that come before each pixel, the highest values first.
 
-    The last map decides; the one before it decides between equal values, and so on.
+    The last map decides; the one before it decides between equal values, and so on. Maps are
+    enlarged on the CPU, since pixels near the border are equal up to the rounding of a device.
     """
     for values in maps:
-        large = functional.interpolate(values[:, None], tuple(size), mode="bilinear").flatten(1)
+        large = functional.interpolate(values[:, None].cpu(), tuple(size), mode="bilinear")
+        large = large.flatten(1).to(order.device)
         sorted_ = large.gather(1, order).argsort(dim=1, descending=True, stable=True)
         order = order.gather(1, sorted_)
     pixels = order.shape[1]

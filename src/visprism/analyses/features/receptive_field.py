@@ -280,6 +280,7 @@ def receptive_map(
     if not all(0 <= p < side for p, side in zip(position, grid, strict=True)):
         sides = "x".join(map(str, grid))
         raise InputError(f"position must lie on the grid of {sides} positions, got {position}")
+    run = run.on(anatomy.model)
     x = images_of(images, anatomy, run.compute)
     with run.compute.borrow(anatomy.model), as_written(), torch.enable_grad():
         leaf = pixels(x).detach().clone().requires_grad_()

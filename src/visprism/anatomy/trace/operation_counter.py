@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -138,7 +139,12 @@ class MacCounter(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        count = flop_registry.get(getattr(func, "_overloadpacket", func))
+        count = _COUNTS.get(getattr(func, "_overloadpacket", func))
         if count is not None:
             self.macs += count(*args, **kwargs, out_val=out) // 2
         return out
+
+
+_ATEN = torch.ops.aten
+_OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu  # torch 2.9 does not count it
+_COUNTS = {_OF_CPU: flop_registry[_ATEN._scaled_dot_product_flash_attention], **flop_registry}

@@ -248,7 +248,7 @@ def ablation(specimen: Specimen, values: Values) -> dict[str, Any]:
     logits: list[torch.Tensor] = []
 
     def keep(_module: Any, _inputs: Any, output: torch.Tensor) -> None:
-        logits.append(output)
+        logits.append(output.cpu())
 
     with surgery:
         handle = specimen.anatomy.model.register_forward_hook(keep)

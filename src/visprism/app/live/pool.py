@@ -14,9 +14,11 @@ from visprism.analyses import Subject
 from visprism.anatomy import Ablation, Anatomy, attentions, block_ablations, forward
 from visprism.app.forms import data_name, model_name, pretrained_of
 from visprism.app.settings import Settings
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN
+from visprism.passes.batches import on_device
 from visprism.passes.perturbed import PixelSpace
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
@@ -82,9 +84,10 @@ class Specimen:
         return PixelSpace(self.preprocessing.mean, self.preprocessing.std).normalized(fractions)
 
     def logits(self, images: Tensor) -> Float[Tensor, "b k"]:
-        """Logits of the model as it is."""
+        """Logits of the model as it is, on the CPU."""
+        compute = Compute().on(self.anatomy.model)
         with torch.no_grad():
-            return forward(self.anatomy.model, images)
+            return forward(self.anatomy.model, on_device(images, compute)).cpu()
 
 
 @dataclass

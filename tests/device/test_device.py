@@ -1,0 +1,177 @@
+"""Every measurement gives on another device what it gives on the CPU, and the model back."""
+
+import numpy as np
+import pytest
+import torch
+from app_cases import RESNET, VIT
+from measurements import measurement
+from small_models import seeded
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+from torch.nn.functional import cross_entropy
+from unusual_modules import Network
+
+from visprism import ANALYSES, Compute, Run, check_unchanged, training_curvature
+
+pytestmark = pytest.mark.usefixtures("draws_of_python")
+
+TOLERANCE = 1e-4  # of the largest value of a column
+ROUNDING = 2e-6  # of float32, where all values of a column are smaller
+# They read the trace, the weights or files alone.
+ON_ANY_DEVICE = {"anatomy", "patch-filters", "position-embeddings", "trajectory"}
+CASES = {  # where the model lies, and the device that is named
+    "the model lies there": (True, False),
+    "the device is named": (False, True),
+    "both": (True, True),
+}
+NETWORKS = {
+    "convnet": (Network, 1.5),
+    "vit": (
+        lambda: VisionTransformer(
+            img_size=16, patch_size=4, embed_dim=12, depth=2, num_heads=2, num_classes=10
+        ),
+        4,
+    ),
+}
+CHANGING = ["ablation", "hessian", "landscape"]  # one way through each part that patches
+BUILT_IN = [n for n, a in ANALYSES.items() if a.__module__.startswith("visprism.")]
+REFUSED = {
+    "convnet": {"attention", "attention-maps", "position-embeddings", "relative-scores"},
+    "vit": {"relative-scores"},
+}
+
+
+def network(name):
+    """With weights as large as trained ones, and BatchNorm statistics other than 0 and 1."""
+    build, scale = NETWORKS[name]
+    model = seeded(build)
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(scale)
+        for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):
+            norm.running_mean.normal_(0, 0.1, generator=draw)
+            norm.running_var.uniform_(0.5, 1.5, generator=draw)
+    return model
+
+
+def assert_close(expected, results):
+    """Equal tables up to rounding; prints the largest difference of a column."""
+    worst = 0.0
+    for one, other in zip(expected, results, strict=True):
+        for name, column in one.columns().items():
+            values, on_device = np.asarray(column), np.asarray(other.columns()[name])
+            if values.dtype.kind != "f":
+                np.testing.assert_array_equal(on_device, values, err_msg=name)
+                continue
+            largest = np.abs(values[np.isfinite(values)]).max(initial=0.0)
+            allowed = TOLERANCE * largest + ROUNDING
+            np.testing.assert_allclose(on_device, values, rtol=0, atol=allowed, err_msg=name)
+            difference = np.abs(on_device - values)[np.isfinite(values)].max(initial=0.0)
+            worst = max(worst, difference / (largest + 1e-2))
+    print(f"largest difference {worst:.1e}")  # noqa: T201 (for the table of the docs)
+
+
+def measured(name, model, folder, run):
+    results = []
+    refusal = check_unchanged(
+        lambda model: results.extend(measurement(name, model, folder, run)(model)),
+        model,
+        interrupt=False,
+    )
+    return refusal, results
+
+
+@pytest.mark.parametrize("of", NETWORKS)
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_analysis(name, of, device, tmp_path):
+    refusal, expected = measured(name, network(of), tmp_path, Run())
+    assert (refusal is not None) == (name in REFUSED[of])
+    for there, named in CASES.values():
+        model = network(of)
+        model = model.to(device) if there else model
+        run = Run(compute=Compute(device if named else None))
+        reason, results = measured(name, model, tmp_path, run)
+        assert reason == refusal
+        assert_close(expected, results)
+        places = {r.provenance.device for r in results} - {""}
+        assert name in ON_ANY_DEVICE or all(place.startswith(device) for place in places)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_model_is_given_back_also_when_a_measurement_is_interrupted(
+    name, case, device, tmp_path
+):
+    there, named = case
+    model = network("convnet")
+    model = model.to(device) if there else model
+    run = Run(compute=Compute(device if named else None))
+    assert check_unchanged(measurement(name, model, tmp_path, run), model) is None
+
+
+def trained(device):
+    """The curvature after a step of training."""
+    torch.manual_seed(0)
+    model = network("convnet").to(device).train()
+    images, targets = torch.randn(16, 3, 16, 16), torch.arange(16) % 10
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    cross_entropy(model(images.to(device)), targets.to(device)).backward()
+    optimizer.step()
+    return training_curvature(model, [(images, targets)], optimizer, batch_norm="batch")
+
+
+def test_a_step_of_training(device):
+    assert_close([trained("cpu")], [trained(device)])
+
+
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    """Answers of live panels whose models are put on a device."""
+    from visprism.app.live import panels
+    from visprism.app.live.pool import Pool
+    from visprism.app.settings import Settings
+
+    def of(panel, subject, device, **values):
+        monkeypatch.setattr("visprism.study.subjects.default_device", lambda: device)
+        specimen = Pool(Settings(tmp_path)).specimen(subject)
+        assert next(specimen.anatomy.model.parameters()).device.type == device.type
+        return panels.PANELS[panel](specimen, values)
+
+    return of
+
+
+PANELS = {
+    "model": {},
+    "images": {},
+    "attention": {"row": 9, "column": 30},
+    "rollout": {},
+    "ablation": {"blocks": ["blocks.1.mlp"]},
+    "frequency_noise": {"frequency": 0.5},
+    "corruption": {"corruption": "fog", "severity": 2},
+    "receptive_field": {"block": "blocks.1.mlp", "x": 0.5, "y": 0.5},
+    "landscape": {"distance": 0.5, "direction": 1},
+    "loss_curve": {"direction": 1},
+}
+
+
+def approximately(answer):
+    if isinstance(answer, dict):
+        return {key: approximately(value) for key, value in answer.items()}
+    if isinstance(answer, list):
+        return [approximately(value) for value in answer]
+    return pytest.approx(answer, rel=1e-2, abs=2e-3) if isinstance(answer, float) else answer
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_live_panels(panel, device, answers):
+    values = {"images": [1], **PANELS[panel]}
+    expected = answers(panel, VIT, torch.device("cpu"), **values)
+    assert answers(panel, VIT, torch.device(device), **values) == approximately(expected)
+
+
+def test_a_live_panel_of_a_convnet(device, answers):
+    expected = answers("images", RESNET, torch.device("cpu"), images=[1])
+    answer = answers("images", RESNET, torch.device(device), images=[1])
+    assert answer == approximately(expected)
