@@ -7,6 +7,7 @@ import torch
 from visprism import (
     FeatureStatistic,
     Result,
+    Texts,
     assert_results_equal,
     check_statistic,
     column,
@@ -19,7 +20,7 @@ from visprism import (
 class Means(Result):
     """Mean of each block's feature maps."""
 
-    block: np.ndarray = column("Block")
+    block: Texts = column("Block")
     mean: np.ndarray = column("Mean")
 
 

@@ -26,6 +26,7 @@ from visprism import (
     MSAConfig,
     Provenance,
     Result,
+    Texts,
     column,
     load_checkpoint,
     load_model,
@@ -140,11 +141,13 @@ class Found(Result):
     """A column and a scalar."""
 
     value: np.ndarray = column("Value", "nats")
+    names: Texts = column("Names")
     words: str = "some"
 
 
 def saved(path):
-    Found(value=np.arange(3.0), provenance=Provenance(model="net")).save(path)
+    names = np.array(["a", "", "b"])
+    Found(value=np.arange(3.0), names=names, provenance=Provenance(model="net")).save(path)
     with np.load(path) as stored:
         return dict(stored)
 
@@ -183,12 +186,18 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
         ({"__provenance__": "{"}, "does not hold a valid provenance"),
         ({"__provenance__": "[" * 100_000}, "does not hold a valid provenance"),
         ({"__provenance__": "[]"}, "does not hold a valid provenance"),
-        ({"__provenance__": json.dumps(asdict(Provenance()) | {"seed": "a"})}, "seed must be"),
+        (
+            {"__provenance__": json.dumps(asdict(Provenance()) | {"seed": "a"})},
+            r"Expected `int`, got `str` - at `\$\.seed`",
+        ),
         ({"value": None}, "lacks columns of a test-found: value"),
         ({"value": 3.0}, "value must be a column, got 3"),
-        ({"value": np.array(["a", "b", "c"])}, "value must be numbers, got <U1"),
-        ({"value": np.zeros(3, complex)}, "value must be numbers, got complex128"),
-        ({"value": np.zeros(3, "M8[D]")}, "value must be numbers, got datetime64"),
+        ({"value": np.array(["a", "b", "c"])}, r"value must be numbers .*, got <U1"),
+        ({"value": np.zeros(3, complex)}, r"value must be numbers .*, got complex128"),
+        ({"value": np.zeros(3, "M8[D]")}, r"value must be numbers .*, got datetime64"),
+        ({"value": np.zeros(3, "U0")}, "value must be numbers"),
+        ({"names": np.zeros(3)}, "names must be texts, got float64"),
+        ({"names": np.array(["a"])}, "must have one length"),
         ({"value": np.zeros((2, 2))}, "must have one axis, got value"),
         ({"value": np.array(["a", {}], dtype=object)}, "cannot be read as a result"),
         ({"words": 3}, "words must be a str, got 3"),
@@ -201,6 +210,12 @@ def test_a_tampered_result_is_refused(tmp_path, change, reason):
     np.savez(path, allow_pickle=True, **content)
     with pytest.raises(InputError, match=rf"a\.npz .*{reason}"):
         Found.load(path)
+
+
+def test_a_column_of_texts_is_declared_when_it_is_made():
+    names = np.array(["a"])
+    with pytest.raises(ValueError, match=r"value must be numbers \(visprism.Texts declares"):
+        Found(value=names, names=names)
 
 
 @pytest.mark.parametrize("name", ["os", "Result.__class__", "posix.system"])
@@ -237,7 +252,7 @@ def test_an_array_that_claims_a_huge_shape_is_refused(tmp_path):
 def test_no_cell_of_a_table_is_a_formula(tmp_path, start):
     @dataclass(frozen=True)
     class Named(Result):
-        name: np.ndarray
+        name: Texts
         value: np.ndarray
 
     text = f'{start}HYPERLINK("http://example.org")'

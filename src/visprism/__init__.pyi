@@ -204,6 +204,7 @@ from visprism.estimates.answers import Answer as Answer
 from visprism.table.kinds import replicate_by_kind as replicate_by_kind
 from visprism.table.result import ColumnInfo as ColumnInfo
 from visprism.table.result import Result as Result
+from visprism.table.result import Texts as Texts
 from visprism.table.result import column as column
 from visprism.table.result import estimate as estimate
 from visprism.table.result import result_type as result_type

@@ -20,6 +20,7 @@ from visprism import (
     Result,
     Section,
     Study,
+    Texts,
     column,
     figure,
     option,
@@ -41,7 +42,7 @@ class Norms(Result):
 
     units: ClassVar[int] = 32  # images of the brightness
 
-    block: np.ndarray = column("Block", "", "name of the block")
+    block: Texts = column("Block", "", "name of the block")
     depth: np.ndarray = column("Normalized depth", "", "0 for the first block, 1 for the last")
     norm: np.ndarray = column("Norm", "pixels", "a value with a unit")
     count: np.ndarray = column("Count", "", "a large number")
@@ -76,7 +77,7 @@ class Norms(Result):
 class Gaps(Result):
     """A second result of the same analysis, also about two models."""
 
-    block: np.ndarray = column("Block", "", "name of the block")
+    block: Texts = column("Block", "", "name of the block")
     gap: np.ndarray = column("Gap", "", "a value")
 
     def sentences(self):

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from internals import Estimated
 
-from visprism import Result, column, estimate, result_type, scalar
+from visprism import Result, Texts, column, estimate, result_type, scalar
 
 
 @result_type("test-wide")
 class Wide(Result):
     """A wide table of two rows."""
 
-    block: np.ndarray = column("Block", "", "name of the block")
-    kind: np.ndarray = column("Kind", "", "the same in every row")
+    block: Texts = column("Block", "", "name of the block")
+    kind: Texts = column("Kind", "", "the same in every row")
     depth: np.ndarray = column("Depth", "", "a number that differs")
     norm: Estimated = estimate("Norm", "pixels", "the main value")
     share: Estimated = estimate("Share", "", "the same in every row")

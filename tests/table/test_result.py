@@ -12,7 +12,7 @@ import pytest
 from internals import Estimated, Number, atomic_write, mean
 
 import visprism
-from visprism import Provenance, Result, column, estimate, result_type, scalar
+from visprism import Provenance, Result, Texts, column, estimate, result_type, scalar
 from visprism.results import ReceptiveMaps
 
 
@@ -20,7 +20,7 @@ from visprism.results import ReceptiveMaps
 class Temperatures(Result):
     """One row per town."""
 
-    town: np.ndarray = column("Town", "", "name of the town")
+    town: Texts = column("Town", "", "name of the town")
     celsius: np.ndarray = column("Temperature", "°C", "at noon")
     warm: np.ndarray = column("Warm", "", "whether it is above 20 °C")
     season: str = scalar("Season", "", "of the measurement", default="summer")

@@ -19,6 +19,7 @@ from visprism import (
     ScalarPerBlock,
     SeriesPerBlock,
     Surface,
+    Texts,
     column,
     estimate,
     panel,
@@ -57,7 +58,7 @@ class GroupedQuantiles(Quantiles):
     """Quantiles of the norms of two groups of tokens."""
 
     series_name: ClassVar[str] = "tokens"
-    tokens: np.ndarray = column("Tokens")
+    tokens: Texts = column("Tokens")
 
 
 @result_type("test-series")
@@ -66,7 +67,7 @@ class Accuracies(SeriesPerBlock):
 
     series_name: ClassVar[str] = "readout"
     value_name: ClassVar[str] = "accuracy"
-    readout: np.ndarray = column("Readout")
+    readout: Texts = column("Readout")
     accuracy: Estimated = estimate("Accuracy")
 
 
@@ -85,7 +86,7 @@ class Decay(Curve):
     x_name: ClassVar[str] = "distance"
     value_name: ClassVar[str] = "weight"
     series_name: ClassVar[str] = "head"
-    head: np.ndarray = column("Head")
+    head: Texts = column("Head")
     distance: np.ndarray = column("Distance", "pixels")
     weight: np.ndarray = column("Weight")
 

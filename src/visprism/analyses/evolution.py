@@ -13,7 +13,7 @@ from visprism.drawing.style import DEPTH, KIND_COLORS, tip
 from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 _WIDEST = 38  # characters of an axis label
 MOST = 6  # parts of a model with a name in the key
@@ -24,7 +24,7 @@ class Evolution(Result):
     """One quantity after several numbers of updates; one row for each, by part of the model."""
 
     step: np.ndarray = column("Step", "", "number of updates of the training")
-    part: np.ndarray = column("Part", "", "of the model, such as a kind of block; may be empty")
+    part: Texts = column("Part", "", "of the model, such as a kind of block; may be empty")
     value: Estimated = estimate("Value", "", "of the quantity, with its interval over images")
     quantity: str = scalar("Quantity", "", "that the values are of")
     unit: str = scalar("Unit", "", "of the values; '%': fractions", default="")

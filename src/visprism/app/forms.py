@@ -4,14 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from visprism.analyses import ANALYSES, Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.options import EFFORTS, Effort, Option, OptionInfo, options_of
+from visprism.core.options import Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions import CORRUPTIONS
 from visprism.models.sources import stored_model_name
@@ -38,6 +40,42 @@ PRESETS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+Words = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+
+
+class ModelForm(msgspec.Struct):
+    """A model: its name, or one of `Settings.checkpoint_files`, or both."""
+
+    name: Words | None = None
+    checkpoint: Words | None = None
+
+
+class Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A form of a study as it is sent, and kept in ``request.json``."""
+
+    models: list[ModelForm]
+    data: str
+    analyses: list[str]
+    title: Words | None = None
+    options: dict[str, dict[str, Words]] = {}
+    effort: Effort = "quick"
+    minutes: int | float | None = None
+    limit: int | None = 256
+    seed: int = 0
+    pretrained: bool | None = None
+
+
+Shape = TypeVar("Shape")
+
+
+def stated(kind: type[Shape], values: Any) -> Shape:
+    """The values of a request in their declared types."""
+    try:
+        return msgspec.convert(values, kind)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"a request must be what the form sends: {error}") from error
+
+
 @dataclass(frozen=True)
 class StudyRequest:
     """The arguments of `examine`, as JSON can hold them."""
@@ -54,41 +92,29 @@ class StudyRequest:
     pretrained: bool | None = None
 
     @classmethod
-    def of_form(cls, values: Mapping[str, Any], settings: Settings) -> "StudyRequest":
+    def of_form(cls, form: Form, settings: Settings) -> "StudyRequest":
         """The request of a form."""
-        unknown = set(values) - set(cls.__annotations__)
-        if unknown:
-            raise InputError(f"a study has no {min(unknown)!r}")
-        models = _list("models", values.get("models"))
+        models = form.models
         if not 1 <= len(models) <= settings.limits.models:
             raise InputError(f"models must be 1 to {settings.limits.models}, got {len(models)}")
         names = tuple(model_name(model, settings) for model in models)
-        analyses = tuple(_list("analyses", values.get("analyses")))
-        options = values.get("options") or {}
-        parsed_analyses(analyses, options)
-        minutes, limit, seed = (
-            values.get(name, declared.default) for name, declared in _NUMBERS.items()
-        )
-        for name, value in (("minutes", minutes), ("limit", limit), ("seed", seed)):
-            _NUMBERS[name].check(value)
-        if minutes is not None and minutes > settings.limits.minutes:
+        parsed_analyses(form.analyses, form.options)
+        for name, declared in _NUMBERS.items():
+            declared.check(getattr(form, name))
+        if form.minutes is not None and form.minutes > settings.limits.minutes:
             most = settings.limits.minutes
-            raise InputError(f"minutes must be at most {most:g}, got {minutes}")
-        effort = values.get("effort", "quick")
-        if effort not in EFFORTS:
-            raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
-        title = _text("title", values.get("title") or " and ".join(map(_label, names)))
+            raise InputError(f"minutes must be at most {most:g}, got {form.minutes}")
         return cls(
-            title=title,
+            title=form.title or " and ".join(map(_label, names)),
             models=names,
-            data=data_name(values.get("data"), settings),
-            analyses=analyses,
-            options=options,
-            effort=effort,
-            minutes=minutes,
-            limit=limit,
-            seed=seed,
-            pretrained=pretrained_of(values),
+            data=data_name(form.data, settings),
+            analyses=tuple(form.analyses),
+            options=form.options,
+            effort=form.effort,
+            minutes=form.minutes,
+            limit=form.limit,
+            seed=form.seed,
+            pretrained=form.pretrained,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -98,10 +124,7 @@ class StudyRequest:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "StudyRequest":
         """The request that `to_json` gave."""
-        arguments: dict[str, Any] = dict(values)
-        for name in ("models", "analyses"):
-            arguments[name] = tuple(arguments[name])
-        return cls(**arguments)
+        return msgspec.convert(values, cls)
 
     @property
     def folder_name(self) -> str:
@@ -118,16 +141,13 @@ _NUMBERS = {
 }
 
 
-def model_name(model: Any, settings: Settings) -> str:
-    """A name for `load_model` from ``{"name": ..., "checkpoint": ...}``.
+def model_name(model: ModelForm, settings: Settings) -> str:
+    """A name for `load_model`.
 
     Only registered architectures are built, with numbers, flags and words as options; a
     checkpoint is one of `Settings.checkpoint_files`.
     """
-    if not isinstance(model, Mapping):
-        raise InputError(f"a model must be an object with a name, got {model!r}")
-    name = _text("name", model.get("name"))
-    checkpoint = _text("checkpoint", model.get("checkpoint"))
+    name, checkpoint = model.name or "", model.checkpoint
     files = settings.checkpoint_files() if checkpoint else {}
     if checkpoint:
         if checkpoint not in files:
@@ -147,38 +167,28 @@ def model_name(model: Any, settings: Settings) -> str:
     return f"{name}@{files[checkpoint]}" if checkpoint else name
 
 
-def pretrained_of(values: Mapping[str, Any]) -> bool | None:
-    """Whether a request asks for published weights; None leaves it to `load_model`."""
-    pretrained = values.get("pretrained")
-    if not isinstance(pretrained, bool | None):
-        raise InputError(f"pretrained must be true, false or null, got {pretrained!r}")
-    return pretrained
-
-
-def data_name(data: Any, settings: Settings) -> str:
+def data_name(data: str, settings: Settings) -> str:
     """A name for `load_data` from that of the form."""
     names = settings.data_sets()
-    if not isinstance(data, str) or data not in names:
+    if data not in names:
         raise InputError(f"data must be one of {', '.join(names)}, got {data!r}")
     return names[data]
 
 
-def parsed_analyses(names: Iterable[str], options: Any) -> dict[str, dict[str, Any]]:
+def parsed_analyses(
+    names: Iterable[str], options: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Any]]:
     """The options of each analysis in their types."""
-    if not isinstance(options, Mapping):
-        raise InputError(f"options must be an object, got {options!r}")
     parsed: dict[str, dict[str, Any]] = {}
     for analysis, values in options.items():
         available = form_options(ANALYSES[analysis])
-        if not isinstance(values, Mapping):
-            raise InputError(f"options of {analysis} must be an object, got {values!r}")
         for name, text in values.items():
             if name not in available:
                 raise InputError(
                     f"{analysis} has no option {name!r} in the app. "
                     f"{suggestion(name, list(available))}"
                 )
-            parsed.setdefault(analysis, {})[name] = available[name].parse(_text(name, text))
+            parsed.setdefault(analysis, {})[name] = available[name].parse(text)
     ANALYSES.chosen(list(names), parsed)
     return parsed
 
@@ -195,23 +205,6 @@ def form_options(analysis: type) -> dict[str, Option]:
 def _label(name: str) -> str:
     spec = ModelSpec.parse(name)
     return spec.label if spec.checkpoint is None else f"{spec.label} {spec.checkpoint.stem}"
-
-
-def _list(name: str, value: Any) -> list:
-    if not isinstance(value, list):
-        raise InputError(f"{name} must be a list, got {value!r}")
-    return value
-
-
-def _text(name: str, value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
-        raise InputError(
-            f"{name} must be a text of at most {_LONGEST} printable characters, "
-            f"got {str(value)[:40]!r}"
-        )
-    return value
 
 
 def catalog(settings: Settings) -> dict[str, Any]:

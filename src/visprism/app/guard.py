@@ -6,10 +6,10 @@ makes point to this machine (DNS rebinding). See docs/security.md.
 """
 
 import asyncio
-import json
 import secrets
 from typing import Any
 
+import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -107,13 +107,6 @@ async def read_json(request: Request, most: int, seconds: float) -> dict[str, An
         raise HTTPException(415, "the content type must be application/json")
     body = await read_body(request, most, seconds)
     try:
-        values = json.loads(body, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        raise InputError("the body of a request must be a JSON object")
-    return values
-
-
-def _refuse(constant: str) -> float:
-    raise ValueError(constant)
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise InputError("the body of a request must be a JSON object") from error

@@ -8,14 +8,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
-from visprism.app.forms import StudyRequest
+import msgspec
+
+from visprism.app.forms import Form, StudyRequest, stated
 from visprism.app.settings import REQUEST, Settings
 from visprism.core.errors import InputError, printable
-from visprism.core.files import write_text
+from visprism.core.files import read_json, write_text
 from visprism.study.monitor import steps_of_run
 from visprism.study.store import INDEX, read_index
 
@@ -26,8 +27,6 @@ _HASTE = 1.5  # and where the app ends with it
 _LOOK = 2.0  # seconds between looks at a folder that a monitor writes to
 _LINE = 2**22  # bytes of the longest event
 _LONGEST = 300  # characters of a reason
-# What files of strangers raise: damaged, nested too deep, of other types.
-_UNREADABLE = (InputError, OSError, RecursionError, LookupError, TypeError, ValueError)
 
 
 class BusyError(RuntimeError):
@@ -175,11 +174,12 @@ class Library:
             self._plans.discard(job)
         return job
 
-    def start(self, form: Mapping[str, Any]) -> str:
+    def start(self, values: Mapping[str, Any]) -> str:
         """Start a study in a new folder of the workspace; returns its name.
 
         The folder keeps the form, which is checked again when the study is resumed.
         """
+        form = stated(Form, values)
         request = StudyRequest.of_form(form, self.settings)
         self._check_room(self.jobs.values())
         names = {*self.settings.study_folders(), "uploads"}
@@ -189,7 +189,8 @@ class Library:
         name = next(n for n in free if n not in names)
         folder = self.settings.workspace / name
         folder.mkdir()
-        write_text(folder / REQUEST, json.dumps({**form, "title": request.title}, indent=1))
+        stored = msgspec.structs.replace(form, title=request.title)
+        write_text(folder / REQUEST, msgspec.json.encode(stored).decode())
         self._run(name, request, folder)
         return name
 
@@ -201,12 +202,7 @@ class Library:
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
         self._check_room(self.jobs.values())
-        form = None
-        with suppress(OSError, ValueError, RecursionError):
-            form = json.loads((folder / REQUEST).read_text("utf-8"))
-        if not isinstance(form, dict):
-            raise InputError(f"{REQUEST} of {name} must be the form of a study")
-        self._run(name, StudyRequest.of_form(form, self.settings), folder)
+        self._run(name, StudyRequest.of_form(_form(folder), self.settings), folder)
 
     async def cancel(self, name: str) -> None:
         """End a study that runs or waits."""
@@ -250,7 +246,7 @@ class Library:
         """Every study, the newest first: name, title, date, models and state."""
         listed = []
         for name, folder in self.settings.study_folders().items():
-            state, form = self.state(name), _form(folder)
+            state, form = self.state(name), _title_and_models(folder)
             listed.append(
                 {
                     "name": name,
@@ -301,18 +297,18 @@ def _stored_state(folder: Path) -> dict[str, Any]:
         header: Mapping[str, Any] = content["header"]
         finished = [
             {
-                "models": [printable(str(model)) for model in entry["models"]],
-                "analysis": printable(str(entry["analysis"])),
-                "seconds": _finite(entry["seconds"]),
+                "models": [printable(model) for model in entry["models"]],
+                "analysis": printable(entry["analysis"]),
+                "seconds": entry["seconds"],
             }
             for entry in content["entries"].values()
         ]
         failures = [
-            {name: printable(str(failure[name])) for name in _FAILURE}
+            {name: printable(failure[name]) for name in _FAILURE}
             for failure in header.get("failures", ())
         ]
-    except _UNREADABLE as error:
-        reason = f"{INDEX} cannot be read ({printable(str(error) or type(error).__name__)})"
+    except (InputError, OSError) as error:
+        reason = f"{INDEX} cannot be read ({printable(str(error))})"
         return {"state": "unreadable", "reason": reason[:_LONGEST]}
     state = "complete" if "keys" in header else "interrupted"
     return {"state": state, "finished": finished, "failures": failures}
@@ -328,27 +324,22 @@ def _training(folder: Path) -> dict[str, Any]:
 
 def _stored_reason(folder: Path) -> str:
     """Why a study failed, as far as its folder says so."""
-    with suppress(*_UNREADABLE):
+    with suppress(OSError, ValueError):
         return printable((folder / _FAILED).read_text("utf-8"))[:_LONGEST]
     return ""
 
 
-def _finite(value: Any) -> float:
-    seconds = float(value)
-    if not isfinite(seconds):
-        raise ValueError("seconds must be finite")
-    return seconds
+def _form(folder: Path) -> Form:
+    return read_json(folder / REQUEST, Form, "the form of a study")
 
 
-def _form(folder: Path) -> dict[str, str]:
-    """Title and models of the form that a study was started with, as far as it can be read."""
-    texts: dict[str, str] = {}
-    with suppress(*_UNREADABLE):
-        form = json.loads((folder / REQUEST).read_text("utf-8"))
-        texts["title"] = printable(str(form["title"]))[:_LONGEST]
-        models = [str(m.get("name") or m["checkpoint"]) for m in form["models"]]
-        texts["models"] = printable(", ".join(models))[:_LONGEST]
-    return texts
+def _title_and_models(folder: Path) -> dict[str, str]:
+    """As the form states them that a study was started with, if it can be read."""
+    with suppress(InputError):
+        form = _form(folder)
+        models = ", ".join(m.name or m.checkpoint or "" for m in form.models)
+        return {"title": printable(form.title or ""), "models": printable(models)[:_LONGEST]}
+    return {}
 
 
 def _date(folder: Path) -> str:

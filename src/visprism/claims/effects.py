@@ -11,7 +11,7 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, tip
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import resolved
-from visprism.table.result import Result, column, result_type, scalar
+from visprism.table.result import Result, Texts, column, result_type, scalar
 
 PRIMARY, EQUAL_FIT, SECONDARY = "primary", "equal training NLL", "secondary"
 RATIO, POINTS = "ratio", "points"
@@ -26,26 +26,26 @@ class ClaimEffects(Result):
     differences of logarithms, numbers as changes in percent.
     """
 
-    row: np.ndarray = column("Row", "", "C1 to C16, with a letter where a claim has several")
-    comparison: np.ndarray = column("Comparison", "", f"{PRIMARY}, {EQUAL_FIT} or {SECONDARY}")
-    hypothesis: np.ndarray = column("Hypothesis", "", "networks that are compared, or 0")
-    quantity: np.ndarray = column("Quantity", "", "what is compared, and when")
+    row: Texts = column("Row", "", "C1 to C16, with a letter where a claim has several")
+    comparison: Texts = column("Comparison", "", f"{PRIMARY}, {EQUAL_FIT} or {SECONDARY}")
+    hypothesis: Texts = column("Hypothesis", "", "networks that are compared, or 0")
+    quantity: Texts = column("Quantity", "", "what is compared, and when")
     sign: np.ndarray = column("Sign", "", "1 if the claim expects a positive effect, else -1")
-    unit: np.ndarray = column("Unit", "", "ratio, points (of a fraction), nats or none")
+    unit: Texts = column("Unit", "", "ratio, points (of a fraction), nats or none")
     effect: np.ndarray = column("Effect", "", "mean of the paired differences over seeds")
     low: np.ndarray = column("Low", "", "lower end of the interval over seeds")
     high: np.ndarray = column("High", "", "upper end of the interval over seeds")
     confidence: np.ndarray = column("Confidence", "", "of the interval")
     seeds: np.ndarray = column("Seeds", "", "trained seeds of each network")
     margin: np.ndarray = column("Margin", "", "smallest effect that matters; 0: none declared")
-    verdict: np.ndarray = column("Verdict", "", "empty for secondary hypotheses")
+    verdict: Texts = column("Verdict", "", "empty for secondary hypotheses")
     seeds_needed: np.ndarray = column(
         "Seeds needed",
         "",
         "power of 80% for an effect of the margin; 0: decided, -1: over 1,000",
     )
-    note: np.ndarray = column("Note", "", "such as a different verdict at equal training NLL")
-    networks: np.ndarray = column("Networks", "", "test accuracy and training NLL of each")
+    note: Texts = column("Note", "", "such as a different verdict at equal training NLL")
+    networks: Texts = column("Networks", "", "test accuracy and training NLL of each")
     scale: str = scalar("Scale", "", "of networks and training", default="")
 
     def effect_text(self, row: int) -> str:

@@ -25,7 +25,7 @@ from visprism.claims.hypotheses import (
 from visprism.claims.measure import equal_fit, fit_curve, key, measure, stored_values
 from visprism.claims.verdicts import SeedEffects
 from visprism.core.errors import InputError
-from visprism.core.files import write_text
+from visprism.core.files import read_json, write_text
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images import load_data
@@ -49,7 +49,12 @@ class MeasuredRun:
     minutes: float
     accuracy: tuple[float, float, float]  # with its 95% interval over test images
     curve: Mapping[str, Sequence[float | int | None]]  # epoch, training loss, test accuracy
-    quantities: Mapping[str, float]  # by name and epoch, such as "test accuracy @20"
+    quantities: Mapping[str, float | None]  # by name and epoch: "test accuracy @20"
+
+    def value(self, quantity: str, epoch: int) -> float:
+        """A quantity at an epoch; NaN where the network has none."""
+        value = self.quantities.get(key(quantity, epoch))
+        return nan if value is None else value
 
 
 @dataclass(frozen=True)
@@ -91,9 +96,7 @@ class RawNumbers:
         texts = []
         for name in h.networks:
             runs = self.of_network(name).values()
-            accuracy, nll = (
-                [r.quantities.get(key(q, r.epochs), nan) for r in runs] for q in _ROW_QUANTITIES
-            )
+            accuracy, nll = ([r.value(q, r.epochs) for r in runs] for q in _ROW_QUANTITIES)
             if runs:
                 texts.append(f"{name} {np.mean(accuracy):.1%}, {np.mean(nll):.2f} nats")
         return texts
@@ -112,35 +115,11 @@ class RawNumbers:
         """Read what `save` wrote."""
         if path.is_dir():
             path = path / RAW
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            runs = tuple(_run_from(run) for run in content.pop("runs"))
-            return cls(**content, runs=runs)
-        except FileNotFoundError:
-            raise InputError(
-                f"claims must have been run, but {path} does not exist. Run "
-                "`visprism claims run` first."
-            ) from None
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            raise InputError(
-                f"{path} must hold the numbers of `visprism claims run`, got something else: "
-                f"{type(error).__name__}"
-            ) from error
-
-
-def _run_from(stored: dict[str, Any]) -> MeasuredRun:
-    """A row of the raw numbers from JSON, which has neither tuples nor NaN."""
-    accuracy, low, high = map(float, stored.pop("accuracy"))
-    values = stored.pop("quantities").items()
-    quantities = {k: nan if value is None else float(value) for k, value in values}
-    networks = tuple(stored.pop("networks"))
-    return MeasuredRun(
-        networks=networks, accuracy=(accuracy, low, high), quantities=quantities, **stored
-    )
+        return read_json(path, cls, "the numbers that `visprism claims run` writes")
 
 
 def _value(h: Hypothesis, quantity: str, run: MeasuredRun, epoch: int) -> float:
-    value = run.quantities.get(key(quantity, epoch), nan)
+    value = run.value(quantity, epoch)
     if not h.logarithm:
         return value
     return log(value) if value > 0 else nan

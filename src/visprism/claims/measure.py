@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from visprism.claims.hypotheses import (
     late_minus_early,
     rise,
 )
-from visprism.core.files import write_text
+from visprism.core.files import read_json, write_text
 from visprism.core.run import Run
 from visprism.images.batches import batches
 from visprism.images.image_set import ImageSet, stratified
@@ -60,10 +60,14 @@ def key(quantity: str, epoch: int) -> str:
     return f"{quantity} @{epoch}"
 
 
-def fit_curve(values: Mapping[str, float]) -> dict[int, float]:
-    """NLL of training images by epoch, from stored values."""
+def fit_curve(values: Mapping[str, float | None]) -> dict[int, float]:
+    """Finite NLL of training images by epoch, from stored values."""
     head = f"{FIT} @"
-    return {int(k.removeprefix(head)): v for k, v in values.items() if k.startswith(head)}
+    return {
+        int(k.removeprefix(head)): v
+        for k, v in values.items()
+        if k.startswith(head) and v is not None and np.isfinite(v)
+    }
 
 
 def equal_fit(
@@ -220,15 +224,20 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if np.isfinite(value) else None for name, value in values.items()}
 
 
+class _Stored(TypedDict):
+    identity: dict[str, Any]
+    values: dict[str, float | None]
+
+
 def stored_values(training: TrainingRun) -> dict[str, float]:
     """What was measured of a finished run, by quantity and epoch."""
     path = training.folder / _FILE
     if not path.is_file():
         return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
-    if content["identity"] != _identity(training):
+    stored = read_json(path, _Stored, "the values of a network of `visprism claims run`")
+    if stored["identity"] != _identity(training):
         return {}
-    return {k: float("nan") if v is None else v for k, v in content["values"].items()}
+    return {k: float("nan") if v is None else v for k, v in stored["values"].items()}
 
 
 def _identity(training: TrainingRun) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from importlib.resources import files
 from math import isfinite, nan
 
 import jinja2
+import msgspec
 import numpy as np
 from markupsafe import Markup
 
@@ -59,7 +60,7 @@ def effects_of(raw: RawNumbers, minutes: Mapping[str, float] | None = None) -> C
         if len(effects):
             rows.append(_row(raw, h, results.SECONDARY, estimate(effects), sign, ""))
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    origin = Provenance.from_stored({**raw.origin, "data": raw.data})
+    origin = msgspec.convert({**raw.origin, "data": raw.data}, Provenance)
     return ClaimEffects(**columns, scale=raw.scale, provenance=origin)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import time
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from visprism.core.errors import InputError, OutputError
@@ -21,6 +21,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+T = TypeVar("T")
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk, or a quota, that is full
 
 
@@ -199,6 +200,29 @@ def lock_folder(folder: Path, name: str) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+_MOST_JSON = 2**26  # bytes; an index of a million images has a tenth of that
+
+
+def read_json(path: Path, kind: type[T], what: str) -> T:
+    """What a JSON file holds, of a declared type; one sentence says what does not fit.
+
+    Args:
+        path: of the file.
+        kind: of its content, as msgspec takes it.
+        what: that the file must be, in the sentence: "the index of a study".
+    """
+    import msgspec
+
+    try:
+        if path.stat().st_size > _MOST_JSON:
+            raise ValueError(f"it has more than {_MOST_JSON // 2**20} MiB")
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise InputError(f"{path} must be {what} ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} must be {what} ({error})") from error
 
 
 def read_fields(path: Path, what: str, example: str) -> dict[str, Any]:

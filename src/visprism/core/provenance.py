@@ -3,13 +3,13 @@
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,15 +38,6 @@ class Provenance:
     visprism: str = field(default_factory=lambda: _version("visprism"))
     torch: str = field(default_factory=lambda: _version("torch"))
     python: str = field(default_factory=platform.python_version)
-
-    @classmethod
-    def from_stored(cls, values: Mapping[str, Any]) -> "Provenance":
-        """The provenance in a file; unknown entries of other versions are dropped."""
-        names = {f.name for f in fields(cls)}
-        stored = {name: value for name, value in values.items() if name in names}
-        if "image_shape" in stored:
-            stored["image_shape"] = tuple(stored["image_shape"])
-        return cls(**stored)
 
     def sentence(self) -> str:
         """The provenance in one line, as in the caption of every figure."""

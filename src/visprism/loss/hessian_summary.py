@@ -23,7 +23,7 @@ from visprism.estimates.estimated import Estimated, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import missing_text, text_of
 from visprism.loss.eigenvalues import CONVERGED, RESIDUAL, objective_label, stability_findings
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import result_shape
 
 Key = tuple[str, str, float]  # phase, data, weight decay
@@ -37,8 +37,8 @@ _MIN_BANDWIDTH = 0.02  # decades; narrower peaks cannot be seen
 class OfObjectives(Result):
     """Rows that belong to a phase of training, a data set and an objective."""
 
-    phase: np.ndarray = column("Phase", "", "of training, as the caller names it")
-    data: np.ndarray = column("Data", "", "as the caller names it, such as clean or augmented")
+    phase: Texts = column("Phase", "", "of training, as the caller names it")
+    data: Texts = column("Data", "", "as the caller names it, such as clean or augmented")
     weight_decay: np.ndarray = column("Weight decay", "", "of the L2 term; 0 for the NLL alone")
 
     @property
@@ -58,7 +58,7 @@ class HessianSpectrum(OfObjectives):
 
     batch: np.ndarray = column("Mini-batch", "", "its number in the data")
     nll: np.ndarray = column("NLL", "nats", "mean loss of the mini-batch")
-    which: np.ndarray = column("Which", "", "LM (magnitude), LA (largest), SA (smallest)")
+    which: Texts = column("Which", "", "LM (magnitude), LA (largest), SA (smallest)")
     rank: np.ndarray = column("Rank", "", "1 for the leading eigenvalue; 0 for the two ends")
     value: np.ndarray = column("Hessian eigenvalue", "", "of the mini-batch")
     residual: np.ndarray = column("Residual", "", RESIDUAL)

@@ -44,7 +44,7 @@ from visprism.loss.points import (
 )
 from visprism.loss.products import Products
 from visprism.passes.batches import check_evaluation_mode, first_images
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 BATCH_NORM_LABELS = {
     "frozen": "frozen BatchNorm statistics",
@@ -133,7 +133,7 @@ class OriginCurvature(Result):
     """Curvature of the NLL at the model's weights; one row for each direction of a plane."""
 
     pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0 on")
-    direction: np.ndarray = column("Direction", "", "a or b")
+    direction: Texts = column("Direction", "", "a or b")
     slope: np.ndarray = column("Fitted slope", "nats", "first derivative along the direction")
     fitted: np.ndarray = column("Fitted curvature", "nats", "second derivative, from the grid")
     hessian: np.ndarray = column("Exact curvature", "nats", "dᵀHd; NaN without an objective")

@@ -36,7 +36,7 @@ from visprism.loss.points import (
     read_samples,
 )
 from visprism.passes.batches import check_evaluation_mode
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 RADII = (0.1, 0.5, 1.0)  # of circles, in norms of the directions
 
@@ -63,7 +63,7 @@ class Rings(Result):
 
     row_names = ("places",)
 
-    batch_norm: np.ndarray = column("BatchNorm", "", "frozen or reestimated statistics")
+    batch_norm: Texts = column("BatchNorm", "", "frozen or reestimated statistics")
     radius: np.ndarray = column(
         "Distance r",
         "norms of the directions",

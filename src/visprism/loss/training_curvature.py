@@ -21,7 +21,7 @@ from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Loss, Objective, cross_entropy
 from visprism.loss.products import Products
 from visprism.loss.update_rules import UpdateRule, ascent_step, sam_threshold, update_rule
-from visprism.table.result import Result, column, result_type, scalar
+from visprism.table.result import Result, Texts, column, result_type, scalar
 
 _COLUMNS = (
     "matrix", "point", "rank", "eigenvalue", "residual", "converged", "threshold",
@@ -42,8 +42,8 @@ class CurvatureDuringTraining(Result):
     """
 
     step: np.ndarray = column("Step", "", "number of updates before the measurement")
-    matrix: np.ndarray = column("Matrix", "", "hessian, or preconditioned by the optimizer")
-    point: np.ndarray = column("Point", "", "the weights, or perturbed as by SAM")
+    matrix: Texts = column("Matrix", "", "hessian, or preconditioned by the optimizer")
+    point: Texts = column("Point", "", "the weights, or perturbed as by SAM")
     rank: np.ndarray = column("Rank", "", "1 for the leading eigenvalue")
     eigenvalue: np.ndarray = column("Eigenvalue", "", "of the matrix, the largest ones")
     residual: np.ndarray = column(

@@ -5,14 +5,13 @@ A ``.safetensors`` file can hold tensors only. Any other file is read by torch w
 ``model.safetensors.index.json``, names the files that hold parts of a model.
 """
 
-import json
 import logging
 import re
 import warnings
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from visprism.core.errors import InputError, printable
-from visprism.core.files import check_uncompressed, is_file
+from visprism.core.files import check_uncompressed, is_file, read_json
 
 _SHOWN = 3  # keys of each sort in an error message
 _LONGEST = 100  # characters of a key in an error message
@@ -41,6 +40,11 @@ _VALUES: list[Any] = [
     (np._core.multiarray.scalar, "numpy.core.multiarray.scalar"),  # pyrefly: ignore
     (np._core.multiarray.scalar, "numpy._core.multiarray.scalar"),  # pyrefly: ignore
 ]
+
+
+class _Index(TypedDict):
+    weight_map: dict[str, str]  # name of the file of each tensor
+
 
 _log = logging.getLogger(__name__)
 
@@ -87,12 +91,9 @@ def _unnested(content: Any, path: Path) -> Any:
 
 def _shards(index: Path) -> dict[str, Tensor]:
     """The tensors of all files that an index names: files of that folder, not links out."""
-    try:
-        places = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-        names = sorted(set(places.values()))
-        plain = names and all(n == Path(n).name and 0 < len(n) < _LONGEST_FILE for n in names)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{index} was refused: it is not an index of a checkpoint") from error
+    places = read_json(index, _Index, "an index of a checkpoint")["weight_map"]
+    names = sorted(set(places.values()))
+    plain = names and all(n == Path(n).name and 0 < len(n) < _LONGEST_FILE for n in names)
     folders = (index.parent.resolve(), index.resolve().parent)  # the index may be a link itself
     shards = {name: index.with_name(name) for name in names} if plain else {}
     if not plain or any(s.resolve().parent not in folders for s in shards.values()):

@@ -16,6 +16,7 @@ from visprism.core.files import (
     is_file,
     lock_folder,
     output_folder,
+    read_json,
     remove_leftovers,
     slug,
     write_text,
@@ -81,10 +82,13 @@ _HEADER = {
 Header = TypedDict("Header", _HEADER, total=False)  # pyrefly: ignore (names with spaces)
 
 
-class Index(TypedDict):
+class _Versioned(TypedDict):
+    format: int
+
+
+class Index(_Versioned):
     """The content of ``study.json``."""
 
-    format: int
     header: Header
     entries: dict[str, StoredEntry]
 
@@ -246,17 +250,14 @@ def file_names(entry: Entry) -> list[str]:
 
 def read_index(path: Path) -> Index:
     """The index of a study; one sentence says what is wrong with another file."""
-    try:
-        content = path.read_bytes()
-        stored = msgspec.json.decode(content, type=dict[str, Any]).get("format")
-        if isinstance(stored, int) and stored != _FORMAT:
-            raise InputError(
-                f"{path} has format {stored}, and this version reads {_FORMAT}. Use the "
-                "version that wrote it, or run the study again in another folder."
-            )
-        index = msgspec.json.decode(content, type=Index)
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} must be the index of a study ({error})") from error
+    what = "the index of a study"
+    stored = read_json(path, _Versioned, what)["format"]
+    if stored != _FORMAT:
+        raise InputError(
+            f"{path} has format {stored}, and this version reads {_FORMAT}. Use the "
+            "version that wrote it, or run the study again in another folder."
+        )
+    index = read_json(path, Index, what)
     for name in (name for entry in index["entries"].values() for name in entry["files"]):
         if not (path.parent / name).resolve().is_relative_to(path.parent.resolve()):
             raise InputError(

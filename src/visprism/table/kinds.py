@@ -20,7 +20,7 @@ from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question
 from visprism.estimates.text import images_text, interval_text, resolved
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 
 # What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
 # attention lowers the variance and the others raise it.
@@ -70,8 +70,8 @@ class KindSummary(Result):
     between them; blocks that subsample are left out.
     """
 
-    kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
-    quantity: np.ndarray = column("Quantity", "", "identifier of what changes")
+    kind: Texts = column("Kind", "", "'conv', 'attention', 'mlp', ...")
+    quantity: Texts = column("Quantity", "", "identifier of what changes")
     blocks: np.ndarray = column("Blocks", "", "number of blocks that are counted")
     falls: np.ndarray = column("Falls", "", "number of blocks across which it falls")
     rises: np.ndarray = column("Rises", "", "number of blocks across which it rises")
@@ -301,8 +301,8 @@ FEWEST_SEEDS = 3
 class KindReplication(Result):
     """Mean change by kind, replicated over trained seeds; a row for each kind and quantity."""
 
-    kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
-    quantity: np.ndarray = column("Quantity", "", "identifier of what changes")
+    kind: Texts = column("Kind", "", "'conv', 'attention', 'mlp', ...")
+    quantity: Texts = column("Quantity", "", "identifier of what changes")
     seeds: np.ndarray = column("Seeds", "", "number of trained networks")
     negative: np.ndarray = column(
         "Significantly negative", "", "number of networks whose mean change is below 0"

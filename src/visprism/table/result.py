@@ -12,9 +12,10 @@ import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from visprism.table.notebook import columns_read_first, html_table
 from visprism.table.stored import UnknownTypeError, check_types, provenance_of, stored_values
 
 Columns = dict[str, np.ndarray]
+Texts = Annotated[np.ndarray, str]
+Texts.__doc__ = "The type of a column of texts; a column of type ``np.ndarray`` holds numbers."
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
@@ -138,12 +141,17 @@ class Result:
                 value.by_unit = None
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: v for name, v in arrays.items() if isinstance(v, np.ndarray)}
-        deep = [name for name, v in arrays.items() if v.ndim != 1]
-        if deep:
-            raise ValueError(
-                f"columns of {type(self).__name__} must have one axis, got "
-                f"{deep[0]} of shape {arrays[deep[0]].shape}"
-            )
+        for name, values in arrays.items():
+            if values.ndim != 1:
+                raise ValueError(
+                    f"columns of {type(self).__name__} must have one axis, got "
+                    f"{name} of shape {values.shape}"
+                )
+            texts = name in _text_columns(type(self))
+            right = values.dtype.kind in ("U" if texts else "biuf") and values.itemsize
+            if len(values) and not right:
+                declared = "texts" if texts else "numbers (visprism.Texts declares texts)"
+                raise ValueError(f"{name} must be {declared}, got {values.dtype}")
         lengths = {name: len(v) for name, v in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(
@@ -405,6 +413,12 @@ def result_types() -> dict[str, type[Result]]:
     return dict(_TYPES)
 
 
+@cache
+def _text_columns(cls: type[Result]) -> frozenset[str]:
+    hints = get_type_hints(cls, include_extras=True)
+    return frozenset(name for name, hint in hints.items() if hint == Texts)
+
+
 def _content(result: Result) -> list[Field]:
     return [f for f in fields(result) if f.name != "provenance"]
 
@@ -430,8 +444,10 @@ def _estimated(name: str, values: Mapping[str, Any]) -> Any:
     by_unit = values.get(f"{name}.by_unit")
     if np.shape(low) != np.shape(value) or np.shape(high) != np.shape(value):
         raise ValueError(f"the ends of {name} must have its shape, got {np.shape(low)}")
-    if by_unit is not None and by_unit.shape[1:] != np.shape(value):
-        raise ValueError(f"{name}.by_unit must have a column for each row")
+    if by_unit is not None and (
+        np.shape(by_unit)[1:] != np.shape(value) or by_unit.dtype.kind not in "biuf"
+    ):
+        raise ValueError(f"{name}.by_unit must be numbers, with a column for each row")
     return made(value, low, high, by_unit, str(values.get(f"{name}.missing", "")))
 
 

@@ -25,7 +25,7 @@ from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, selection_text
-from visprism.table.result import ColumnInfo, Result, column, scalar
+from visprism.table.result import ColumnInfo, Result, Texts, column, scalar
 
 R = TypeVar("R", bound=Result)
 
@@ -127,8 +127,8 @@ class Valued(Result):
 class PerBlock(Result):
     """One or more rows for each block, in forward order."""
 
-    block: np.ndarray = column("Block", "", "name of the block")
-    kind: np.ndarray = column("Kind", "", "'conv', 'attention', 'mlp', ...")
+    block: Texts = column("Block", "", "name of the block")
+    kind: Texts = column("Kind", "", "'conv', 'attention', 'mlp', ...")
     stage: np.ndarray = column(
         "Stage", "", "0 for the stem, then one more each time that the grid shrinks"
     )
@@ -282,8 +282,8 @@ class BlockMatrix(Valued, PerBlock):
     matrix, with lines between stages.
     """
 
-    other: np.ndarray = column("Other block", "", "name of the second block of the pair")
-    other_kind: np.ndarray = column("Kind of the other block")
+    other: Texts = column("Other block", "", "name of the second block of the pair")
+    other_kind: Texts = column("Kind of the other block")
     other_stage: np.ndarray = column("Stage of the other block")
     other_depth: np.ndarray = column("Normalized depth of the other block")
 
@@ -369,7 +369,7 @@ class Surface(Valued):
 class Pictures(Valued):
     """Several pictures of one size each; a row for each pixel. Figure: side by side."""
 
-    picture: np.ndarray = column("Picture", "", "name of the picture")
+    picture: Texts = column("Picture", "", "name of the picture")
     row: np.ndarray = column("Row", "", "of the pixel, from 0 at the top")
     column: np.ndarray = column("Column", "", "of the pixel, from 0 at the left")
 

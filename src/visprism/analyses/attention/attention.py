@@ -33,7 +33,7 @@ from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
 from visprism.passes.features import AttentionStatistic, Seen
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 
 # In the order in which `Attention.extract` stacks them.
 QUANTITIES = ("distance", "entropy", "nmi", "prefix_share", "redundancy")
@@ -44,7 +44,7 @@ _ROUNDING = 1e-6  # an entropy that is 0 but for rounding
 class AttentionStatistics(Result):
     """Statistics of each head of each attention, a row per head. Intervals are over images."""
 
-    block: np.ndarray = column(
+    block: Texts = column(
         "Block", "", "name of the attention's block; '#2' for the second in one block"
     )
     stage: np.ndarray = column("Stage", "", "of the block; 0 for the stem")

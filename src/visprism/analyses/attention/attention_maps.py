@@ -26,7 +26,7 @@ from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
 from visprism.passes.batches import check_evaluation_mode, image_shape, images_of
 from visprism.passes.tokens import described_readout, tokens_read
-from visprism.table.result import Result, result_type, scalar
+from visprism.table.result import Result, Texts, result_type, scalar
 from visprism.table.result import column as quantity
 
 # A pixel (row, column) of the image; the class token; or all queries on the grid, averaged.
@@ -38,7 +38,7 @@ _DRAWN, _GAP = 7, 0.08  # pictures side by side, and the space between them
 class QueryWeights(Result):
     """Weights of one query; one row for each attention, head and place of its keys' grid."""
 
-    block: np.ndarray = quantity(
+    block: Texts = quantity(
         "Block", "", "name of the attention's block; '#2' for the second in one block"
     )
     head: np.ndarray = quantity("Head", "", "number of the head, from 1")

@@ -40,7 +40,7 @@ from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
 from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
 from visprism.passes.blocks import block_columns, spread
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import Pictures, SeriesPerBlock
 
 GRADIENT_ACTIVATION = "gradient x activation"
@@ -66,9 +66,7 @@ class AttributionScores(SeriesPerBlock):
     value_name: ClassVar[str] = "insertion"
     series_name: ClassVar[str] = "method"
 
-    method: np.ndarray = column(
-        "Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'"
-    )
+    method: Texts = column("Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'")
     insertion: Estimated = estimate(
         "Insertion score",
         "",

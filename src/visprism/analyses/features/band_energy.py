@@ -21,7 +21,7 @@ from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.passes.blocks import block_columns, cache_chunks, channel_mean
 from visprism.passes.features import Seen
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 from visprism.table.shapes import ScalarPerBlock
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
@@ -47,10 +47,10 @@ class BandEnergies(ScalarPerBlock):
         "",
         "less that of the previous block; NaN if grids differ",
     )
-    previous: np.ndarray = column(
+    previous: Texts = column(
         "Previous block", "", "block that the changes refer to; empty if there is none"
     )
-    between: np.ndarray = column(
+    between: Texts = column(
         "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
     )
 

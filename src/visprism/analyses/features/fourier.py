@@ -37,7 +37,7 @@ from visprism.table.kinds import (
     gaps,
     summarize_by_kind,
 )
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
 
 PROFILES = {  # how it is measured, and at which frequencies of a grid
@@ -85,10 +85,10 @@ class SpectrumColumns(PerBlock):
         "",
         "less that of the previous block; NaN if grids differ",
     )
-    previous: np.ndarray = column(
+    previous: Texts = column(
         "Previous block", "", "block that the changes refer to; empty if there is none"
     )
-    between: np.ndarray = column(
+    between: Texts = column(
         "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
     )
     profile: str = scalar(

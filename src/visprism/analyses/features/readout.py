@@ -42,7 +42,7 @@ from visprism.passes.batches import (
 )
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
 
 NEIGHBORS, RIDGE, LENS = READOUTS = ("k-NN", "ridge probe", "logit lens")
@@ -64,7 +64,7 @@ class Readouts(SeriesPerBlock):
     value_name: ClassVar[str] = "accuracy"
     row_names: ClassVar[tuple[str, ...]] = ("readout",)
 
-    readout: np.ndarray = column(
+    readout: Texts = column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
     )
     accuracy: Estimated = estimate(

@@ -43,7 +43,7 @@ from visprism.passes.batches import (
     images_of,
 )
 from visprism.passes.blocks import block_columns
-from visprism.table.result import Result, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import ScalarPerBlock
 
@@ -131,7 +131,7 @@ class ReceptiveMaps(Result):
     A cell is one pixel, or a square of 2x2, 4x4, ... where the image has more than 56 a side.
     """
 
-    block: np.ndarray = quantity("Block", "", "name of the block")
+    block: Texts = quantity("Block", "", "name of the block")
     depth: np.ndarray = quantity(
         "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
     )

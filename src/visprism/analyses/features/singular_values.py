@@ -26,7 +26,7 @@ from visprism.estimates.estimated import Number
 from visprism.estimates.findings import Finding
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Arrays, Extracts, Seen
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 from visprism.table.shapes import BLOCK_COLUMNS, PerBlock, ScalarPerBlock
 
 LEVELS = ("tokens", "images")
@@ -40,7 +40,7 @@ _FLOOR = 10 * np.finfo(float).eps
 class SingularSpectrum(PerBlock):
     """Singular values of centered features; one row for each block, level and rank."""
 
-    level: np.ndarray = column(
+    level: Texts = column(
         "Level", "", "'tokens', or 'images' for means over the positions of an image"
     )
     rank: np.ndarray = column("Rank of the singular value", "", "1 for the largest")

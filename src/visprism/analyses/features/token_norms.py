@@ -25,7 +25,7 @@ from visprism.estimates.text import interval_text
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
 
 GROUP_NAMES = {
@@ -51,7 +51,7 @@ class TokenNormQuantiles(QuantilesPerBlock):
     value_name: ClassVar[str] = "norm"
     series_name: ClassVar[str] = "tokens"
 
-    tokens: np.ndarray = column(
+    tokens: Texts = column(
         "Tokens",
         "",
         "'grid'; 'class token' and 'registers': off the grid, read by the head or not; "

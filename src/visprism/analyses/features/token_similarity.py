@@ -22,7 +22,7 @@ from visprism.estimates.estimated import Estimated, mean
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import Tokens
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 from visprism.table.shapes import SeriesPerBlock
 
 # The last two for blocks that have tokens off the grid.
@@ -38,7 +38,7 @@ class TokenCosines(SeriesPerBlock):
     series_name: ClassVar[str] = "tokens"
     value_name: ClassVar[str] = "cosine"
 
-    tokens: np.ndarray = column(
+    tokens: Texts = column(
         "Tokens",
         "",
         "'grid', or 'all tokens' with class token and registers; 'mean removed' where the mean "

@@ -27,7 +27,7 @@ from visprism.estimates.text import some_of
 from visprism.passes.blocks import block_columns, cache_chunks, channel_mean, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 from visprism.table.shapes import ScalarPerBlock
 
 _PROJECTIONS = 8  # random ones, by which the change of the features is estimated
@@ -70,10 +70,10 @@ class Variances(ScalarPerBlock):
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"
     )
-    previous: np.ndarray = column(
+    previous: Texts = column(
         "Previous block", "", "block that the changes refer to; empty if there is none"
     )
-    between: np.ndarray = column(
+    between: Texts = column(
         "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
     )
 

@@ -40,7 +40,7 @@ from visprism.loss.points import (
     read_samples,
 )
 from visprism.passes.batches import check_evaluation_mode
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import Curve
 
 
@@ -56,7 +56,7 @@ class LinearPaths(Curve):
     x_name: ClassVar[str] = "position"
     series_name: ClassVar[str] = "checkpoint"
 
-    checkpoint: np.ndarray = column("Checkpoint", "", "at the end of the segment")
+    checkpoint: Texts = column("Checkpoint", "", "at the end of the segment")
     position: np.ndarray = column("Position", "", "0 at the model, 1 at the checkpoint")
     nll: np.ndarray = estimate("NLL", "nats", "mean over images")
     accuracy: np.ndarray = column("Accuracy", "", "at the point")
@@ -85,7 +85,7 @@ class LinearPaths(Curve):
 class Soup(Result):
     """Accuracy of the mean of the weights of several checkpoints, beside that of each."""
 
-    member: np.ndarray = column("Weights", "", "'model', a checkpoint, or 'soup'")
+    member: Texts = column("Weights", "", "'model', a checkpoint, or 'soup'")
     accuracy: np.ndarray = column("Accuracy", "", "fraction of images classified correctly")
     nll: np.ndarray = column("NLL", "nats", "mean over images")
     gain: np.ndarray = estimate(

@@ -33,7 +33,7 @@ from visprism.estimates.text import missing_text, text_of
 from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import Differentiable, ascent_step
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Distances: for the gradient measures those with which both papers train CIFAR networks. Random
 # directions raise the loss far less: by rho^2 tr(H) / (2 P) instead of rho |g|.
@@ -57,7 +57,7 @@ class LossIncrease(Result):
 
     row_names = ("places",)
 
-    measure: np.ndarray = column(
+    measure: Texts = column(
         "Measure",
         "",
         "sam (Euclidean distance), asam (adaptive distance), or gaussian (Euclidean; average)",

@@ -46,7 +46,7 @@ from visprism.estimates.findings import Finding
 from visprism.estimates.text import points_text
 from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.tokens import token_roles
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 
 @result_type("ablations")
@@ -59,10 +59,8 @@ class Ablations(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("ablated",)
 
-    block: np.ndarray = column(
-        "Block", "", "name of the block; of several all names, joined by '+'"
-    )
-    kind: np.ndarray = column("Kind", "", "kind of the block, or 'several'")
+    block: Texts = column("Block", "", "name of the block; of several all names, joined by '+'")
+    kind: Texts = column("Kind", "", "kind of the block, or 'several'")
     stage: np.ndarray = column(
         "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
     )
@@ -72,7 +70,7 @@ class Ablations(Result):
     subsampling: np.ndarray = column(
         "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
     )
-    ablated: np.ndarray = column(
+    ablated: Texts = column(
         "Ablated part",
         "",
         "'block', 'convolution', 'head 3', 'channel 7', 'registers', ..., or 'several' blocks",

@@ -21,7 +21,7 @@ from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import missing_interval, points_text
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
 # inside a block damages a path that the rest of the block still uses.
@@ -68,8 +68,8 @@ class KindAblations(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("ablated", "comparison")
 
-    ablated: np.ndarray = column("Ablated part", "", "'block' or 'convolution'")
-    comparison: np.ndarray = column(
+    ablated: Texts = column("Ablated part", "", "'block' or 'convolution'")
+    comparison: Texts = column(
         "Comparison", "", "kind of block, or the difference between two groups of blocks"
     )
     num_blocks: np.ndarray = column("Blocks", "", "number of blocks that are averaged")

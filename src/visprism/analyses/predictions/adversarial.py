@@ -37,7 +37,7 @@ from visprism.estimates.text import text_of
 from visprism.passes.batches import Batch
 from visprism.passes.perturbed import Paired, PixelSpace, evaluate_perturbed
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
 # The losses of each attack; those of "pgd" are chosen.
@@ -53,13 +53,13 @@ class RobustAccuracy(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("size",)
 
-    attack: np.ndarray = column(
+    attack: Texts = column(
         "Attack", "", "'random', 'fgsm', 'pgd', 'apgd', 'apgd-t' or 'worst case'"
     )
-    loss: np.ndarray = column(
+    loss: Texts = column(
         "Loss", "", "'cross-entropy', 'margin' or 'dlr'; '' without a gradient"
     )
-    norm: np.ndarray = column("Norm", "", "'linf' or 'l2'")
+    norm: Texts = column("Norm", "", "'linf' or 'l2'")
     epsilon: np.ndarray = column(
         "Largest perturbation", "", "norm of the perturbation, in pixels of 0 ... 1"
     )

@@ -51,7 +51,7 @@ from visprism.estimates.text import missing_text, text_of
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 Ends = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 LOSSES = ("nll", "brier", "signed_ece", "aurc")  # means whose interval needs 5 of each outcome
@@ -76,7 +76,7 @@ _BAR, _GAP = KIND_COLORS["conv"], KIND_COLORS["attention"]
 class CalibrationMetrics(Result):
     """Every metric of predictions with its interval; one row per metric and cut-off."""
 
-    metric: np.ndarray = column("Metric", "", "name of the metric")
+    metric: Texts = column("Metric", "", "name of the metric")
     cutoff: np.ndarray = column(
         "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
     )

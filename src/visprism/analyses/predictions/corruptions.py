@@ -49,7 +49,7 @@ from visprism.passes.batches import Batch
 from visprism.passes.outcomes import Outcomes, outcomes
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 CLEAN = ("clean", 0)  # the condition of images that are not corrupted
 
@@ -94,11 +94,11 @@ _SECONDS_PER_PIXEL = 4e-7  # of a corruption, mean over the fifteen, on two CPU 
 class CorruptedMetrics(Result):
     """Every metric of `Calibration` under each condition; one row per condition and metric."""
 
-    corruption: np.ndarray = column(
+    corruption: Texts = column(
         "Corruption", "", "name of the corruption; 'clean' for images without one"
     )
     severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 for clean images")
-    metric: np.ndarray = column("Metric", "", "name of the metric, as in the calibration")
+    metric: Texts = column("Metric", "", "name of the metric, as in the calibration")
     cutoff: np.ndarray = column(
         "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
     )
@@ -239,7 +239,7 @@ class CorruptedMetrics(Result):
 class CorruptionErrors(Result):
     """Error rate of each corruption, mean over its severities; one row per corruption."""
 
-    corruption: np.ndarray = column("Corruption", "", "name of the corruption")
+    corruption: Texts = column("Corruption", "", "name of the corruption")
     error: np.ndarray = column("Error rate", "", "mean over severities")
     ece: np.ndarray = column("ECE", "", "mean over severities")
     reference: np.ndarray = column(

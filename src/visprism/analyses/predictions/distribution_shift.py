@@ -37,7 +37,7 @@ from visprism.images.stored import condition_of, stored_conditions
 from visprism.passes.batches import Batch
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 
 _LISTED = 6  # sets of which each has a sentence
 _LABELED = 40  # labels that fit
@@ -53,8 +53,8 @@ class ShiftedAccuracy(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("shift",)
 
-    shift: np.ndarray = column("Set", "", "stored set, with its corruption and severity")
-    corruption: np.ndarray = column("Corruption", "", "of ImageNet-C or CIFAR-C; else empty")
+    shift: Texts = column("Set", "", "stored set, with its corruption and severity")
+    corruption: Texts = column("Corruption", "", "of ImageNet-C or CIFAR-C; else empty")
     severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 without one")
     classes: np.ndarray = column("Classes", "", "that predictions are restricted to")
     images: np.ndarray = column("Images", "", "of the set")

@@ -21,7 +21,7 @@ from visprism.estimates.estimated import Number, mean, proportion
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, missing_text, text_of
 from visprism.passes.outcomes import Outcomes
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 MOST_PICTURES = 24
 _LONGEST = 48  # pixels of a side
@@ -42,9 +42,9 @@ class ErrorConsistency(Result):
     position: np.ndarray = column(
         "Position", "", "index of the image in the data; -1 where it is not known"
     )
-    target: np.ndarray = column("Target", "", "class of the image")
-    first: np.ndarray = column("First prediction", "", "class that the first model predicts")
-    second: np.ndarray = column("Second prediction", "", "class that the second model predicts")
+    target: Texts = column("Target", "", "class of the image")
+    first: Texts = column("First prediction", "", "class that the first model predicts")
+    second: Texts = column("Second prediction", "", "class that the second model predicts")
     images: int = scalar("Images", "", "number of images", default=0)
     both_correct: int = scalar(
         "Both correct", "", "images that both classify correctly", default=0
@@ -198,12 +198,12 @@ class DifferingPictures(Result):
     image: np.ndarray = column(
         "Image", "", "index of the image; in a study, into `Study.positions`"
     )
-    target: np.ndarray = column("Target", "", "class of the image")
-    first: np.ndarray = column("First prediction", "", "class that the first model predicts")
-    second: np.ndarray = column("Second prediction", "", "class that the second model predicts")
+    target: Texts = column("Target", "", "class of the image")
+    first: Texts = column("First prediction", "", "class that the first model predicts")
+    second: Texts = column("Second prediction", "", "class that the second model predicts")
     height: np.ndarray = column("Height", "pixels", "of the picture, which may be reduced")
     width: np.ndarray = column("Width", "pixels", "of the picture, which may be reduced")
-    pixels: np.ndarray = column(
+    pixels: Texts = column(
         "Pixels", "", "red, green and blue of each pixel, two hexadecimal digits each"
     )
     images: int = scalar("Images", "", "number of images on which the models differ", default=0)

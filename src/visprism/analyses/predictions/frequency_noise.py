@@ -49,7 +49,7 @@ from visprism.estimates.estimated import (
 from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 Protocol = Literal["default", "paper"]
 Condition = tuple[Protocol, float]
@@ -160,7 +160,7 @@ class FrequencyContrasts(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("noise",)
 
-    noise: np.ndarray = column("Noise", "", "'equal energy' in each band, or 'paper'")
+    noise: Texts = column("Noise", "", "'equal energy' in each band, or 'paper'")
     contrast: Estimated = estimate(
         f"accuracy drop, {_ABOVE} minus bands below",
         POINTS,

@@ -36,7 +36,7 @@ from visprism.images.open_data import load_data
 from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, halves, pooled_features
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
@@ -59,7 +59,7 @@ class Detection(SeriesPerBlock):
     value_name: ClassVar[str] = "auroc"
     row_names: ClassVar[tuple[str, ...]] = ("score",)
 
-    score: np.ndarray = column(
+    score: Texts = column(
         "Score",
         "",
         "of logits: 'maximum softmax', 'energy', 'max-logit'; of features: 'k-NN distance', "

@@ -31,7 +31,7 @@ from visprism.estimates.text import points_text, text_of
 from visprism.loss.density import traces_by_part
 from visprism.passes.ablated import ablated_outcomes
 from visprism.passes.blocks import block_columns
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
 
 _TRACE_IMAGES = 32  # training images of the Hessian traces, at most
@@ -50,7 +50,7 @@ class QuantizationSensitivity(SeriesPerBlock):
     series_name: ClassVar[str] = "bits"
     row_names: ClassVar[tuple[str, ...]] = ("bits",)
 
-    bits: np.ndarray = column("Bits", "", "of the weights of the block: '8 bits', ...")
+    bits: Texts = column("Bits", "", "of the weights of the block: '8 bits', ...")
     nll_rise: Estimated = estimate(
         "NLL rise", "nats", "NLL with the quantized block minus that of the model"
     )

@@ -34,7 +34,7 @@ from visprism.estimates.estimated import Estimated, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, text_of
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 
 NO_CUE = -1  # the texture of an image that has none
 _FEWEST_CATEGORIES = 2  # of which each image shows both, so that every decision is for one
@@ -44,9 +44,7 @@ _FEWEST_CATEGORIES = 2  # of which each image shows both, so that every decision
 class CueDecisions(Result):
     """Decisions on images whose shape and texture differ, by category and for all images."""
 
-    category: np.ndarray = column(
-        "Category", "", "category of the shape; 'all' in the last row"
-    )
+    category: Texts = column("Category", "", "category of the shape; 'all' in the last row")
     images: np.ndarray = column("Images", "", "images whose shape and texture differ")
     shape_decisions: np.ndarray = column(
         "Shape decisions", "", "images classified by their shape"

@@ -32,7 +32,7 @@ from visprism.estimates.text import number_of, readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 Perturbation = Literal[
     "gaussian_noise", "shot_noise", "motion_blur", "zoom_blur", "snow", "brightness",
@@ -46,7 +46,7 @@ _SECONDS_PER_PIXEL = 4e-7  # of a frame, on two CPU cores
 class FlipRates(Result):
     """How often the predicted class changes along sequences; one row per perturbation."""
 
-    perturbation: np.ndarray = column("Perturbation", "", "name of the perturbation")
+    perturbation: Texts = column("Perturbation", "", "name of the perturbation")
     frames: np.ndarray = column("Frames", "", "frames of a sequence")
     flip_rate: Estimated = estimate(
         "Flip rate", "%", "fraction of frames with another class than their reference frame"
@@ -80,7 +80,7 @@ class RelativeFlipRates(Result):
     With AlexNet as the reference and the perturbations of ImageNet-P, the mean is mFR.
     """
 
-    perturbation: np.ndarray = column("Perturbation", "", "name of the perturbation")
+    perturbation: Texts = column("Perturbation", "", "name of the perturbation")
     ratio: np.ndarray = column(
         "Relative flip rate", "", "flip rate over that of the reference; NaN if that is 0"
     )

@@ -14,15 +14,15 @@ from visprism.anatomy.trace.operations import WORK
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
 from visprism.estimates.findings import Finding
-from visprism.table.result import Result, column, result_type, scalar
+from visprism.table.result import Result, Texts, column, result_type, scalar
 
 
 @result_type("costs")
 class Costs(Result):
     """Parameters and arithmetic of a model; one row per block, in forward order."""
 
-    block: np.ndarray = column("Block", "", "name of the block in the model")
-    kind: np.ndarray = column("Kind", "", "stem, conv, attention, mlp, ... or head")
+    block: Texts = column("Block", "", "name of the block in the model")
+    kind: Texts = column("Kind", "", "stem, conv, attention, mlp, ... or head")
     stage: np.ndarray = column(
         "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
     )

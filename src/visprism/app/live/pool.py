@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from visprism.analyses import Subject
 from visprism.anatomy import Ablation, Anatomy, attentions, block_ablations, forward
-from visprism.app.forms import data_name, model_name, pretrained_of
+from visprism.app.forms import ModelForm, data_name, model_name, stated
 from visprism.app.settings import Settings
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
@@ -90,6 +91,12 @@ class Specimen:
             return forward(self.anatomy.model, on_device(images, compute)).cpu()
 
 
+class _Chosen(msgspec.Struct):
+    model: ModelForm
+    data: str
+    pretrained: bool | None = None  # None leaves it to `load_model`
+
+
 @dataclass
 class Pool:
     """Specimens by model and data. The one that was used longest ago is dropped first.
@@ -103,9 +110,9 @@ class Pool:
 
     def specimen(self, values: Mapping[str, Any]) -> Specimen:
         """The model and the data that a request names; loaded where they are not yet."""
-        name = model_name(values.get("model"), self.settings)
-        data = data_name(values.get("data"), self.settings)
-        key = (name, data, pretrained_of(values))
+        chosen = stated(_Chosen, values)
+        name = model_name(chosen.model, self.settings)
+        key = (name, data_name(chosen.data, self.settings), chosen.pretrained)
         if key not in self._specimens:
             self._specimens[key] = self._loaded(*key)
             self._drop()
