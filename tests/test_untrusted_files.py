@@ -294,7 +294,7 @@ def test_a_malformed_header_is_refused(tmp_path, content):
         "lr: !!python/name:os.system",
         "lr: !!python/object/new:os.system ['touch ran']",
         "epochs: 2020-99-99",
-        "[" * 2000,
+        "[" * 200_000,
         "a: &a [x, x]\nb: &b [*a, *a]\nepochs: [*b, *b]",
     ],
 )

@@ -1,9 +1,11 @@
 """The figures of outputs show their numbers in their places."""
 
 import pytest
+import torch
 from internals import SIMILARITY, percent
 from matplotlib.patches import Rectangle
 
+import visprism as vp
 from visprism import plot
 
 
@@ -22,6 +24,25 @@ def test_each_cell_has_the_color_and_the_number_of_its_error(made, ax):
     assert texts[1.5, 1.5] == "70"
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == ["JPEG compression", "Fog", "Clean"]
+
+
+def test_the_reliability_diagram_is_a_result_of_the_study(predictions):
+    results = (vp.calibration(predictions), vp.reliability(predictions))
+    entry = vp.Entry(models=("net",), analysis="calibration", results=results)
+    study = vp.Study(("net",), (entry,))
+    assert study["net"]["calibration"] is results[0]
+    assert study["net"]["reliability"] is study["reliability"]["net"] is results[1]
+    assert plot(study["net"]["reliability"]).get_ylabel() == "Accuracy"
+    for drawn in (study["calibration"], study["net"]["calibration"]):
+        with pytest.raises(vp.InputError, match=r'CalibrationMetrics\. Draw study\["reliabil'):
+            plot(drawn)
+
+
+@pytest.fixture
+def predictions():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(60, 4, generator=generator)
+    return vp.Predictions(logits, logits.argmax(1).roll(1))
 
 
 @pytest.mark.parametrize(

@@ -225,14 +225,25 @@ def read_json(path: Path, kind: type[T], what: str) -> T:
         raise InputError(f"{path} must be {what} ({error})") from error
 
 
+_DEEPEST = 20  # levels of a file of settings
+
+
 def read_fields(path: Path, what: str, example: str) -> dict[str, Any]:
     """The fields in a YAML file of ``field: value`` lines."""
     import yaml
 
     try:
         text = path.read_text(encoding="utf-8")
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise InputError(f"{what} {path} must not use YAML aliases. Write each value out.")
+        depth = 0
+        for event in yaml.parse(text):  # the time of PyYAML grows with the square of the depth
+            if isinstance(event, yaml.AliasEvent):
+                raise InputError(
+                    f"{what} {path} must not use YAML aliases. Write each value out."
+                )
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise InputError(f"{what} {path} must not be nested more than {_DEEPEST} deep")
         values = yaml.safe_load(text)
         root = yaml.compose(text, Loader=yaml.SafeLoader)  # a dictionary would keep the last
     except OSError as error:

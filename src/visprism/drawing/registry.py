@@ -65,9 +65,9 @@ def plot(
 
     A plug-in adds a figure for its result with `figure`.
     """
-    raise InputError(
-        f"no figure for {type(result).__name__}. Add one with @visprism.drawing.figure()"
-    )
+    other = getattr(result, "drawn_in", "")
+    drawn = f'Draw study["{other}"]' if other else "Add one with @visprism.figure()"
+    raise InputError(f"no figure for {type(result).__name__}. {drawn}.")
 
 
 @singledispatch

@@ -11,7 +11,7 @@ from visprism.drawing.style import FAINT, STRIP, color_of, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Answer, Verdict
 from visprism.estimates.findings import Finding
-from visprism.table.result import Result, column, result_type, scalar
+from visprism.table.result import Result, Texts, column, result_type, scalar
 
 SEARCH, CONFIRMATION = "search", "confirmation"
 
@@ -35,10 +35,10 @@ class ReplacementSearch(Result):
 
     candidate: np.ndarray = column("Candidate", "", "number of the candidate; 0 is the CNN")
     msas: np.ndarray = column("MSA blocks", "", "number of MSA blocks")
-    added: np.ndarray = column(
+    added: Texts = column(
         "Added block", "", "name of the block that was replaced last; empty for the CNN"
     )
-    placement: np.ndarray = column(
+    placement: Texts = column(
         "Replaced blocks", "", "names of all replaced blocks, separated by commas"
     )
     stage: np.ndarray = column("Stage", "", "stage of the added block; 0 for the CNN")
@@ -50,7 +50,7 @@ class ReplacementSearch(Result):
     selected: np.ndarray = column(
         "Selected", "", "whether the added block was selected, with all blocks before it"
     )
-    phase: np.ndarray = column(
+    phase: Texts = column(
         "Phase", "", "'search', or 'confirmation': seeds that selected nothing"
     )
     alpha: float = scalar(

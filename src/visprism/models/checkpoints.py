@@ -311,7 +311,7 @@ def _remedy(state: State, expected: State) -> str:
         stored, wanted = rows.pop()
         return (
             f". The classifier of the file has {stored} rows, that of the model "
-            f"{wanted}. Name the model with ?num_classes={stored}"
+            f"{wanted}. Build it with {stored}, as by ?num_classes={stored} in its name"
         )
     layers = {name.rpartition(".")[0] for name in expected.keys() - state.keys()}
     if state.keys() < expected.keys() and len(layers) == 1 and not others:

@@ -54,7 +54,7 @@ class ModelStudy(Mapping[str, Result]):
     entries: tuple[Entry, ...]
 
     def __getitem__(self, analysis: str) -> Result:
-        """The main result of an analysis."""
+        """The main result of an analysis, or its result of this type: "reliability"."""
         return self.results(analysis)[0]
 
     def __iter__(self) -> Iterator[str]:
@@ -65,10 +65,10 @@ class ModelStudy(Mapping[str, Result]):
         return len(self.entries)
 
     def results(self, analysis: str) -> tuple[Result, ...]:
-        """Every result of an analysis, the main one first."""
+        """Every result of an analysis, the main one first, or those of a type of result."""
         for entry in self.entries:
-            if entry.analysis == analysis:
-                return entry.results
+            if found := _named(entry, analysis):
+                return found
         raise InputError(
             f"{self.name} has no result of {analysis!r}. {suggestion(analysis, list(self))}"
         )
@@ -91,11 +91,19 @@ class ModelStudy(Mapping[str, Result]):
         return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
 
 
+def _named(entry: Entry, name: str) -> tuple[Result, ...]:
+    """The results of an analysis, or those with an identifier."""
+    if entry.analysis == name:
+        return entry.results
+    return tuple(result for result in entry.results if result.identifier == name)
+
+
 @dataclass(frozen=True)
 class Study:
     """What `examine` returns: results, failures, and the table that compares the models.
 
     ``study["model"]["analysis"]`` is a result; ``study["analysis"]`` maps models to results.
+    Further results of an analysis have the name of their type: ``study["reliability"]``.
     Iteration goes over the models.
     """
 
@@ -119,11 +127,11 @@ class Study:
         return np.array(self.header.get("positions", ()), dtype=np.int64)
 
     def __getitem__(self, name: str) -> "ModelStudy | dict[str, Result]":
-        """What is known of a model, or the main results of an analysis by model."""
+        """What is known of a model, or `analysis`."""
         if name in self.models:
             return self.model(name)
-        if name in self.analyses:
-            return self.analysis(name)
+        if found := self.analysis(name):
+            return found
         names = [*self.models, *self.analyses]
         raise InputError(f"the study has no {name!r}. {suggestion(name, names)}")
 
@@ -148,11 +156,11 @@ class Study:
         return ModelStudy(name, tuple(e for e in self.entries if e.models == (name,)))
 
     def analysis(self, name: str) -> dict[str, Result]:
-        """The main results of one analysis by model."""
+        """The main results of one analysis by model, or those of a type of result."""
         return {
-            e.models[0]: e.results[0]
+            e.models[0]: found[0]
             for e in self.entries
-            if e.analysis == name and len(e.models) == 1
+            if len(e.models) == 1 and (found := _named(e, name))
         }
 
     def between(self, first: str, second: str) -> tuple[Entry, ...]:

@@ -127,6 +127,7 @@ class Result:
     """
 
     identifier: ClassVar[str] = ""
+    drawn_in: ClassVar[str] = ""  # the type of result that has its figure
     row_names: ClassVar[tuple[str, ...]] = ()  # columns that tell the rows of answers apart
     provenance: Provenance = field(default_factory=Provenance)
 

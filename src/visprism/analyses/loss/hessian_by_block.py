@@ -32,7 +32,7 @@ from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Objective
 from visprism.loss.products import Products, random_normal
 from visprism.passes.batches import labeled
-from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
 
 _PRODUCTS = 14  # Hessian-vector products for a leading eigenvalue
@@ -49,7 +49,7 @@ class BlockHessians(SeriesPerBlock):
     value_name: ClassVar[str] = "trace"
     series_name: ClassVar[str] = "fraction"
 
-    fraction: np.ndarray = column(
+    fraction: Texts = column(
         "Images", "", "whose mean loss is differentiated: '64 images'"
     )
     trace: np.ndarray = estimate(

@@ -76,6 +76,8 @@ _BAR, _GAP = KIND_COLORS["conv"], KIND_COLORS["attention"]
 class CalibrationMetrics(Result):
     """Every metric of predictions with its interval; one row per metric and cut-off."""
 
+    drawn_in = "reliability"
+
     metric: Texts = column("Metric", "", "name of the metric")
     cutoff: np.ndarray = column(
         "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"

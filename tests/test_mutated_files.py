@@ -1,0 +1,157 @@
+"""Every file that is read back, damaged: it is read, or refused in one sentence."""
+
+import json
+import random
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from internals import parse, read_recipe
+from torch import nn
+
+import visprism as vp
+from visprism.claims.experiment import MeasuredRun, RawNumbers
+
+ODD = (None, 3, -1, 1.5, 10**30, True, "x", "\ud800", "\x1b[31m", [], {}, [None], {"a": None})
+NUMBER = 300  # of random changes of bytes
+
+pytestmark = pytest.mark.slow
+
+
+def places(value, above=()):
+    """The keys that lead to each part of a JSON value but the whole."""
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*above, key)
+        if isinstance(part, dict | list):
+            yield from places(part, (*above, key))
+
+
+def with_odd_values(content):
+    """The value with each of its parts replaced by each odd value."""
+    for place in list(places(content)):
+        for odd in ODD:
+            changed = parent = deepcopy(content)
+            for key in place[:-1]:
+                parent = parent[key]
+            parent[place[-1]] = odd
+            yield json.dumps(changed).encode()
+
+
+def with_random_bytes(content):
+    """The bytes with parts flipped, cut out, doubled or cut off."""
+    draw = random.Random(0)
+    for _ in range(NUMBER):
+        changed = bytearray(content)
+        start = draw.randrange(len(changed))
+        end = start + draw.choice((1, 1, 4, 64, len(changed)))
+        part = changed[start:end]
+        flipped = bytes(byte ^ draw.choice((1, 32, 128, 255)) for byte in part[:64])
+        changed[start:end] = draw.choice((flipped, b"", part + part, b"[" * 5000))
+        yield bytes(changed)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Linear(2, 2)
+
+
+def result(folder):
+    logits = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    vp.calibration(vp.Predictions(logits, logits.argmax(1).roll(1))).save(folder / "a.npz")
+    return folder / "a.npz"
+
+
+def use_result(path):
+    loaded = vp.Result.load(path)
+    return loaded.findings(), loaded.columns(), loaded.answers()
+
+
+def numbers(folder):
+    run = MeasuredRun("a", ("a",), 0, 1, 2, 1, 1.0, (0.5,) * 3, {"e": [1, None]}, {"q @1": 0.5})
+    RawNumbers("small", "x", (run,), {"seed": 0}).save(folder / "claims.json")
+    return folder / "claims.json"
+
+
+def weights(folder):
+    recipe = {"epochs": 1, "batch_size": 2, "lr": 0.1}
+    vp.save_checkpoint(network(), folder / "a.safetensors", recipe=recipe, metrics={"a": 1.0},
+                       provenance=vp.Provenance(model="resnet20"))  # fmt: skip
+    return folder / "a.safetensors"
+
+
+def use_weights(path):
+    vp.read_metadata(path)
+    vp.load_checkpoint(network(), path)
+
+
+def index(folder):
+    weights(folder)
+    path = folder / "model.safetensors.index.json"
+    path.write_text('{"weight_map": {"weight": "a.safetensors", "bias": "a.safetensors"}}')
+    return path
+
+
+def recipe(folder):
+    (folder / "a.yaml").write_text("base: quick\nlr: 1e-3\nepochs: 2\nmixup: 0.2\n")
+    return folder / "a.yaml"
+
+
+def study_file(folder):
+    (folder / "a.yaml").write_text(
+        "models:\n  small: resnet20\ndata: shapes?size=32\nlimit: 8\nout: here\n"
+        "analyses: [fourier]\noptions:\n  fourier: {profile: radial}\nseed: 3\n"
+    )
+    return folder / "a.yaml"
+
+
+FILES = {
+    "result": (result, use_result),
+    "numbers of claims": (numbers, RawNumbers.load),
+    "weights": (weights, use_weights),
+    "index of weights": (index, lambda path: vp.load_checkpoint(network(), path)),
+    "recipe": (recipe, read_recipe),
+    "study file": (study_file, lambda path: parse(["examine", str(path)])),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_file_is_read_or_refused_in_one_sentence(tmp_path, name):
+    write, use = FILES[name]
+    path = write(tmp_path)
+    content = path.read_bytes()
+    use(path)
+    damaged = [*with_random_bytes(content)]
+    if path.suffix == ".json":
+        damaged += with_odd_values(json.loads(content))
+    refused = []
+    for changed in damaged:
+        path.write_bytes(changed)
+        try:
+            use(path)
+        except vp.InputError as error:
+            refused.append(str(error))
+    assert len(refused) > NUMBER / 4
+    assert [text for text in refused if not text.isprintable()] == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_array_of_a_result_may_be_any_other(tmp_path):
+    path = result(tmp_path)
+    with np.load(path) as stored:
+        content = dict(stored)
+    odd = (
+        *(np.zeros(0), np.zeros(3), np.full(16, np.inf), np.zeros((16, 2)), np.array(-1)),
+        *(np.array("a"), np.array(["a"] * 16), np.zeros(16, complex), np.zeros(16, "U0")),
+    )
+    refused = []
+    for name in content:
+        for array in odd:
+            np.savez(path, **(content | {name: array}))
+            try:
+                use_result(path)
+            except vp.InputError as error:
+                refused.append(str(error))
+    assert len(refused) > 3 * len(content)
+    assert [text for text in refused if not text.isprintable()] == []
