@@ -14,7 +14,7 @@ import visprism as vp
 from visprism.claims.experiment import MeasuredRun, RawNumbers
 
 ODD = (None, 3, -1, 1.5, 10**30, True, "x", "\ud800", "\x1b[31m", [], {}, [None], {"a": None})
-NUMBER = 300  # of random changes of bytes
+NUMBER = 100  # of random changes of bytes
 
 pytestmark = pytest.mark.slow
 

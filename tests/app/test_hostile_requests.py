@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import pickle
 import shutil
 import struct
@@ -294,6 +295,28 @@ def test_a_damaged_study_is_a_red_line_and_one_sentence(client, study_folder, te
     assert "study.json cannot be read" in listed["reason"]
     assert client.get("").status_code == client.get("study/copied").status_code == 200
     assert client.get("study/copied/report").status_code in (200, 400)
+
+
+def huge(path):
+    with path.open("wb") as file:
+        file.truncate(2**36)
+
+
+@pytest.mark.parametrize("file", ["request.json", "failed.txt", "study.json"])
+def test_a_pipe_or_a_huge_file_in_a_study_holds_up_nothing(client, settings, file):
+    folder = settings.workspace / "odd"
+    folder.mkdir()
+    (folder / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
+    (folder / "request.json").write_text("{}")
+    (folder / file).unlink(missing_ok=True)
+    try:
+        for make in (os.mkfifo, huge):
+            make(folder / file)
+            assert "odd" in {s["name"] for s in client.get("api/studies").json()}
+            assert client.post("api/studies/odd/resume", json={}).status_code == 400
+            (folder / file).unlink()
+    finally:
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"title": "\\ud800"}', '{"title": 3}', "\x00"])

@@ -230,6 +230,12 @@ def test_logits_and_targets_that_cannot_be_are_refused(logits, targets, sentence
         Predictions(logits, targets)
 
 
+def half_in_training():
+    model = nn.Sequential(nn.Flatten(), nn.Flatten()).eval()
+    model[1].train()
+    return model
+
+
 def test_models_and_data_without_predictions_are_refused(model, pairs):
     images, _ = pairs[0]
     for given, data, sentence in (
@@ -238,7 +244,8 @@ def test_models_and_data_without_predictions_are_refused(model, pairs):
         (model, [], "data must hold at least one image, got none"),
         ([], pairs, "a module or a sequence of at least one, got none"),
         (nn.Conv2d(3, 5, 1).eval(), pairs, r"logits \(images, classes\), got \(4, 5, 4, 4\)"),
-        (nn.Flatten(), pairs, "model must be in evaluation mode"),
+        (nn.Flatten(), pairs, "model must be in evaluation mode. Call"),
+        (half_in_training(), pairs, "model must be in evaluation mode, and its 1 is not"),
     ):
         with pytest.raises(InputError, match=sentence):
             predict(given, data)

@@ -324,8 +324,11 @@ def _training(folder: Path) -> dict[str, Any]:
 
 def _stored_reason(folder: Path) -> str:
     """Why a study failed, as far as its folder says so."""
-    with suppress(OSError, ValueError):
-        return printable((folder / _FAILED).read_text("utf-8"))[:_LONGEST]
+    path = folder / _FAILED
+    with suppress(OSError):
+        if path.is_file():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                return printable(file.read(_LONGEST))[:_LONGEST]
     return ""
 
 

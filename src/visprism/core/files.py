@@ -216,8 +216,9 @@ def read_json(path: Path, kind: type[T], what: str) -> T:
     import msgspec
 
     try:
-        if path.stat().st_size > _MOST_JSON:
-            raise ValueError(f"it has more than {_MOST_JSON // 2**20} MiB")
+        size = path.stat().st_size
+        if size > _MOST_JSON or not path.is_file():  # a pipe would never end
+            raise ValueError(f"it is no file of at most {_MOST_JSON // 2**20} MiB")
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise InputError(f"{path} must be {what} ({error.strerror})") from error

@@ -21,8 +21,10 @@ B = TypeVar("B")
 
 def check_evaluation_mode(model: nn.Module) -> None:
     """Require a model in evaluation mode; it is never switched for the user."""
-    if any(module.training for module in model.modules()):
-        raise InputError("model must be in evaluation mode. Call model.eval() first.")
+    training = [name for name, module in model.named_modules() if module.training]
+    if training:
+        part = f", and its {training[0]} is not" if training[0] else ""
+        raise InputError(f"model must be in evaluation mode{part}. Call model.eval() first.")
 
 
 def blocks_on_grid(anatomy: Anatomy) -> list[Block]:

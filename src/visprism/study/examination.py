@@ -110,7 +110,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     Weights and methods do not tell everything that `forward` uses; outputs do. Those of an
     image must not depend on the others of its batch, since analyses cut batches differently.
 
-    Cost: a forward pass of at most two images, and one of the first.
+    Cost: two forward passes of at most two images, and one of the first.
     """
     both, first = (
         batch[0] if isinstance(batch, tuple | list) else batch
@@ -118,11 +118,19 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
         for batch in subject.limited(min(number, subject.num_images)).batches(number)
     )
     with torch.no_grad(), run.compute.borrow(subject.model):
-        outputs, alone = (
-            forward(subject.model, on_device(images, run.compute)) for images in (both, first)
+        outputs, again, alone = (
+            forward(subject.model, on_device(images, run.compute))
+            for images in (both, both, first)
+        )
+    least = _APART * float(alone.abs().max())
+    if float((outputs - again).abs().max()) > least:
+        raise InputError(
+            f"outputs of {subject.name} must be the same in every pass over the same images. "
+            "In evaluation mode it must draw no random numbers, and change neither its images "
+            "nor its buffers."
         )
     apart = float((outputs[: len(alone)] - alone).abs().max())
-    if apart > _APART * float(alone.abs().max()):
+    if apart > least:
         raise InputError(
             f"outputs of {subject.name} for an image must not depend on other images of its "
             f"batch, and differ by {apart:.3g} where it is alone. `predict` measures it in "

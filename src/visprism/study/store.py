@@ -325,9 +325,11 @@ def _read(folder: Path, name: str, digest: str) -> Result:
     """A result of the study, unless its file is missing, or was changed since."""
     path = folder / name
     try:
+        if not path.is_file():
+            raise InputError(f"{name} is missing")
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{name} is missing") from error
+        raise InputError(f"{name} cannot be read ({error.strerror})") from error
     if _digest(content) != digest:
         raise InputError(f"{name} was changed since it was measured")
     return Result.load(path)

@@ -49,9 +49,7 @@ class BlockHessians(SeriesPerBlock):
     value_name: ClassVar[str] = "trace"
     series_name: ClassVar[str] = "fraction"
 
-    fraction: Texts = column(
-        "Images", "", "whose mean loss is differentiated: '64 images'"
-    )
+    fraction: Texts = column("Images", "", "whose mean loss is differentiated: '64 images'")
     trace: np.ndarray = estimate(
         "Trace of the Hessian", "", "sum of the eigenvalues of the part", over="random vectors"
     )
