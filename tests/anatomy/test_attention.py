@@ -304,6 +304,14 @@ def einsum_heads_first(q, k, v):
     return torch.einsum("hbqk,bhkd->bhqd", weights, v)
 
 
+def of_one_unbind(q, k, v):
+    """As ``q, k, v = qkv(x)...``: one operation made them all."""
+    if q.shape == k.shape:
+        q, k, v = torch.stack((q, k, v)).unbind()
+    weights = torch.einsum("bhqd,bhkd->bhqk", q, k).softmax(-1)
+    return torch.einsum("bhqk,bhkd->bhqd", weights, v)
+
+
 def keys_in_rows(q, k, v):
     weights = (k @ q.mT).softmax(-2)
     return weights.mT @ v
@@ -334,7 +342,7 @@ def shared_keys(q, k, v):
     return sdpa(q, k, v, enable_gqa=True)[:, ::2]
 
 
-WAYS = (heads_outside, heads_inside, einsum_heads_first, keys_in_rows, fused)
+WAYS = (heads_outside, heads_inside, einsum_heads_first, of_one_unbind, keys_in_rows, fused)
 MASKED = (causal, mask_of_all_images, bias_of_each_image, shared_keys)
 
 

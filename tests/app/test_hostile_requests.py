@@ -143,7 +143,11 @@ FILES = {"analyses": ["trajectory"], "options": {"trajectory": {"checkpoints": "
         *(({"models": m}, "models must be 1 to 8") for m in ([], [VIT["model"]] * 9)),
         *(
             ({"data": data}, "data must be one of shapes")
-            for data in ("folder:/etc", "folder:.", "cifar10", "", None, ["x"])
+            for data in ("folder:/etc", "folder:.", "cifar10", "")
+        ),
+        *(
+            ({"data": data}, "must be what the form sends: Expected `str`")
+            for data in (None, [])
         ),
         (FILES, "has no option 'checkpoints' in the app"),
         *(({"minutes": minutes}, "") for minutes in (1e9, -1, "1")),

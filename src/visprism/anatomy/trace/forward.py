@@ -60,7 +60,8 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
     dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
     if len(dtypes) == 1 and dtypes != {kind}:
         return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
-    return f"{text}: {reason}. Pass images of the shape that its forward takes."
+    remedy = "Pass images of the shape that its forward takes: --size, or size of DataOptions."
+    return f"{text}: {reason}. {remedy}"
 
 
 @torch.no_grad()

@@ -57,6 +57,7 @@ class Call:
     kwargs: Mapping[str, Any]
     made: Sequence[Tensor]  # what it gives
     data_inputs: int  # number of nodes that made its operands
+    data_operands: int  # and of operands that they made
 
     @cached_property
     def operands(self) -> list[Tensor]:
@@ -74,7 +75,7 @@ def _role_of(call: Call) -> Role:
     if name in ATTENTIONS:
         return "attention"
     if name in PRODUCTS:
-        return "bilinear" if call.data_inputs > 1 else "linear"
+        return "bilinear" if call.data_operands > 1 else "linear"
     if name in CONVOLUTIONS:
         return "conv" if _slides(call) else "linear"
     if name in {"linear", "bilinear"}:

@@ -195,7 +195,8 @@ class _Recorder(OperationCounter):
         made = operation.made
         # A new tensor of the image's shape holds nothing of the image.
         inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
-        call = Call(function, name, args, kwargs, made, data_inputs=len(inputs))
+        from_image = sum(t in self._made_by for t in tensors_in([args, kwargs]))
+        call = Call(function, name, args, kwargs, made, len(inputs), from_image)
         macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
         self._record(call, number, inputs, macs)
         if all(t in self._recorded or t in self._made_by for t in call.operands):
