@@ -14,7 +14,7 @@ from visprism.estimates.findings import Finding
 from visprism.estimates.text import text_of
 from visprism.passes.outcomes import Outcomes, outcomes_of
 from visprism.passes.predictions import Predictions
-from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.result import Result, Texts, column, estimate, result_type
 
 MOST_CLASSES = 20  # in a figure
 
@@ -23,7 +23,7 @@ MOST_CLASSES = 20  # in a figure
 class ClassAccuracy(Result):
     """Accuracy of the images of each class, the lowest first."""
 
-    target: np.ndarray = column("Class", "", "name or number of the class")
+    target: Texts = column("Class", "", "name or number of the class")
     images: np.ndarray = column("Images", "", "of the class")
     accuracy: Estimated = estimate(
         "Accuracy",
@@ -44,8 +44,8 @@ class ClassAccuracy(Result):
 class Confusions(Result):
     """How many images of a class are classified as which; the most frequent errors first."""
 
-    target: np.ndarray = column("Class", "", "name or number of the class")
-    predicted: np.ndarray = column("Prediction", "", "name or number of the predicted class")
+    target: Texts = column("Class", "", "name or number of the class")
+    predicted: Texts = column("Prediction", "", "name or number of the predicted class")
     images: np.ndarray = column("Images", "", "of the class with this prediction")
     fraction: np.ndarray = column("Fraction", "", "of the images of the class")
 
