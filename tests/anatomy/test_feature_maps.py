@@ -58,10 +58,6 @@ def test_the_device_does_not_matter(dissected, name):
         wanted.model.cpu()
 
 
-def last_of_stages(anatomy):
-    return {b.stage: b.name for b in anatomy[:-1]}
-
-
 def timm_features(anatomy, side):
     """All feature maps that timm itself gives, and ours of the same images."""
     images = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
