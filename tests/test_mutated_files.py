@@ -56,15 +56,32 @@ def network():
     return nn.Linear(2, 2)
 
 
-def result(folder):
+def calibration():
     logits = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
-    vp.calibration(vp.Predictions(logits, logits.argmax(1).roll(1))).save(folder / "a.npz")
+    return vp.calibration(vp.Predictions(logits, logits.argmax(1).roll(1)))
+
+
+def result(folder):
+    calibration().save(folder / "a.npz")
     return folder / "a.npz"
 
 
 def use_result(path):
     loaded = vp.Result.load(path)
     return loaded.findings(), loaded.columns(), loaded.answers()
+
+
+def study(folder):
+    entry = vp.Entry(models=("net",), analysis="calibration", results=(calibration(),))
+    failure = vp.Failure("net", "fourier", "no grid", "skipped")
+    header = {"seed": 0, "positions": [1, 0], "untrained": ["net"], "outputs": {"net": [[0.5]]}}
+    vp.Study(("net",), (entry,), (failure,), header).save(folder)
+    return folder / "study.json"
+
+
+def use_study(path):
+    loaded = vp.Study.load(path.parent)
+    return loaded.lines(), loaded.to_markdown()
 
 
 def numbers(folder):
@@ -107,6 +124,7 @@ def study_file(folder):
 
 FILES = {
     "result": (result, use_result),
+    "index of a study": (study, use_study),
     "numbers of claims": (numbers, RawNumbers.load),
     "weights": (weights, use_weights),
     "index of weights": (index, lambda path: vp.load_checkpoint(network(), path)),
@@ -142,7 +160,7 @@ def test_each_array_of_a_result_may_be_any_other(tmp_path):
     with np.load(path) as stored:
         content = dict(stored)
     odd = (
-        *(np.zeros(0), np.zeros(3), np.full(16, np.inf), np.zeros((16, 2)), np.array(-1)),
+        *(np.zeros(0), np.zeros(3), np.full(16, np.inf), np.zeros((16, 2)), np.array(-1.5)),
         *(np.array("a"), np.array(["a"] * 16), np.zeros(16, complex), np.zeros(16, "U0")),
     )
     refused = []

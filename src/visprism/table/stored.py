@@ -39,7 +39,8 @@ def stored_values(path: Path) -> dict[str, Any]:
         # NumPy's sentence advises loading objects, which would run code of the file.
         reason = "it holds Python objects" if "allow_pickle" in str(error) else str(error)
         raise InputError(f"{path} cannot be read as a result ({reason})") from error
-    if not {"__type__", "__provenance__"} <= values.keys():
+    heads = [values.get(name) for name in ("__type__", "__provenance__")]
+    if any(head is None or head.ndim or head.dtype.kind != "U" for head in heads):
         raise InputError(f"{path} must be a file that Result.save wrote")
     return {k: v if v.ndim else v.item() for k, v in values.items()}
 
@@ -64,4 +65,5 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
         if hint in (str, int, float, bool):
             types = (int, float) if hint is float else (hint,)
             if type(value) not in types:
-                raise TypeError(f"{name} must be a {hint.__name__}, got {value!r:.80}")
+                got = "a column" if isinstance(value, np.ndarray) else f"{value!r:.80}"
+                raise TypeError(f"{name} must be a {hint.__name__}, got {got}")
