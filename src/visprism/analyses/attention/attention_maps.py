@@ -191,7 +191,7 @@ def single_image(anatomy: Anatomy, images: Images, run: Run) -> Images:
         raise InputError(
             f"images must be a batch of one image, got {batch_size(images)}. Pass images[:1]."
         )
-    return images_of(images, anatomy, run.compute)
+    return images_of(images, anatomy, run.on(anatomy.model).compute)
 
 
 def _of_query(
