@@ -6,6 +6,10 @@ end. Small networks are trained by shipped recipes, and the alarms of each step 
 
     python benchmarks/monitor.py                                 # prints the table
     python benchmarks/monitor.py overhead --write --minutes 15   # and results/monitor.json
+    python benchmarks/monitor.py snapshots --runs DIR... --data DATA --out STUDIES --write
+
+`snapshots` checks the conditions of the alarms after each epoch of the runs of the study of
+claims, which were trained longer, on CIFAR-10.
 
 Claims: no healthy recipe has an alarm; from the first measurement on, the share is at most a
 tenth above 2%.
@@ -15,6 +19,7 @@ import argparse
 import json
 import platform
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +32,7 @@ from torch.nn.functional import cross_entropy
 
 import visprism as vp
 from visprism.core.provenance import revision
+from visprism.study.alarms import alarms_of
 
 RESULTS = Path(__file__).parent / "results" / "monitor.json"
 SHARE, EVERY, BATCH = 0.02, 5, 32
@@ -44,7 +50,11 @@ RECIPES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", help="overhead or alarms; default: both")
+    parser.add_argument("parts", nargs="*", help="of overhead, alarms and snapshots")
+    parser.add_argument("--runs", nargs="+", type=Path)
+    parser.add_argument("--data", help="of snapshots; their test images are measured")
+    parser.add_argument("--out", type=Path, help="of the studies of snapshots; resumes")
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     parser.add_argument("--images", type=int, default=256, help="of each measurement")
     parser.add_argument("--minutes", type=float, default=5.0, help="of each network")
     parser.add_argument("--epochs", type=int, default=3, help="of each recipe")
@@ -58,14 +68,17 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
     }
     measure = {
-        "overhead": lambda: {n: overhead(n, arguments) for n in NETWORKS},
+        "overhead": lambda: {n: overhead(n, arguments) for n in arguments.networks},
         "alarms": lambda: {n: alarms(n, m, arguments.epochs) for n, m in RECIPES.items()},
     }
+    if arguments.runs:
+        measure["snapshots"] = lambda: dict(snapshots(arguments))
     for part in arguments.parts or measure:
-        found = measure[part]() | {"about": about}
+        found = {name: of | about for name, of in measure[part]().items()}
         if arguments.write:
             stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-            text = json.dumps(stored | {part: found}, indent=1)
+            stored[part] = stored.get(part, {}) | found
+            text = json.dumps(stored, indent=1)
             RESULTS.write_text(f"{text}\n", encoding="utf-8")
 
 
@@ -143,6 +156,23 @@ def alarms(recipe: str, model: str, epochs: int) -> dict[str, object]:
         flush=True,
     )
     return {"model": model, "accuracy": accuracy, "measured": sorted(found), "alarms": raised}
+
+
+def snapshots(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]:
+    """The alarms of healthy runs, after each epoch."""
+    images = vp.DataOptions(limit=arguments.images, split="test")
+    for run in arguments.runs:
+        vp.evolve(run, arguments.data, images=images, out=arguments.out)
+        folders = sorted((arguments.out / run.name).glob("step-*"))
+        studies = [vp.Study.load(folder) for folder in folders]
+        raised = [str(a) for n in range(len(studies)) for a in alarms_of(studies[: n + 1])]
+        accuracy = studies[-1].glance()[0].cells[studies[-1].models[0]]
+        print(f"{run.name}: accuracy {accuracy}, {len(studies)} epochs, {raised}", flush=True)
+        yield (
+            run.name,
+            {"accuracy": accuracy, "images": arguments.images, "measured": len(studies)}
+            | {"alarms": raised},
+        )
 
 
 if __name__ == "__main__":

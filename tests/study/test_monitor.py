@@ -1,5 +1,7 @@
 """Laws of the monitor: it changes nothing, keeps its share of the time, and resumes."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -79,7 +81,7 @@ def trained(optimizer, monitor=None, steps=STEPS, begin=None):
     }
 
 
-def fitted(recipe, monitor=None, folder=None):
+def fitted(recipe, monitor=None, folder=None, **options):
     images, targets = drawn(2, 32)
     pixels = (255 * images).to(torch.uint8)
     plain = vp.Preprocessing((8, 8), mean=(0.0,) * 3, std=(1.0,) * 3)
@@ -93,30 +95,48 @@ def fitted(recipe, monitor=None, folder=None):
         preprocessing=plain,
         seed=0,
     )
-    vp.fit(model, feed, recipe, monitor=monitor, folder=folder)
+    vp.fit(model, feed, recipe, monitor=monitor, folder=folder, **options)
     return model.state_dict()
 
 
+OPTIMIZERS = {
+    "sgd": {"optimizer": "sgd", "lr": 0.05},
+    "adamw": {"optimizer": "adamw", "lr": 1e-2},
+    "sam": {"optimizer": "sgd", "lr": 0.05, "sam_rho": 0.1},
+}
+
+
+def recipe_of(name):
+    augmented = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
+    return vp.Recipe(epochs=2, batch_size=8, augmentation=augmented, **OPTIMIZERS[name])
+
+
+def fitted_with_a_monitor(name, folder, kind=vp.Monitor):
+    rho = recipe_of(name).sam_rho
+    options = {"training-curvature": {"sam_rho": rho}}
+    monitor = kind(DATA, ANALYSES, every=2, share=1.0, options=options, out=folder / "monitor")
+    return monitor, fitted(recipe_of(name), monitor, folder)
+
+
 class Killed(vp.Monitor):
-    """Ends the run after five updates."""
+    """Kills its process after five updates."""
 
     def step(self, model, step, optimizer=None, metrics=None):
         super().step(model, step, optimizer, metrics)
         if step == 5:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_sam_has_the_same_bits_with_and_without_and_after_a_kill(tmp_path):
-    augmented = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
-    recipe = vp.Recipe(epochs=2, batch_size=8, lr=0.05, sam_rho=0.1, augmentation=augmented)
-    options = {"training-curvature": {"sam_rho": 0.1}}
-    run, given = tmp_path / "run", {"every": 2, "share": 1.0, "options": options}
-    with pytest.raises(KeyboardInterrupt):
-        fitted(recipe, Killed(DATA, ANALYSES, out=run / "monitor", **given), run)
-    assert sorted(p.name[-1] for p in run.glob("monitor/step-*")) == ["2", "4"]
-    monitor = vp.Monitor(DATA, ANALYSES, out=run / "monitor", **given)
-    torch.testing.assert_close(fitted(recipe, monitor, run), fitted(recipe), rtol=0, atol=0)
-    assert list(monitor.studies) == [2, 4, 6, 8]
+def test_weights_after_a_kill_and_a_resumption_are_those_without_a_monitor(tmp_path):
+    program = Path(__file__).with_name("killed_monitors.py")
+    answer = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    for name in OPTIMIZERS:
+        folder = tmp_path / name / "monitor"
+        assert sorted(p.name[-1] for p in folder.glob("step-*")) == ["2", "4"]
+        monitor, weights = fitted_with_a_monitor(name, tmp_path / name)
+        torch.testing.assert_close(weights, fitted(recipe_of(name)), rtol=0, atol=0)
+        assert list(monitor.studies) == [2, 4, 6, 8]
     (curvature,) = monitor.studies[8]["training-curvature"].values()
     assert set(curvature.point) == {"weights", "perturbed"}
     assert set(curvature.step) == {8}
@@ -153,8 +173,10 @@ def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path, optimi
 
 
 def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog):
-    monitor = vp.Monitor(DATA, ("variance", "calibration"), every=1, share=0.25)
-    model = Net()
+    model, analyses = Net(), ("variance", "calibration")
+    warm = vp.Monitor(DATA, analyses, every=1, share=1.0)
+    warm.step(model, 1)  # what is imported when it is needed
+    monitor = vp.Monitor(DATA, analyses, every=1, share=0.25)
     begin = time.perf_counter()
     shares, measured = [], {"variance": 0, "calibration": 0}
     for step in range(1, 10_000):
@@ -177,11 +199,16 @@ def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog)
 
 def test_a_model_that_is_compiled_or_frozen_or_in_inference_is_measured_as_it_is():
     model = Net()
-    monitor = monitor_of()
-    with torch.inference_mode():
-        first = monitor.step(torch.compile(model), 2)
-    second = monitor_of().step(model, 2)
-    assert first["variance"]["Net"] == second["variance"]["Net"]
+    alone = monitor_of().step(model, 2)
+    wrap = nn.DataParallel
+    for wrapped in (
+        torch.compile(model),
+        wrap(torch.compile(model)),
+        torch.compile(wrap(model)),
+    ):
+        with torch.inference_mode():
+            study = monitor_of().step(wrapped, 2)
+        assert study["variance"]["Net"] == alone["variance"]["Net"]
     assert model.training
 
 
@@ -207,6 +234,26 @@ def test_averaged_weights_are_measured_where_they_are_given():
     values = [[a.value for a in result.answers()] for result in (averaged, alone)]
     assert values[0] == values[1]
     assert average.n_averaged == 2
+
+
+class Seen:
+    """Keeps the types of the models that it is given."""
+
+    def __init__(self):
+        self.models = set()
+
+    def step(self, model, *others):
+        self.models.add(type(model))
+
+
+def test_a_training_watches_its_averaged_weights_where_it_is_asked():
+    recipe = vp.Recipe(epochs=1, batch_size=8, lr=0.05, ema=0.9)
+    plain, averaged = Seen(), Seen()
+    fitted(recipe, plain)
+    fitted(recipe, averaged, watch_average=True)
+    assert (plain.models, averaged.models) == ({Net}, {AveragedModel})
+    with pytest.raises(vp.InputError, match="ema of the recipe must be above 0"):
+        fitted(recipe.replace(ema=0.0), averaged, watch_average=True)
 
 
 def test_numbers_have_names_that_sort_for_any_logger():

@@ -149,6 +149,10 @@ class Train(Printing, Training):
         0.02, "largest fraction of the time that they take", above=0, maximum=1
     )
 
+    watch_average: bool = argument(
+        False, "measure the averaged weights (ema) of the recipe (default: those that train)"
+    )
+
     def run(self) -> None:
         """Train, draw the learning curves, and print the outcome."""
         from visprism.core.processes import processes, rank

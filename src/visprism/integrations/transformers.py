@@ -1,5 +1,6 @@
 """`visprism.Monitor` as a callback of the Trainer of Transformers."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -23,10 +24,17 @@ class MonitorCallback(TrainerCallback):
     Args:
         monitor: what is measured, how often, and where it is stored.
         trainer: whose logs receive the numbers; None: the loggers of the monitor only.
+        network: gives the network that is measured, such as the moving average that another
+            callback keeps, or a part; by default the trained model itself.
     """
 
-    def __init__(self, monitor: Monitor, trainer: Trainer | None = None) -> None:
-        self.monitor = monitor
+    def __init__(
+        self,
+        monitor: Monitor,
+        trainer: Trainer | None = None,
+        network: Callable[[nn.Module], nn.Module] = lambda model: model,
+    ) -> None:
+        self.monitor, self.network = monitor, network
         if trainer is not None:
             monitor.add_logger(lambda _, values: trainer.log(dict(values)))
 
@@ -44,7 +52,7 @@ class MonitorCallback(TrainerCallback):
         logged = next((one for one in reversed(state.log_history) if "loss" in one), {})
         numbers = {n: float(logged[n]) for n in ("loss", "learning_rate") if n in logged}
         inner = getattr(optimizer, "optimizer", optimizer)  # within that of Accelerate
-        self.monitor.step(model, state.global_step, inner, numbers)
+        self.monitor.step(self.network(model), state.global_step, inner, numbers)
 
     def on_train_end(
         self,

@@ -37,7 +37,7 @@ from visprism.table.kinds import TO_LOWEST, TO_MEAN
 from visprism.training.loggers import Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
-_CAUTION = 2.0  # times the seconds of the plan, before a group has been measured
+_CAUTION = 2.0  # times the expected seconds, for which the share must have room
 _STEP = re.compile(r"step-(\d+)")
 _HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
 
@@ -85,10 +85,11 @@ class Monitor:
 
     A measurement is due after every `every` updates. The analyses that share a pass are a
     group, each other one is a group alone, and each of n groups has share / n of the time since
-    the first call: it is measured when it is due and its time so far, with what it is expected
-    to take, is within that. A costly analysis is thus measured less often, and no other waits
-    for it. What a group takes is as it was the last time; before, twice the estimate of the
-    plan of `examine`. To find the blocks of the model in the first call counts too.
+    the first call: it is measured when it is due and its time so far, with twice what it is
+    expected to take, is within that, so that the share is kept where a measurement takes up to
+    twice as long as the last one, or as the plan of `examine` estimates the first. A costly
+    analysis is measured less often, and no other waits for it. To find the blocks of the model
+    in the first call counts too.
 
     Nothing that a measurement, a full disk or a logger raises ends the training: one sentence
     is logged as a warning, and the training continues. Of several processes that train one
@@ -224,7 +225,7 @@ class Monitor:
         speed = Speed.of(subject, self.run)
         for planned in ordered_steps(now, images, [subject]):
             seconds = speed.seconds(planned.analyses, subject.limited(planned.images))
-            group = _Group([a.name for a in planned.analyses], _CAUTION * seconds)
+            group = _Group([a.name for a in planned.analyses], seconds)
             for study in reversed(self.studies.values()):
                 if took := group.seconds_in(study):
                     group.expected, group.measured = took, True
@@ -236,7 +237,10 @@ class Monitor:
         assert self._begin is not None
         elapsed = time.perf_counter() - self._begin
         part = self.share / max(1, len(self._groups))
-        waits = [(g.taken + g.expected) / part - g.expected - elapsed for g in self._groups]
+        waits = [
+            (group.taken + _CAUTION * group.expected) / part - group.expected - elapsed
+            for group in self._groups
+        ]
         waits = gather(waits)[0]
         affordable = []
         for group, wait in zip(self._groups, waits, strict=True):
@@ -307,8 +311,8 @@ class Monitor:
 
     def _subject_of(self, model: nn.Module) -> Subject:
         """The model, dissected once, with the images."""
-        module = without_replicas(model)
-        module = getattr(module, "_orig_mod", module)
+        module = without_replicas(getattr(model, "_orig_mod", model))
+        module = getattr(module, "_orig_mod", module)  # compiled within or around the replicas
         shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         if self._subject is not None and shapes != self._shapes:
             name = next(

@@ -59,6 +59,7 @@ class Job:
     skip_bad: bool = False
     workers: int = 4  # processes that decode images with sides over 64 pixels, or RandAugment
     sharded: bool = False
+    watch_average: bool = False  # whether `watch` measures the averaged weights of the recipe
     resume: bool = False
     checkpoint_minutes: float = 10.0  # between training checkpoints
     logs: tuple[str, ...] | None = None  # None: TensorBoard if it is installed
@@ -131,6 +132,7 @@ def train(
                     if watch is None
                     else watch(prepared, test or prepared.images, all_loggers)
                 ),
+                watch_average=job.watch_average,
                 sharded=job.sharded,
                 checkpoint_minutes=job.checkpoint_minutes,
                 save=save,

@@ -55,6 +55,7 @@ def fit(
     teacher: nn.Module | None = None,
     loggers: Sequence[Logger] = (),
     monitor: Watch | None = None,
+    watch_average: bool = False,
     sharded: bool = False,
     checkpoint_minutes: float = 10.0,
     save: Save = save_checkpoint,
@@ -86,6 +87,7 @@ def fit(
         teacher: of distillation; it sees the images that the model sees.
         loggers: receive the loss every 50 steps, and each row of the history.
         monitor: is called after each update; a `Monitor` measures the model when it is due.
+        watch_average: whether it is given the averaged weights, of a recipe that has them.
         sharded: whether weights, gradients and optimizer state are sharded over the processes,
             for models that do not fit on one GPU. A copy is trained, and the given model, which
             stays on its device (leave it on the CPU), receives the weights at the end. A
@@ -110,6 +112,8 @@ def fit(
             f"{type(model).__name__} has none"
         )
     _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
+    if watch_average and not recipe.ema:
+        raise InputError("ema of the recipe must be above 0 to watch averaged weights, got 0")
     run = _run_of_recipe(run, recipe)
     run = run if sharded else run.on(model)  # shards go to the accelerators
     check_optimizer(recipe, run.compute)
@@ -141,7 +145,9 @@ def fit(
                 metrics.tick(busy=True)
                 if monitor is not None:
                     numbers = {"loss": metrics.mean_loss, "lr": lr}
-                    monitor.step(engine.model, done, engine.optimizers, numbers)
+                    averaged = engine.average if watch_average else None
+                    watched = engine.model if averaged is None else averaged
+                    monitor.step(watched, done, engine.optimizers, numbers)
                     metrics.tick()
                 if done % train.steps == 0:
                     guard.check()
