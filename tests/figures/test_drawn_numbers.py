@@ -70,3 +70,13 @@ def test_a_figure_shows_the_numbers_of_its_result(made, ax, name):
         values = result.columns()[column]
         missing = [v for v in values[np.isfinite(values)] if not np.isclose(numbers, v).any()]
         assert not missing, f"{column}: {missing}"
+
+
+def test_attention_maps_show_the_mean_over_heads_from_0_on(made, ax):
+    result = made["attention_map"]
+    plot(result, ax)
+    for name, image in zip(("attn", "attn#2"), ax.images, strict=True):
+        rows = result.select(result.block == name)
+        mean = rows.weight.reshape(2, 3, 4).mean(0)  # heads, rows, columns
+        assert np.asarray(image.get_array()) == pytest.approx(mean)
+        assert image.get_clim() == (0, mean.max())

@@ -368,8 +368,10 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
         rows = result.select(result.block == names[i])
         total = np.zeros((rows.row.max() + 1, rows.column.max() + 1))
         np.add.at(total, (rows.row, rows.column), rows.weight)
-        pictures[names[i]] = total
-    return _pictures(ax, pictures)
+        pictures[names[i]] = total / len(np.unique(rows.head))
+    ax.text(-0.03, 0.5, f"query: {result.query}", rotation=90, ha="right", va="center",
+            fontsize=5.5)  # fmt: skip
+    return _pictures(ax, pictures, vmin=0.0)
 
 
 @figure(width=2.2, height=1.9, share=False)
@@ -379,13 +381,15 @@ def _(result: Rollout, ax: Axes) -> Axes:
     return _pictures(ax, {f"rollout ({result.method})": grid})
 
 
-def _pictures(ax: Axes, pictures: dict[str, np.ndarray]) -> Axes:
-    """Pictures of height 1 side by side, each on its own scale, with their names below."""
+def _pictures(ax: Axes, pictures: dict[str, np.ndarray], vmin: float | None = None) -> Axes:
+    """Pictures of height 1 side by side, with their names and the ends of their scales."""
     left = 0.0
     for name, image in pictures.items():
         width = image.shape[1] / image.shape[0]
-        picture(ax, image, left, width=width, about=name, cmap="magma")
-        caption(ax, name, (left + width / 2, 1.0), fontsize=5.5)
+        drawn = picture(ax, image, left, width=width, about=name, cmap="magma", vmin=vmin)
+        low, high = drawn.get_clim()
+        text = f"{name}\n{low:.2g} to {high:.2g}"
+        caption(ax, text, (left + width / 2, 1.0), fontsize=5.5)
         left += width * (1 + _GAP)
     ax.set(xlim=(0, max(left - _GAP, 1e-9)), ylim=(1.15, 0))
     ax.axis("off")
