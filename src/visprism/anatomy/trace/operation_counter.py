@@ -147,4 +147,12 @@ class MacCounter(TorchDispatchMode):
 
 _ATEN = torch.ops.aten
 _OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu  # torch 2.9 does not count it
-_COUNTS = {_OF_CPU: flop_registry[_ATEN._scaled_dot_product_flash_attention], **flop_registry}
+
+
+def _flops_of_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> int:
+    """Of both products; heads of queries may share those of keys."""
+    rows = query.shape[:-1].numel()
+    return 2 * rows * key.shape[-2] * (query.shape[-1] + value.shape[-1])
+
+
+_COUNTS = {_OF_CPU: _flops_of_attention, **flop_registry}
