@@ -52,7 +52,10 @@ def test_too_few_images_are_a_reason_to_skip_and_no_failure(name, fewest):
 
 def test_calibration_measures_everything_on_one_pass():
     analysis = vp.Calibration()
-    metrics, diagram, curve, scaling, outcomes = measure(analysis, subject())
+    metrics, by_class, confusions, diagram, curve, scaling, outcomes = measure(
+        analysis, subject()
+    )
+    assert by_class.images.sum() == confusions.images.sum() == 24
     assert diagram.ece == pytest.approx(metrics.of("ece"))
     assert curve.aurc == pytest.approx(metrics.of("aurc"))
     assert metrics.of("accuracy") == outcomes.correct.mean()

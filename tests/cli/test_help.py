@@ -70,16 +70,15 @@ def test_declarations_read_as_text_are_those_of_the_registry():
     assert parser.groups() == GROUPS
 
 
-def test_the_help_takes_less_than_half_a_second_of_the_processor():
-    """0.1 s on two idle cores; importing torch would take seconds. The best of three counts."""
-    assert min(_seconds_of_help() for _ in range(3)) < 0.5
+def test_the_help_takes_a_quarter_of_importing_torch_at_most():
+    """0.1 s on an idle core, and torch seconds: a lazy import that is lost is noticed."""
+    import_torch = _seconds_of("-c", "import torch")
+    assert min(_seconds_of("-m", "visprism", "--help") for _ in range(3)) < import_torch / 4
 
 
-def _seconds_of_help():
+def _seconds_of(*arguments):
     before = os.times()
-    subprocess.run(
-        [sys.executable, "-m", "visprism", "--help"], check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
     after = os.times()
     return (after.children_user + after.children_system) - (
         before.children_user + before.children_system

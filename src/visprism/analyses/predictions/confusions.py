@@ -11,7 +11,7 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, tip
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import text_of
+from visprism.estimates.text import images_text, text_of
 from visprism.passes.outcomes import Outcomes, outcomes_of
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type
@@ -36,7 +36,8 @@ class ClassAccuracy(Result):
         if len(self) > 1:
             yield (
                 f"lowest accuracy of {len(self)} classes: {self.target[0]}, "
-                f"{text_of(self.accuracy[0], '.1%')} of {self.images[0]} images"
+                f"{text_of(self.accuracy[0], '.1%')} of "
+                f"{images_text(int(self.images[0]), self.provenance.split)}"
             )
 
 
@@ -60,7 +61,8 @@ class Confusions(Result):
         if len(errors):
             yield (
                 f"most frequent error: {errors.target[0]} classified as {errors.predicted[0]}, "
-                f"{errors.images[0]} images ({errors.fraction[0]:.1%} of the class)"
+                f"{images_text(int(errors.images[0]), self.provenance.split)} "
+                f"({errors.fraction[0]:.1%} of the class)"
             )
 
 
