@@ -92,9 +92,16 @@ def print_study(study: "Study", *, verbose: bool = False) -> None:
         for line in study.lines():
             print(line)
         _print_findings(study)
-    missing = {f.analysis: f.reason for f in study.failures if f.kind != "failed"}
+    missing: dict[str, dict[str, str]] = {}  # reasons by analysis and model
+    for f in study.failures:
+        if f.kind != "failed":
+            missing.setdefault(f.analysis, {})[f.model] = f.reason
     if missing:
-        texts = [f"{a} ({r})" for a, r in missing.items()] if len(missing) < 3 else missing
+        texts = []
+        for analysis, reasons in missing.items():
+            some = f" of {', '.join(reasons)}" * (len(reasons) < len(study.models))
+            reason = f" ({next(iter(reasons.values()))})" * (len(missing) < 3)
+            texts.append(f"{analysis}{some}{reason}")
         print(f"Not measured: {', '.join(texts)}")
     failures = [f for f in study.failures if f.kind == "failed"]
     if failures:
