@@ -331,11 +331,7 @@ def without_replicas(model: nn.Module) -> nn.Module:
 
 
 def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> None:
-    """Refuse several images that are all equal.
-
-    Raises:
-        InputError: if they are.
-    """
+    """Refuse several images that are all equal."""
     batches = (pixels(_inputs(batch)) for batch in images.batches(preprocessing, batch_size=2))
     first = next(batches)
     if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *batches)):

@@ -148,7 +148,6 @@ class Train(Printing, Training):
     watch_share: float = argument(
         0.02, "largest fraction of the time that they take", above=0, maximum=1
     )
-
     watch_average: bool = argument(
         False, "measure the averaged weights (ema) of the recipe (default: those that train)"
     )

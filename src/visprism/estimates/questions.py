@@ -24,6 +24,11 @@ class Question:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def of_labels(self) -> bool:
+        """Whether it is about correct predictions, which random weights make by chance."""
+        return self.topic in ("accuracy", "calibration", "robustness", "importance of blocks")
+
 
 ACCURACY = Question(
     "How accurate is the model?",

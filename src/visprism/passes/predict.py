@@ -105,7 +105,7 @@ def predict(
     largest = 0
     with reused_memory(), ExitStack() as stack:
         forwards = [
-            stack.enter_context(inference(member, run.compute, channels_last=samples == 1))
+            stack.enter_context(inference(member, run.compute, dropout=samples > 1))
             for member in models
         ]
         for turn, batch in enumerate(run.track_share(batches, "predictions")):

@@ -10,7 +10,6 @@ from visprism.estimates.questions import Question, question_of
 from visprism.study.table import DASH, Difference, Row
 
 TIE, MIXED, UNKNOWN = "tie", "mixed", "can't tell"
-_OF_LABELS = ("accuracy", "calibration", "robustness", "importance of blocks")  # topics
 _SENTENCES = 4  # differences that are worth a sentence
 _SIDE_BY_SIDE = 4  # models up to which a text has a column for each
 _COLUMNS = 5  # questions of a text about more models
@@ -42,8 +41,7 @@ def glance_of(
     """
     by_question: dict[str, list[Row]] = {}
     for row in rows:
-        of_labels = question_of(row.question).topic in _OF_LABELS
-        kept = row.without(untrained) if of_labels else row
+        kept = row.without(untrained) if question_of(row.question).of_labels else row
         by_question.setdefault(row.question, []).append(kept)
     questions = {
         question_of(text): kept

@@ -88,7 +88,7 @@ class Monitor:
     the first call: it is measured when it is due and its time so far, with twice what it is
     expected to take, is within that, so that the share is kept where a measurement takes up to
     twice as long as the last one, or as the plan of `examine` estimates the first. A costly
-    analysis is measured less often, and no other waits for it. To find the blocks of the model
+    analysis is measured less often, and no other waits for it. Finding the blocks of the model
     in the first call counts too.
 
     Nothing that a measurement, a full disk or a logger raises ends the training: one sentence

@@ -16,7 +16,7 @@ from visprism.passes.outcomes import Outcomes, outcomes_of
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
-MOST_CLASSES = 20  # in a figure
+_MOST = 20  # in a figure
 
 
 @result_type("class-accuracy")
@@ -82,16 +82,14 @@ def accuracy_by_class(
     (targets, predictions), counts = np.unique(
         np.stack([outcomes.target, outcomes.predicted]), axis=1, return_counts=True
     )
-    classes, images = np.unique(outcomes.target, return_counts=True)
-    correct = np.array(
-        [counts[(targets == c) & (predictions == c)].sum() for c in classes.tolist()], dtype=int
-    )
-    worst = np.argsort(correct / images, kind="stable")
-    low, high = wilson(correct, images)
+    classes, row, images = np.unique(outcomes.target, return_inverse=True, return_counts=True)
+    correct = np.bincount(row, outcomes.correct).astype(int)
+    value, (low, high) = correct / images, wilson(correct, images)
+    worst = np.argsort(value, kind="stable")
     accuracy = ClassAccuracy(
         target=np.array([names.get(c, str(c)) for c in classes[worst].tolist()]),
         images=images[worst],
-        accuracy=Estimated((correct / images)[worst], low[worst], high[worst]),
+        accuracy=Estimated(value[worst], low[worst], high[worst]),
         provenance=outcomes.provenance,
     )
     order = np.argsort(-counts, kind="stable")
@@ -108,7 +106,7 @@ def accuracy_by_class(
 @figure(width=2.8, height=2.6)
 def _(result: ClassAccuracy, ax: Axes) -> Axes:
     """The classes with the lowest accuracy, at most 20, with their intervals."""
-    shown = result.select(np.arange(len(result)) < MOST_CLASSES)
+    shown = result.select(np.arange(len(result)) < _MOST)
     places = -np.arange(len(shown))
     low, high = shown.intervals_of("accuracy")
     ax.hlines(places, low, high, color=KIND_COLORS["conv"], linewidth=1.2)
@@ -129,9 +127,9 @@ def _(result: Confusions, ax: Axes) -> Axes:
     """Fractions of each class by prediction; of many classes the 20 most frequent errors."""
     every = {*result.target.tolist(), *result.predicted.tolist()}
     names = sorted(every, key=lambda name: (int(name), "") if name.isdigit() else (0, name))
-    if len(names) > MOST_CLASSES:
+    if len(names) > _MOST:
         errors = result.errors
-        errors = errors.select(np.arange(len(errors)) < MOST_CLASSES)
+        errors = errors.select(np.arange(len(errors)) < _MOST)
         places = -np.arange(len(errors))
         ax.barh(places, errors.images, color=KIND_COLORS["attention"])
         pairs = zip(errors.target, errors.predicted, strict=True)
