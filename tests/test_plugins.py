@@ -19,7 +19,7 @@ def installed(plugin):
 
 def test_it_is_a_command_with_a_help_text_for_every_option():
     assert "  sparsity  " in help_text()
-    assert "fraction of activations of each block that are near 0" in help_text()
+    assert "  Fraction of activations of each block that are near 0" in help_text()
     text = " ".join(command_parser("sparsity").format_help().split())
     assert "--threshold" in text
     assert "largest absolute value, as a fraction of the largest (default: 0.01)" in text

@@ -32,6 +32,19 @@ def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):
     assert pyplot.get_fignums() == before
 
 
+def test_two_results_on_the_same_axes_share_the_entries_of_the_legend(result, ax):
+    plot(result, ax)
+    first = labels_of(ax)
+    plot(result, ax)
+    assert labels_of(ax) == first
+    assert len(first) == len(set(first))
+
+
+def labels_of(ax):
+    legend = ax.get_legend()
+    return [text.get_text() for text in legend.get_texts()] if legend else []
+
+
 def test_leaves_the_settings_of_matplotlib_as_they_were(result, ax):
     with mpl.rc_context({"lines.linewidth": 7, "font.size": 20}):
         before = dict(mpl.rcParams)

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.analyses.base import Section
 from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, KIND_COLORS, tip
+from visprism.drawing.style import DEPTH, KIND_COLORS, legend, tip
 from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
@@ -89,7 +89,7 @@ def _(result: Evolution, ax: Axes) -> Axes:
                 rows.step, rows.value.low, rows.value.high, color=color, alpha=0.2, linewidth=0
             )
     if 1 < len(parts) <= MOST:
-        ax.legend(fontsize="small")
+        legend(ax, fontsize="small")
     if result.unit == "%":
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

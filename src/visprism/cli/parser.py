@@ -47,7 +47,7 @@ _AFTER: dict[str, Any] = {
 class Entry:
     """One command: its line in the help, and how its arguments are added and read."""
 
-    help: str  # a phrase without a full stop
+    help: str  # the first line of its docstring, without a full stop
     group: str  # of the help
     epilog: str
     add: Callable[[argparse.ArgumentParser], None]
@@ -68,14 +68,14 @@ def commands() -> dict[str, Entry]:
 
 
 def _entry(command: Any) -> Entry:
-    help_text = _phrase(command.__doc__.partition("\n")[0])
+    line = command.__doc__.partition("\n")[0]
     add = partial(add_arguments, command=command)
-    return Entry(help_text, command.group, command.epilog, add, command)
+    return Entry(line.rstrip("."), command.group, command.epilog, add, command)
 
 
 def _analysis(name: str, summary: "Summary") -> Entry:
     add, make = partial(study.add_analysis, name=name), partial(study.of_analysis, name)
-    return Entry(_phrase(summary.text), summary.group, MEASURED, add, make)
+    return Entry(summary.text.rstrip("."), summary.group, MEASURED, add, make)
 
 
 def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
@@ -162,7 +162,7 @@ def _root(available: dict[str, Entry]) -> tuple[Parser, dict[str, Parser]]:
             name,
             help=entry.help,
             prog=f"visprism {name}",
-            description=entry.help[0].upper() + entry.help[1:] + ".",
+            description=f"{entry.help}.",
             epilog=entry.epilog,
             **style,
         )
@@ -192,13 +192,6 @@ def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
         for name, analysis in ((n, ANALYSES[n]) for n in ANALYSES if n not in existing)
         if not analysis.measured_by
     }
-
-
-def _phrase(line: str) -> str:
-    """A docstring's first line as a phrase: without a full stop, in lower case."""
-    line = line.rstrip(".")
-    name = line.startswith("Hessian") or line[1:2].isupper()  # CKA, ECE
-    return line if name else line[:1].lower() + line[1:]
 
 
 # What analyses declare, as text: importing them needs torch, which takes seconds.

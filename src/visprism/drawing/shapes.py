@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from visprism.drawing.color_bars import caption, color_bar, picture
 from visprism.drawing.depth import against_depth, kinds_key, points
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY
+from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, legend
 from visprism.table.shapes import (
     BlockMatrix,
     Curve,
@@ -68,7 +68,7 @@ def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
             label=name,
         )
     if len(result.series()) > 1:
-        ax.legend()
+        legend(ax)
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
     return ax
 
@@ -109,7 +109,7 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
         else:
             points(ax, median, result.value_name)
     if "" not in result.series():
-        ax.legend()
+        legend(ax)
     ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
     return ax
 
@@ -158,7 +158,7 @@ def _(result: Curve, ax: Axes) -> Axes:
             ax.fill_between(x[rows], low, high, color=color, alpha=0.18, linewidth=0)
         ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
     if len(result.series()) > 1:
-        ax.legend()
+        legend(ax)
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
     return ax

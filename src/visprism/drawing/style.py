@@ -7,8 +7,10 @@ too. Depth is plasma without its palest end, which is hard to see on white.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 KIND_COLORS = {
@@ -98,6 +100,13 @@ def color_of(kind: str) -> str:
 def marker_of(kind: str) -> str:
     """The marker of a kind of block."""
     return KIND_MARKERS.get(kind, OTHER_MARKER)
+
+
+def legend(ax: Axes, **style: Any) -> None:
+    """A legend with one entry a label, also where several results share the axes."""
+    handles, labels = ax.get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    ax.legend(once.values(), once, **style)
 
 
 def tip(text: str) -> str:

@@ -31,14 +31,14 @@ R = TypeVar("R", bound=Result)
 
 
 def in_sentence(label: str) -> str:
-    """A label as it stands within a sentence; abbreviations keep their capitals.
+    """A label as it stands within a sentence; abbreviations and symbols keep their capitals.
 
     Example:
-        >>> in_sentence("Token norm"), in_sentence("AUROC"), in_sentence("RankMe, centered")
-        ('token norm', 'AUROC', 'RankMe, centered')
+        >>> in_sentence("Token norm"), in_sentence("RankMe, mean"), in_sentence("Δ log gain")
+        ('token norm', 'RankMe, mean', 'Δ log gain')
     """
     first = label.split(maxsplit=1)[0] if label else ""
-    return label if first[1:] != first[1:].lower() else label[:1].lower() + label[1:]
+    return label[:1].lower() + label[1:] if first[1:].islower() else label
 
 
 @dataclass_transform(

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, KIND_COLORS, tip
+from visprism.drawing.style import FAINT, KIND_COLORS, legend, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
 from visprism.estimates.findings import Finding
@@ -161,7 +161,7 @@ def _(result: History, ax: Axes, *, quantity: Literal["loss", "accuracy"] = "los
                 gid=tip(f"{name} · {values[finite][-1]:.4g} after the last epoch"),
             )
     if ax.get_legend_handles_labels()[1]:
-        ax.legend(fontsize="small")
+        legend(ax, fontsize="small")
     else:
         ax.text(0.5, 0.5, "not evaluated", transform=ax.transAxes, ha="center", color=FAINT)
         ax.plot([], [])

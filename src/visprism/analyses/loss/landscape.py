@@ -28,7 +28,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.drawing.registry import figure, surface_of
-from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, tip
+from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, legend, tip
 from visprism.loss.eigenvalues import top_eigenpairs
 from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
 from visprism.loss.objective import Objective
@@ -303,7 +303,7 @@ def _(result: Rings, ax: Axes) -> Axes:
             label=BATCH_NORM_LABELS[treatment] if result.has_batch_norm else "mean",
         )
     if result.has_batch_norm:
-        ax.legend(fontsize="x-small", frameon=False, handlelength=3.2)
+        legend(ax, fontsize="x-small", frameon=False, handlelength=3.2)
     infos, norm = Rings.infos(), result.normalization
     label = f"{infos['radius'].label} ({norm}-normalized)" if norm != "none" else "Distance r"
     if result.classes > 1:  # beyond, a loss depends on the scale of the logits

@@ -15,7 +15,7 @@ from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS, tip
+from visprism.drawing.style import FAINT, INK, KIND_COLORS, legend, tip
 from visprism.loss.training_curvature import (
     MATRIX_LABELS,
     POINT_LABELS,
@@ -131,7 +131,7 @@ def _(
     else:
         ax.set(ylabel=result.infos()["alignment"].heading, ylim=(0, 1))
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.legend(fontsize="small")
+    legend(ax, fontsize="small")
     ax.set(xlabel=result.infos()["step"].heading)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax

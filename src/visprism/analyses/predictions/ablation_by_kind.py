@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 
 from visprism.core.errors import InputError
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, color_of, tip
+from visprism.drawing.style import FAINT, INK, color_of, legend, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
@@ -344,5 +344,5 @@ def _(result: JointAblations, ax: Axes) -> Axes:
     ax.set_xticks(result.num_blocks)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     ax.set(xlabel="Blocks ablated (dotted: baseline accuracy)", ylabel=infos["drop"].heading)
-    ax.legend(fontsize=6, handlelength=1.8)
+    legend(ax, fontsize=6, handlelength=1.8)
     return ax

@@ -28,7 +28,7 @@ from visprism.core.options import option
 from visprism.core.processes import add_up
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, tip
+from visprism.drawing.style import FAINT, legend, tip
 from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
@@ -404,7 +404,7 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
         if banded.all()
         else ("L∞ norm of the perturbation (1/255)" if largest else "Norm of the perturbation")
     )
-    ax.legend(fontsize=6, handlelength=1.8)
+    legend(ax, fontsize=6, handlelength=1.8)
     return ax
 
 

@@ -25,7 +25,7 @@ from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import difference_interval, wilson
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, KIND_COLORS, tip
+from visprism.drawing.style import INK, KIND_COLORS, legend, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
@@ -291,5 +291,5 @@ def _(result: ShiftedAccuracy, ax: Axes) -> Axes:
     ax.invert_yaxis()
     ax.set(xlabel=result.infos()["accuracy"].heading, xlim=(0, 1))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.legend(fontsize="small")
+    legend(ax, fontsize="small")
     return ax
