@@ -1,25 +1,27 @@
 """What changes when, in a CNN, a ViT and an AlterNet of the study of claims while they train.
 
 The weights after each epoch are measured on the same test images: `vp.evolve` of the snapshots
-of a run of each network, which `benchmarks/claims.py` writes. All are cut after the epoch that
-the shortest run has.
+of all seeds of each network, which `benchmarks/claims.py` writes. Runs are measured in
+processes of their own.
 
     python benchmarks/evolution.py RUNS --data parquet:DIR --write
     python benchmarks/evolution.py --write      # the figure again, from results/evolution.json
 
 Without `--write` the curves are printed only.
 
-RUNS holds the folders cnn-seed3, vit-seed3 and alternet-seed3.
+RUNS holds the folders cnn-seed3, vit-seed3, alternet-seed3 and those of other seeds.
 
 Claim: none; these are the numbers of docs/howto/watch-a-training.md.
 """
 
 import argparse
 import json
+import os
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -33,7 +35,7 @@ from visprism.drawing.style import DEPTH, color_of, paper_style
 
 RESULTS = Path(__file__).parent / "results" / "evolution.json"
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "evolution"
-NETWORKS = {"CNN": "cnn-seed3", "ViT": "vit-seed3", "AlterNet": "alternet-seed3"}
+NETWORKS = {"CNN": "cnn", "ViT": "vit", "AlterNet": "alternet"}
 ANALYSES = ("fourier", "variance", "singular-values", "cka", "calibration")
 UPDATES = 157  # of an epoch of 10,000 images in batches of 64
 _KIND = (
@@ -54,62 +56,58 @@ def main() -> None:
     parser.add_argument("runs", nargs="?", type=Path)
     parser.add_argument("--data", default="", metavar="DATA")
     parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--write", action="store_true", help="results/ and docs/figures/")
     arguments = parser.parse_args()
-    if arguments.runs is None:
-        content = json.loads(RESULTS.read_text())
-    else:
-        content = measured(arguments.runs, arguments.data, arguments.images)
-    for name, curves in content["curves"].items():
-        for curve in curves:
-            print(name, curve["quantity"], curve["part"], np.round(curve["value"], 3))
+    content = json.loads(RESULTS.read_text()) if arguments.runs is None else measured(arguments)
+    for curve in content["curves"]:
+        print(curve["run"], curve["quantity"], curve["part"], curve["value"])
     if arguments.write:
         RESULTS.write_text(f"{json.dumps(content)}\n", encoding="utf-8")
         save_figure(drawn(content), FIGURE, ["png"])
 
 
-def measured(runs: Path, data: str, images: int) -> dict[str, Any]:
-    """The curves of each network over the epochs that all runs have."""
-    snapshots = {
-        name: {p.name: p for p in sorted((runs / folder / "snapshots").iterdir())}
-        for name, folder in NETWORKS.items()
-    }
-    shared = sorted(set.intersection(*(set(files) for files in snapshots.values())))
-    with TemporaryDirectory() as scratch:
-        folders = {}
-        for name, files in snapshots.items():
-            folders[name] = Path(scratch) / name
-            folders[name].mkdir()
-            for file in shared:
-                (folders[name] / file).symlink_to(files[file].resolve())
-        study = vp.evolve(
-            folders, data, analyses=ANALYSES, images=vp.DataOptions(limit=images, split="test")
-        )
+def measured(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The curves of each run over its epochs."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes, which share the cores
+    runs = [run for name in NETWORKS.values() for run in arguments.runs.glob(f"{name}-seed*")]
+    with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
+        given = (arguments.data, arguments.images, arguments.device)
+        curves = [pool.submit(curves_of, run, *given) for run in sorted(runs)]
+        return {
+            "curves": [curve for of_run in curves for curve in of_run.result()],
+            "images": arguments.images,
+            "device": arguments.device,
+            "versions": {name: version(name) for name in ("torch", "timm")},
+            "revision": revision(),
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+
+
+def curves_of(folder: Path, data: str, images: int, device: str) -> list[dict[str, Any]]:
+    """Each curve of a run that is drawn, by quantity and part."""
+    study = vp.evolve(
+        {folder.name: folder / "snapshots"},
+        data,
+        analyses=ANALYSES,
+        images=vp.DataOptions(limit=images, split="test"),
+        run=vp.Run(compute=vp.Compute(device)),
+    )
     assert not [f for f in study.failures if f.kind == "failed"], study.failures
-    return {
-        "curves": {name: list(curves_of(study, name)) for name in NETWORKS},
-        "images": images,
-        "versions": {name: version(name) for name in ("visprism", "torch", "timm")},
-        "revision": revision(),
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-
-
-def curves_of(study: vp.Study, name: str) -> Any:
-    """Each curve of a network, by quantity and part."""
-    for entry in study.entries:
-        for result in entry.results if entry.models == (name,) else ():
-            for part, rows in result.parts().items() if isinstance(result, Evolution) else ():
-                estimate = rows.value
-                yield {
-                    "analysis": entry.analysis,
-                    "quantity": rows.quantity,
-                    "part": part,
-                    "step": rows.step.tolist(),
-                    "value": np.asarray(estimate).tolist(),
-                    "low": [x if np.isfinite(x) else None for x in estimate.low.tolist()],
-                    "high": [x if np.isfinite(x) else None for x in estimate.high.tolist()],
-                }
+    results = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
+    return [
+        {
+            "run": folder.name,
+            "quantity": rows.quantity,
+            "part": part,
+            "step": rows.step.tolist(),
+            "value": [float(f"{x:.5g}") for x in np.asarray(rows.value)],
+        }
+        for result in results
+        for part, rows in result.parts().items()
+        if rows.quantity in PANELS.values()
+    ]
 
 
 @paper_style()
@@ -120,19 +118,21 @@ def drawn(content: dict[str, Any]) -> Any:
     )
     for row, (label, quantity) in zip(axes, PANELS.items(), strict=True):
         row[0].set_ylabel(label)
-        for ax, name in zip(row, NETWORKS, strict=True):
-            curves = [c for c in content["curves"][name] if c["quantity"] == quantity]
-            blocks = len(curves) > 4
-            for depth, curve in zip(np.linspace(0, 1, len(curves)), curves, strict=True):
-                kind = curve["part"].removesuffix(" blocks")
+        for ax, name in zip(row, NETWORKS.values(), strict=True):
+            parts = seeds_of(content, name, quantity)
+            blocks = len(parts) > 4
+            for depth, (part, curves) in zip(
+                np.linspace(0, 1, len(parts)), parts.items(), strict=True
+            ):
+                kind = part.removesuffix(" blocks")
                 color = DEPTH(depth) if blocks else color_of(kind)
-                epochs = np.array(curve["step"]) / UPDATES
-                shown = None if blocks else kind or None
-                ax.plot(epochs, curve["value"], color=color, label=shown)
-                ends = (np.array(curve[end], dtype=float) for end in ("low", "high"))
-                if not blocks:
-                    ax.fill_between(epochs, *ends, color=color, alpha=0.2, linewidth=0)
-            if not blocks and curves[0]["part"]:
+                epochs = np.array(curves[0]["step"]) / UPDATES
+                values = np.array([curve["value"] for curve in curves])
+                ax.plot(epochs, values.mean(0), color=color, label=None if blocks else kind)
+                ax.fill_between(
+                    epochs, values.min(0), values.max(0), color=color, alpha=0.2, linewidth=0
+                )
+            if not blocks and any(parts):
                 ax.legend()
     for ax, name in zip(axes[0], NETWORKS, strict=True):
         ax.set_title(name)
@@ -140,6 +140,15 @@ def drawn(content: dict[str, Any]) -> Any:
         ax.set_xlabel("Epoch")
     figure.align_ylabels()
     return figure
+
+
+def seeds_of(content: dict[str, Any], network: str, quantity: str) -> dict[str, list[dict]]:
+    """The curves of the seeds of a network, by part."""
+    parts: dict[str, list[dict]] = {}
+    for curve in content["curves"]:
+        if curve["quantity"] == quantity and curve["run"].startswith(f"{network}-seed"):
+            parts.setdefault(curve["part"], []).append(curve)
+    return parts
 
 
 if __name__ == "__main__":
