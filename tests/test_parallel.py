@@ -8,7 +8,17 @@ import os
 
 import pytest
 import torch
-from internals import BatchNormOfXla, RankSlice, gather, hvp, rank, share, world_size
+from caller_settings import SETTINGS, made
+from internals import (
+    BatchNormOfXla,
+    RankSlice,
+    gather,
+    hvp,
+    rank,
+    settings_of_products,
+    share,
+    world_size,
+)
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -61,23 +71,26 @@ def test_a_model_is_measured_where_it_lies(model):
         assert compute.torch_device.type == "meta"
 
 
-def test_float32_is_float32_inside_and_settings_are_restored(model):
-    convolutions, products = torch.backends.cudnn.conv, torch.backends.cuda.matmul
-    before = convolutions.fp32_precision, products.fp32_precision
-    try:
-        convolutions.fp32_precision = products.fp32_precision = "tf32"
-        with torch.autocast("cpu", torch.bfloat16):
-            with Compute().borrow(model):
-                assert convolutions.fp32_precision == products.fp32_precision == "ieee"
-                assert not torch.is_autocast_enabled("cpu")
-                assert model(torch.zeros(1, 3, 8, 8)).dtype == torch.float32
-            assert torch.is_autocast_enabled("cpu")
-        assert convolutions.fp32_precision == products.fp32_precision == "tf32"
-        convolutions.fp32_precision = products.fp32_precision = "ieee"
-        with Compute(precision="tf32").borrow(model):
-            assert convolutions.fp32_precision == products.fp32_precision == "tf32"
-    finally:
-        convolutions.fp32_precision, products.fp32_precision = before
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(("precision", "products"), [("fp32", "ieee"), ("tf32", "tf32")])
+def test_float32_is_float32_inside_and_settings_are_restored(
+    model, setting, precision, products
+):
+    backends = torch.backends
+    with made(setting):
+        before = settings_of_products()
+        with Compute(precision=precision).borrow(model):
+            operations = [backends.cudnn.conv, backends.cuda.matmul]
+            assert {operation.fp32_precision for operation in operations} == {products}
+            assert backends.mkldnn.matmul.fp32_precision == "ieee"
+            # Torch reads these for products, and raises where they contradict the newer ones.
+            allowed = [backends.cuda.matmul.allow_tf32, backends.cudnn.allow_tf32]
+            assert allowed == [precision == "tf32"] * 2
+            assert backends.cudnn.deterministic
+            assert not backends.cudnn.benchmark
+            assert model(torch.zeros(1, 3, 8, 8)).dtype == torch.float32
+        assert settings_of_products() == before
+        assert torch.is_autocast_enabled("cpu") == (setting == "autocast")
 
 
 def test_derivatives_are_in_float32_too(model):

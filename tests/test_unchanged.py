@@ -6,6 +6,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
+from caller_settings import SETTINGS, assert_equal, made
 from measurements import measurement
 from torch import distributed as dist
 from torch import nn
@@ -23,13 +24,19 @@ REFUSED = {"scripted", "quantized", "bf16", "two inputs", "deformable sampling"}
 PATCHING = ["ablation", "hessian", "landscape"]  # one way through each part that patches
 
 
+# Under settings of torch as a caller may have made them, and with equal results.
 @pytest.mark.parametrize("interrupt", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_analysis(tmp_path, name, interrupt):
     model = built("attention")
-    measure = measurement(name, model, tmp_path)
-    reason = check_unchanged(measure, model, interrupt=interrupt)
+    measure, results = measurement(name, model, tmp_path), []
+    with made(*SETTINGS):
+        reason = check_unchanged(
+            lambda m: results.append(measure(m)), model, interrupt=interrupt
+        )
     assert (reason is None) == (name not in {"position-embeddings", "relative-scores"})
+    if results and not interrupt:
+        assert_equal(results[0], measure(model))
 
 
 @pytest.mark.slow

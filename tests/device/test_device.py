@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from app_cases import RESNET, VIT
+from caller_settings import SETTINGS, assert_equal, made
 from measurements import measurement
 from small_models import seeded
 from timm.models.vision_transformer import VisionTransformer
@@ -93,11 +94,25 @@ def test_every_analysis(name, of, device, tmp_path):
         model = network(of)
         model = model.to(device) if there else model
         run = Run(compute=Compute(device if named else None))
-        reason, results = measured(name, model, tmp_path, run)
+        settings = SETTINGS if there and named else ()
+        with made(*settings, device=device):
+            reason, results = measured(name, model, tmp_path, run)
         assert reason == refusal
         assert_close(expected, results, LOOSER.get((name, of), TOLERANCE))
         places = {r.provenance.device for r in results} - {""}
         assert name in ON_ANY_DEVICE or all(place.startswith(device) for place in places)
+
+
+@pytest.mark.parametrize("name", ["fourier", "hessian"])
+def test_settings_of_a_caller_change_nothing(name, device, tmp_path):
+    model = network("convnet").to(device)
+    measure = measurement(name, model, tmp_path, Run())
+    expected = measure(model)
+    together = [list(SETTINGS)]  # XLA knows none of them but autocast
+    for settings in together if device == "xla" else [[name] for name in SETTINGS]:
+        with made(*settings, device=device):
+            results = measure(model)
+        assert_equal(results, expected)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -35,7 +35,9 @@ PLACES = {
     "cli.catalog": "read_catalog",
     "cli.parser": "command_parser commands help_text parse",
     "cli.study": "SHIPPED",
-    "core.devices": "BatchNormOfXla delayed_interrupts reused_memory",
+    "core.devices": (
+        "BatchNormOfXla delayed_interrupts reused_memory set_products settings_of_products"
+    ),
     "core.errors": "OutputError",
     "core.files": "atomic_write output_folder remove_leftovers write_text",
     "core.options": "EFFORTS check_options option_values options_of",

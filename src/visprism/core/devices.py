@@ -129,26 +129,57 @@ def _place(model: nn.Module) -> torch.device:
 
 @contextmanager
 def _arithmetic(precision: str, device: str) -> Iterator[None]:
-    """Inside, products have the precision, and a caller's autocast is off."""
-    backends = torch.backends
-    # Torch's stubs do not know these settings.
-    cudnn: Any = backends.cudnn
-    mkldnn: Any = backends.mkldnn
-    of_gpu: list[Any] = [backends.cuda.matmul, cudnn.conv, cudnn.rnn]
-    operations = [*of_gpu, mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
-    before = [operation.fp32_precision for operation in operations]
-    off = nullcontext()
-    if torch.amp.is_autocast_available(device):
-        off = torch.autocast(device, enabled=False)
+    """Inside, products have the precision and can be repeated; autocast of a caller is off."""
+    tf32 = precision == "tf32"
+    before = settings_of_products()
+    of_gpu, of_cpu = ["tf32" if tf32 else "ieee"] * 3, ["ieee"] * 3
+    with ExitStack() as stack:
+        stack.callback(set_products, *before)
+        set_products("high" if tf32 else "highest", tf32, False, True, *of_gpu, *of_cpu)
+        for kind in {device, "cpu"}:  # part of a measurement runs on the CPU
+            if torch.amp.is_autocast_available(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if device == "xla":
+            stack.enter_context(BatchNormOfXla())
+        yield
+
+
+def settings_of_products() -> tuple[Any, ...]:
+    """What torch computes products with: its older settings, cuDNN's, and its newer ones."""
+    operations = _operations()
+    newer = [operation.fp32_precision for operation in operations]
+    cudnn: Any = torch.backends.cudnn
+    # Torch refuses to read an older setting beside newer ones that differ from it.
+    for operation in operations:
+        operation.fp32_precision = "ieee"
+    matmul = torch.get_float32_matmul_precision()
     try:
-        for operation in operations:
-            tf32 = precision == "tf32" and operation in of_gpu
-            operation.fp32_precision = "tf32" if tf32 else "ieee"
-        with off, BatchNormOfXla() if device == "xla" else nullcontext():
-            yield
-    finally:
-        for operation, value in zip(operations, before, strict=True):
-            operation.fp32_precision = value
+        convolutions = cudnn.allow_tf32
+    except RuntimeError:
+        convolutions = True
+    for operation, value in zip(operations, newer, strict=True):
+        operation.fp32_precision = value
+    return matmul, convolutions, cudnn.benchmark, cudnn.deterministic, *newer
+
+
+def set_products(
+    matmul: str, convolutions: bool, benchmark: bool, deterministic: bool, *newer: str
+) -> None:
+    """Compute products with these settings, in the order of `settings_of_products`."""
+    torch.set_float32_matmul_precision(matmul)
+    cudnn: Any = torch.backends.cudnn
+    cudnn.allow_tf32 = convolutions
+    cudnn.benchmark, cudnn.deterministic = benchmark, deterministic
+    for operation, value in zip(_operations(), newer, strict=True):
+        operation.fp32_precision = value
+
+
+def _operations() -> list[Any]:
+    """Products of GPUs and of CPUs; torch's stubs do not know their settings."""
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
+    of_gpu = [torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn]
+    return [*of_gpu, mkldnn.matmul, mkldnn.conv, mkldnn.rnn]
 
 
 class BatchNormOfXla(TorchFunctionMode):

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.krylov import Krylov, Product
@@ -44,13 +45,14 @@ def quadrature(
             f"steps must be between 1 and {p} (the size of the operator), got {steps}"
         )
     every, space = [], None
-    for number in run.track(range(steps * len(start)), "Lanczos steps"):
-        if space is None:
-            space = Krylov(product, start[number // steps, None], capacity=steps)
-        space.extend()
-        if space.products == steps:
-            every.append(space.ritz())
-            space = None
+    with Compute(str(start.device)).arithmetic():
+        for number in run.track(range(steps * len(start)), "Lanczos steps"):
+            if space is None:
+                space = Krylov(product, start[number // steps, None], capacity=steps)
+            space.extend()
+            if space.products == steps:
+                every.append(space.ritz())
+                space = None
     return Quadrature(
         torch.stack([ritz.values for ritz in every]),
         torch.stack([ritz.coordinates[0] ** 2 for ritz in every]),
@@ -81,11 +83,12 @@ def hutchpp(product: Product, probes: Float[Tensor, "n p"]) -> Float[Tensor, " m
     third = len(probes) // 3
     if third < 1:
         raise InputError(f"probes must be at least 3 for Hutch++, got {len(probes)}")
-    sketch, rest = probes[:third], probes[2 * third :]
-    basis = torch.linalg.qr(product(sketch).mT).Q.mT  # (third, p)
-    exact = _inner(basis, product(basis)).sum()
-    rest = rest - (rest @ basis.mT) @ basis
-    return exact + _inner(rest, product(rest))
+    with Compute(str(probes.device)).arithmetic():
+        sketch, rest = probes[:third], probes[2 * third :]
+        basis = torch.linalg.qr(product(sketch).mT).Q.mT  # (third, p)
+        exact = _inner(basis, product(basis)).sum()
+        rest = rest - (rest @ basis.mT) @ basis
+        return exact + _inner(rest, product(rest))
 
 
 def _inner(first: Float[Tensor, "n p"], second: Float[Tensor, "n p"]) -> Float[Tensor, " n"]:

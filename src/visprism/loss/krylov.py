@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
 
@@ -278,27 +279,28 @@ def eigenpairs(
     noise = 20 * torch.finfo(start.dtype).eps
     limit = max(max_products, ceil(k / len(start)))
     ritz, converged, final = None, [torch.zeros(())] * len(requests), [0] * len(requests)
-    for _ in run.track(range(limit), "Lanczos steps"):
-        if space.full and ritz is not None:
-            space.compress(_restart_indices(ritz, requests, (capacity + 2 * k) // 3))
-        space.extend()
-        if space.size < k:
-            continue
-        ritz = space.ritz()
-        for i, request in enumerate(requests):
-            now = _convergence(ritz, request, tol, noise)
-            # For how many products in succession the criterion has held, by rank.
-            converged[i] = (converged[i] + 1) * now[0]
-            final[i] = final[i] + 1 if bool(now[1].all()) else 0
-        required = [n for n, r in zip(final, requests, strict=True) if r.required]
-        if space.exhausted or min(required, default=0) > CONFIRMATIONS:
-            break
-    assert ritz is not None  # the limit leaves room for k vectors
-    least = 0 if space.exhausted else CONFIRMATIONS
-    return [
-        _select(space, ritz, request, products > least)
-        for request, products in zip(requests, converged, strict=True)
-    ]
+    with Compute(str(start.device)).arithmetic():
+        for _ in run.track(range(limit), "Lanczos steps"):
+            if space.full and ritz is not None:
+                space.compress(_restart_indices(ritz, requests, (capacity + 2 * k) // 3))
+            space.extend()
+            if space.size < k:
+                continue
+            ritz = space.ritz()
+            for i, request in enumerate(requests):
+                now = _convergence(ritz, request, tol, noise)
+                # For how many products in succession the criterion has held, by rank.
+                converged[i] = (converged[i] + 1) * now[0]
+                final[i] = final[i] + 1 if bool(now[1].all()) else 0
+            required = [n for n, r in zip(final, requests, strict=True) if r.required]
+            if space.exhausted or min(required, default=0) > CONFIRMATIONS:
+                break
+        assert ritz is not None  # the limit leaves room for k vectors
+        least = 0 if space.exhausted else CONFIRMATIONS
+        return [
+            _select(space, ritz, request, products > least)
+            for request, products in zip(requests, converged, strict=True)
+        ]
 
 
 def _check(request: Request, p: int) -> None:

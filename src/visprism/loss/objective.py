@@ -340,7 +340,8 @@ class Objective:
             raise InputError(
                 f"targets must have one entry per image ({len(logits)}), got {number}"
             )
-        return losses_of(self.loss, logits, targets.to(self.run.compute.torch_device))
+        with self.run.compute.arithmetic():
+            return losses_of(self.loss, logits, targets.to(self.run.compute.torch_device))
 
     def nll(self, theta: Float[Tensor, " p"] | None = None) -> float:
         """Mean of the loss over the examples, by default at the parameters of the model."""

@@ -259,7 +259,7 @@ class _Point:
                 tol=tol,
                 run=self.objective.run,
             )
-            aligned = (pairs.vectors @ (scale * self.gradient)).square().cumsum(0)
+            aligned = (pairs.vectors * scale * self.gradient).sum(1).square().cumsum(0)
             share = aligned / (scale * self.gradient).square().sum()
             for i, value in enumerate(pairs.values.tolist()):
                 yield (

@@ -14,6 +14,7 @@ from torch.nn.modules import module as global_hooks
 from torch.overrides import TorchFunctionMode
 
 from visprism.anatomy.trace.forward import as_written
+from visprism.core.devices import settings_of_products
 from visprism.core.errors import InputError
 
 _SET_DATA = Tensor.data.__set__  # pyrefly: ignore
@@ -113,8 +114,7 @@ def _state(model: nn.Module) -> dict[str, tuple]:
         "mode of gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
         "autocast": (torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")),
         "precision of products": (
-            torch.get_float32_matmul_precision(),
-            torch.backends.cudnn.allow_tf32,
+            *settings_of_products(),
             torch.backends.mha.get_fastpath_enabled(),
         ),
         "filters of warnings": tuple(warnings.filters),
