@@ -125,10 +125,11 @@ def ours(anatomy: Anatomy, images: Tensor) -> np.ndarray:
 def torch_cka(model: nn.Module, images: Tensor, names: list[str]) -> np.ndarray:
     from torch_cka import CKA  # pyrefly: ignore
 
+    device = str(images.device)
     loader = DataLoader(TensorDataset(images, torch.zeros(len(images))), batch_size=BATCH)
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        cka = CKA(model, model, model1_layers=names, model2_layers=names, device="cpu")
+        cka = CKA(model, model, model1_layers=names, model2_layers=names, device=device)
         cka.compare(loader)
     return cka.export()["CKA"].numpy()
 
@@ -141,7 +142,7 @@ def exactly(anatomy: Anatomy, images: Tensor) -> np.ndarray:
             anatomy.model(batch)
             kernels = []
             for x in maps.values():
-                flat = x.flatten(1).double().numpy()
+                flat = x.flatten(1).double().cpu().numpy()
                 kernels.append(flat @ flat.T)
                 np.fill_diagonal(kernels[-1], 0)
             total += [[len(batch) * hsic(k, m) for m in kernels] for k in kernels]

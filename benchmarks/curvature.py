@@ -39,6 +39,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from visprism.anatomy import costs, dissect
+from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.images.open_data import load_data
@@ -120,12 +121,13 @@ def measured(name: str, arguments: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def trained_resnet() -> nn.Module:
-    model = load_model("resnet20", seed=0).model
+def trained_resnet(device: str = "cpu") -> nn.Module:
+    model = load_model("resnet20", seed=0).model.to(device)
     recipe = replace(RECIPES["demo_resnet"](), limit=4000, batch_size=64, lr=4e-3)
     images = load_data("shapes", split="train", limit=recipe.limit)
     preprocessing = Preprocessing((32, 32), mean=MEAN, std=STD)
-    fit(model, memory_feed(images, preprocessing, recipe.batch_size), recipe)
+    feed = memory_feed(images, preprocessing, recipe.batch_size, compute=Compute(device))
+    fit(model, feed, recipe)
     return model.eval().to(memory_format=torch.contiguous_format)
 
 
@@ -154,10 +156,10 @@ def arpack(model: nn.Module, images: Tensor, targets: Tensor) -> np.ndarray:
         gradient = torch.autograd.grad(loss, parameters, create_graph=True)
 
     def product(v: np.ndarray) -> np.ndarray:
-        chunks = torch.from_numpy(v.astype(np.float32)).flatten().split(sizes)
+        chunks = torch.from_numpy(v).to(parameters[0]).flatten().split(sizes)
         parts = [c.view_as(p) for c, p in zip(chunks, parameters, strict=True)]
         derivatives = torch.autograd.grad(gradient, parameters, parts, retain_graph=True)
-        return torch.cat([part.flatten() for part in derivatives]).numpy().astype(np.float64)
+        return torch.cat([part.flatten() for part in derivatives]).double().cpu().numpy()
 
     size = sum(sizes)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)  # pyrefly: ignore
@@ -178,7 +180,8 @@ def pyhessian(model: nn.Module, images: Tensor, targets: Tensor) -> tuple[np.nda
     home.hessian_vector_product = counted  # pyrefly: ignore
     try:
         with sdpa_kernel(SDPBackend.MATH):
-            peer = module(model, nn.CrossEntropyLoss(), data=(images, targets), cuda=False)
+            data, cuda = (images, targets), images.is_cuda
+            peer = module(model, nn.CrossEntropyLoss(), data=data, cuda=cuda)
             values, _ = peer.eigenvalues(maxIter=100, tol=1e-3, top_n=K)
     finally:
         home.hessian_vector_product = hessian_vector_product  # pyrefly: ignore
@@ -200,7 +203,7 @@ def eigenthings(
     )
     with sdpa_kernel(SDPBackend.MATH):
         eigenpairs = lanczos(operator, k=K, max_iter=steps, seed=0)
-    return eigenpairs.eigenvalues.detach().numpy().astype(np.float64), steps
+    return eigenpairs.eigenvalues.detach().double().cpu().numpy(), steps
 
 
 def curvlinops(model: nn.Module, images: Tensor, targets: Tensor) -> tuple[np.ndarray, int]:

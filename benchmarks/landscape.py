@@ -51,7 +51,8 @@ from visprism.models import load_model
 RESULTS = Path(__file__).parent / "results" / "landscape.json"
 MODELS = {
     "ResNet-20": "resnet20",
-    "ViT, 1.8 M": "timm:vit_tiny_patch16_224?img_size=32&patch_size=4&depth=4&num_classes=10",
+    "ViT, 1.8 M": "timm:vit_tiny_patch16_224?img_size=32&patch_size=4&depth=4&num_classes=10"
+    "&pretrained=False",
 }
 BATCHES = (16, 32, 64, 100, 250)  # that the plain forward pass is tried with
 LOADER = 128  # of the reference
@@ -187,16 +188,18 @@ def reference(model: nn.Module, loader: Data, plane: Plane) -> np.ndarray:
     """NLL at each point, by the method of the reference's notebook."""
     moved = copy.deepcopy(model)
     weights = copy.deepcopy(model.state_dict())
+    device = next(model.parameters()).device
     losses = []
     for a, b in plane.points():
         state = copy.deepcopy(weights)
         for way, direction in ((a, plane.first), (b, plane.second)):
             for name, part in direction.items():
-                state[name] = state[name] + way * part
+                state[name] = state[name] + way * part.to(state[name])
         moved.load_state_dict(state)
         moved.eval()
         means = []
         for images, targets in loader:
+            images, targets = images.to(device), targets.to(device)
             predictions = functional.softmax(moved(images), dim=1)
             logs = torch.log(predictions)
             if targets.ndim > 1:
@@ -204,7 +207,7 @@ def reference(model: nn.Module, loader: Data, plane: Plane) -> np.ndarray:
                 targets = targets.argmax(1)
             else:
                 means.append(float(functional.nll_loss(logs, targets)))
-            count(predictions.numpy(), targets.numpy())
+            count(predictions.cpu().numpy(), targets.cpu().numpy())
         losses.append(np.mean(means))
     return np.array(losses)
 
