@@ -1,5 +1,7 @@
 """Every measurement gives on another device what it gives on the CPU, and the model back."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,15 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from unusual_modules import Network
 
-from visprism import ANALYSES, Compute, Run, check_unchanged, training_curvature
+from visprism import (
+    ANALYSES,
+    Compute,
+    Objective,
+    Run,
+    check_unchanged,
+    predict,
+    training_curvature,
+)
 
 pytestmark = pytest.mark.usefixtures("draws_of_python")
 
@@ -191,3 +201,48 @@ def test_a_live_panel_of_a_convnet(device, answers):
     expected = answers("images", RESNET, torch.device("cpu"), images=[1])
     answer = answers("images", RESNET, torch.device(device), images=[1])
     assert answer == approximately(expected)
+
+
+class Wide(nn.Module):
+    """Feature maps of 4 MiB for an image."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 256))
+
+    def forward(self, images):
+        maps = images.mean(1, keepdim=True) * self.scale[:, None, None]
+        return maps.relu().mean((2, 3))
+
+
+@pytest.fixture
+def too_little_memory(device):
+    """Memory of a GPU for 100 MiB more than now."""
+    if device != "cuda":
+        pytest.skip("only the memory of a GPU of NVIDIA or AMD can be limited")
+    model = Wide().eval().to(device)
+    batches = [(torch.randn(64, 3, 64, 64), torch.arange(64))]
+    few = [(images[:2], targets[:2]) for images, targets in batches]
+    predict(model, few), Objective(model, few).gradient()  # what libraries hold stays
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(
+        (torch.cuda.memory_reserved() + 100 * 2**20) / total
+    )
+    yield model, batches
+    torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def test_too_little_memory(too_little_memory):
+    model, batches = too_little_memory
+    with pytest.warns(UserWarning, match="images do not fit"):
+        predictions = predict(model, batches)
+    assert_same = torch.testing.assert_close
+    assert_same(predictions.logits, predict(model.cpu(), batches).logits)
+    objective = Objective(model.cuda(), batches)
+    refusal = check_unchanged(lambda _: objective.gradient(), model, interrupt=False)
+    number = int(re.search(r"got 64 images, and (\d+) fit", refusal)[1])
+    parts = [tuple(tensor.split(number) for tensor in batch) for batch in batches]
+    parts = [pair for images, targets in parts for pair in zip(images, targets, strict=True)]
+    gradient = Objective(model, parts).gradient()
+    assert_same(gradient.cpu(), Objective(model.cpu(), batches).gradient())
