@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from accelerate.hooks import attach_align_device_hook_on_blocks
 from app_cases import RESNET, VIT
 from caller_settings import SETTINGS, assert_equal, made
 from measurements import measurement
@@ -53,10 +54,10 @@ REFUSED = {
 }
 
 
-def network(name):
+def network(name, of=None):
     """With weights as large as trained ones, and BatchNorm statistics other than 0 and 1."""
     build, scale = NETWORKS[name]
-    model = seeded(build)
+    model = seeded(of or build)
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -135,6 +136,59 @@ def test_a_model_is_given_back_also_when_a_measurement_is_interrupted(
     model = model.to(device) if there else model
     run = Run(compute=Compute(device if named else None))
     assert check_unchanged(measurement(name, model, tmp_path, run), model) is None
+
+
+class Split(Network):
+    """Its second half lies on another device than its first, and gets the feature map there."""
+
+    def features(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x.to(block.conv.weight.device))
+        return x
+
+
+def split_by_hand(device):
+    model = network("convnet", Split)
+    for module in (model.blocks[1], model.head):
+        module.to(device)
+    return model
+
+
+def split_by_hooks(device):
+    """As accelerate splits a model that is given a map of devices."""
+    model = network("convnet")
+    places = {"stem": "cpu", "blocks.0": "cpu", "blocks.1": device, "head": device}
+    attach_align_device_hook_on_blocks(model, {n: torch.device(d) for n, d in places.items()})
+    return model
+
+
+SPLITS = [split_by_hand, split_by_hooks]
+FORWARD = [
+    "fourier",
+    "variance",
+    "attribution",
+    "ablation",
+    "readout",
+    "adversarial",
+    "corruptions",
+]
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", FORWARD)
+def test_a_model_over_two_devices(name, split, device, tmp_path):
+    _, expected = measured(name, network("convnet"), tmp_path, Run())
+    reason, results = measured(name, split(device), tmp_path, Run())
+    assert reason is None
+    assert_close(expected, results)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", ["hessian", "sharpness", "training-curvature"])
+def test_a_parameter_vector_needs_one_device(name, split, device, tmp_path):
+    reason, _ = measured(name, split(device), tmp_path, Run())
+    assert re.search(rf"must lie on one device .*, got cpu and {device}:0\. Move it", reason)
 
 
 def trained(device):

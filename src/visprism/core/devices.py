@@ -90,11 +90,13 @@ class Compute:
         """
         place = _place(model)
         device = place if self.device is None else self.torch_device
-        spread = len({p.device for p in model.parameters()}) > 1
+        devices = devices_of(model)
+        spread = len(devices) > 1
+        kinds = {d.type for d in (devices if spread else [device])}
         with ExitStack() as stack:
             stack.callback(_borrowed.set, _borrowed.get())
             _borrowed.set(place if spread else device)
-            stack.enter_context(_arithmetic(self.precision, device.type))
+            stack.enter_context(_arithmetic(self.precision, kinds))
             if not spread and device != place:
                 stack.enter_context(_copied_to(model, device))
             stack.enter_context(copied_buffers(model))
@@ -102,7 +104,22 @@ class Compute:
 
     def arithmetic(self) -> AbstractContextManager:
         """Inside, products have the precision, as within `borrow`; the model is not touched."""
-        return _arithmetic(self.precision, self.torch_device.type)
+        return _arithmetic(self.precision, {self.torch_device.type})
+
+
+def devices_of(model: nn.Module) -> list[torch.device]:
+    """The devices of a model's parameters, in their order."""
+    return list(dict.fromkeys(parameter.device for parameter in model.parameters()))
+
+
+def require_one_device(model: nn.Module, quantity: str) -> None:
+    """Refuse a model over several devices where its parameters are one vector."""
+    devices = list(map(str, devices_of(model)))
+    if len(devices) > 1:
+        raise InputError(
+            f"model must lie on one device for {quantity}, got {' and '.join(devices)}. Move "
+            f"it: model.to({devices[-1]!r})."
+        )
 
 
 def default_device() -> torch.device:
@@ -128,7 +145,7 @@ def _place(model: nn.Module) -> torch.device:
 
 
 @contextmanager
-def _arithmetic(precision: str, device: str) -> Iterator[None]:
+def _arithmetic(precision: str, kinds: set[str]) -> Iterator[None]:
     """Inside, products have the precision and can be repeated; autocast of a caller is off."""
     tf32 = precision == "tf32"
     before = settings_of_products()
@@ -136,10 +153,10 @@ def _arithmetic(precision: str, device: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(set_products, *before)
         set_products("high" if tf32 else "highest", tf32, False, True, *of_gpu, *of_cpu)
-        for kind in {device, "cpu"}:  # part of a measurement runs on the CPU
+        for kind in kinds | {"cpu"}:  # part of a measurement runs on the CPU
             if torch.amp.is_autocast_available(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))
-        if device == "xla":
+        if "xla" in kinds:
             stack.enter_context(BatchNormOfXla())
         yield
 

@@ -25,6 +25,7 @@ from visprism.anatomy import (
     pixels,
 )
 from visprism.anatomy.trace.forward import as_written
+from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share
 from visprism.core.run import DEFAULT_RUN, Run
@@ -248,6 +249,7 @@ class Objective:
         check_weight_decay(self.weight_decay)
         check_batch_norm(self.batch_norm, ("frozen", "batch"), "derivatives of the loss")
         self.run.require_full_precision("derivatives of the loss")
+        require_one_device(self.model, "derivatives of the loss")
         object.__setattr__(self, "run", self.run.on(self.model))
         images = _first_images(self.batches)
         trial = _on_device_of(self.model, first_images(images))

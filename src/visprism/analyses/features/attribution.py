@@ -304,7 +304,7 @@ def _gradient(
     activation = outputs[0].detach()
     assert block.layout is not None  # of `blocks_on_grid`
     a, g = (
-        block.layout.to_map(x).float()
+        block.layout.to_map(x).float().to(images.device)  # the block may lie elsewhere
         for x in (activation, torch.zeros_like(activation) if gradient is None else gradient)
     )
     return target, a, g

@@ -172,7 +172,7 @@ def forward_from_cut(
     anatomy: Anatomy, recording: Recording, cut: int, value: Tensor | None = None
 ) -> Iterator[None]:
     """Inside, the model begins at the cut, of the same images as the recording's."""
-    start = recording.values[cut] if value is None else value
+    start = recording.values[cut] if value is None else value.to(recording.values[cut].device)
     if cut == 0:
         raise InputError(
             "cut must be after the image: a pass that begins at "

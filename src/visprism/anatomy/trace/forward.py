@@ -25,11 +25,15 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     (as Hugging Face models have), and as one argument otherwise. Of an output with several
     tensors it is the one that the model's attribute ``visprism_output`` names, by key or
     number; else ``logits``, else the only one with two axes, and of feature maps alone the
-    last, as backbones give one for each stage. Nothing else is guessed.
+    last, as backbones give one for each stage. Nothing else is guessed. It lies where the
+    images lie, also of a model that ends on another device.
     """
     if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
-        return _logits(model(**images), model)
-    return _logits(model(images), model)
+        logits = _logits(model(**images), model)
+    else:
+        logits = _logits(model(images), model)
+    device = _values(images)[0].device
+    return logits if logits.device == device else logits.to(device)
 
 
 @contextmanager
