@@ -8,6 +8,7 @@ import os
 
 import pytest
 import torch
+from accelerate import cpu_offload
 from caller_settings import SETTINGS, made
 from internals import (
     BatchNormOfXla,
@@ -22,7 +23,7 @@ from internals import (
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from visprism import Compute, InputError, Objective, processes
+from visprism import Compute, InputError, Objective, predict, processes
 
 
 @pytest.fixture
@@ -64,11 +65,11 @@ def test_a_model_on_another_device_gets_its_own_tensors_back(model, fails):
     assert model[0].weight.grad.eq(1).all()
 
 
-def test_a_model_is_measured_where_it_lies(model):
-    compute = Compute()
-    assert compute.on(model).device == "cpu"
-    with compute.borrow(model.to("meta")):
-        assert compute.torch_device.type == "meta"
+def test_a_model_that_accelerate_offloads_is_refused(model):
+    assert Compute().on(model).device == "cpu"
+    cpu_offload(model, execution_device=torch.device("cpu"))
+    with pytest.raises(InputError, match=r"must be in memory, .* Load the model whole"):
+        predict(model, [(torch.zeros(2, 3, 8, 8), torch.zeros(2, dtype=torch.long))])
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

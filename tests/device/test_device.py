@@ -191,6 +191,12 @@ def test_a_parameter_vector_needs_one_device(name, split, device, tmp_path):
     assert re.search(rf"must lie on one device .*, got cpu and {device}:0\. Move it", reason)
 
 
+def test_a_device_is_not_named_for_a_model_over_two(device, tmp_path):
+    run = Run(compute=Compute(device))
+    reason, _ = measured("fourier", split_by_hand(device), tmp_path, run)
+    assert f"must not be named for a model on cpu and {device}:0" in reason
+
+
 def trained(device):
     """The curvature after a step of training."""
     torch.manual_seed(0)

@@ -91,13 +91,18 @@ class Compute:
         place = _place(model)
         device = place if self.device is None else self.torch_device
         devices = devices_of(model)
-        spread = len(devices) > 1
-        kinds = {d.type for d in (devices if spread else [device])}
+        if len(devices) > 1 and device != place:
+            places = " and ".join(map(str, devices))
+            raise InputError(
+                f"device must not be named for a model on {places}, got {self.device!r}: it is "
+                "measured where it lies"
+            )
+        kinds = {d.type for d in (device, *devices)}
         with ExitStack() as stack:
             stack.callback(_borrowed.set, _borrowed.get())
-            _borrowed.set(place if spread else device)
+            _borrowed.set(device)
             stack.enter_context(_arithmetic(self.precision, kinds))
-            if not spread and device != place:
+            if device != place:
                 stack.enter_context(_copied_to(model, device))
             stack.enter_context(copied_buffers(model))
             yield
@@ -141,7 +146,13 @@ def _of_process(device: torch.device) -> torch.device:
 def _place(model: nn.Module) -> torch.device:
     """The device of the first parameter or buffer."""
     tensors = (tensor for of in (model.parameters(), model.buffers()) for tensor in of)
-    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+    device = next((tensor.device for tensor in tensors), torch.device("cpu"))
+    if device.type == "meta":
+        raise InputError(
+            "parameters must be in memory, got a model on the meta device, where accelerate "
+            "leaves what it offloads. Load the model whole, without offloading."
+        )
+    return device
 
 
 @contextmanager
