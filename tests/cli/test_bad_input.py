@@ -105,7 +105,10 @@ CASES = [
     (f"{TRAIN} --set lr", "--set must be FIELD=VALUE, such as lr=1e-3, got 'lr'"),
     (f"{TRAIN} --subset 1.5", "--subset must be a number above 0 and of at most 1, got"),
     (f"{TRAIN} --workers -1", "--workers"),
-    (f"{TRAIN} --log paper", "loggers must be of tensorboard, trackio, wandb, got 'paper'"),
+    (
+        f"{TRAIN} --log paper",
+        "loggers must be of csv, mlflow, tensorboard, trackio, wandb, got 'paper'",
+    ),
     (f"{TRAIN} --split dev", "split of shapes must be one of train, test, got 'dev'"),
     (f"{TRAIN} --device gpu7", "--device must be available on this machine, got 'gpu7'"),
     ("train quick --model resnet20 --data shapes --out FILE", "folder must be a directory"),

@@ -6,7 +6,8 @@ import warnings
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.nn.functional import cross_entropy
 
 from visprism import Study, evolve
@@ -36,9 +37,8 @@ def fitted(module, loader, folder, callbacks=(), **options):
     with warnings.catch_warnings(action="ignore"):  # of Lightning, about workers and devices
         trainer = Trainer(
             max_epochs=2, accelerator="cpu", callbacks=list(callbacks), log_every_n_steps=1,
-            logger=CSVLogger(folder, name="", version=""),
             enable_progress_bar=False, enable_model_summary=False,
-            **{"enable_checkpointing": False} | options,
+            **{"enable_checkpointing": False, "logger": False} | options,
         )  # fmt: skip
         trainer.fit(module, loader())
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -48,7 +48,10 @@ def test_a_module_is_measured_and_its_weights_are_those_without(
     tmp_path, network, loader, monitor
 ):
     start = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    measured = fitted(Classifier(network), loader, tmp_path, [MonitorCallback(monitor)])
+    board = TensorBoardLogger(tmp_path / "board", name="", version="")
+    loggers = [CSVLogger(tmp_path, name="", version=""), board]
+    callback = MonitorCallback(monitor)
+    measured = fitted(Classifier(network), loader, tmp_path, [callback], logger=loggers)
     network.load_state_dict(start)
     plain = fitted(Classifier(network), loader, tmp_path / "plain")
     torch.testing.assert_close(measured, plain, rtol=0, atol=0)
@@ -62,6 +65,9 @@ def test_a_module_is_measured_and_its_weights_are_those_without(
     assert [int(row["step"]) for row in rows] == [2, 4, 6, 8]
     logged = float(rows[1]["visprism/calibration/nll"])
     assert [logged] == [answer.value for answer in answers if answer.quantity == "NLL"]
+    tags = EventAccumulator(board.log_dir).Reload().Tags()
+    assert "visprism/variance/figure" in tags["images"]
+    assert "visprism/variance/blocks/variances" in tags["histograms"]
 
 
 def test_batches_of_one_update_count_once_and_a_part_can_be_measured(

@@ -129,7 +129,7 @@ PLACES = {
     "training.checkpoint_files": "read_checkpoint valid_checkpoint",
     "training.checkpointer": "Checkpointer",
     "training.engine": "has_unused_parameters",
-    "training.loggers": "TensorBoardLogger make_loggers",
+    "training.loggers": "TensorBoardLogger log_arrays make_loggers",
     "training.losses": "distillation_loss task_loss",
     "training.optimizers": "decay_groups learning_rate make_optimizers sam_displaced sam_step",
     "training.recipe_files": "read_recipe recipe_fields",

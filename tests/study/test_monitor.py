@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -273,6 +274,41 @@ def test_numbers_have_names_that_sort_for_any_logger():
     answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
     value = logged[1]["visprism/fourier/attention/high_frequency"]
     assert value == answers["kind-summary:to-mean:attention"]
+
+
+class Shown:
+    """A logger that takes arrays."""
+
+    def __init__(self):
+        self.arrays = {}
+
+    def log(self, step, values):
+        pass
+
+    def log_arrays(self, step, draw):
+        self.arrays[step] = draw()
+
+    def close(self):
+        pass
+
+
+def test_values_by_block_and_main_figures_go_to_loggers_that_take_them(tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    shown, scalars = Shown(), RaisingLogger()  # which takes no arrays
+    monitor = monitor_of(tmp_path, log=["tensorboard", scalars, shown])
+    study = monitor.step(Net(), 2)
+    monitor.close()
+    arrays = shown.arrays[2]
+    figures = {n: a for n, a in arrays.items() if n.endswith("/figure")}
+    assert list(figures) == [f"visprism/{name}/figure" for name in study.analyses]
+    assert all(a.shape[2:] == (3,) and np.ptp(a) > 200 for a in figures.values())
+    values = study["variance"]["Net"].values
+    np.testing.assert_array_equal(arrays["visprism/variance/blocks/variances"], values)
+    stored = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert set(stored.Tags()["images"]) == set(figures)
+    assert set(stored.Tags()["histograms"]) == set(arrays) - set(figures)
+    (event,) = stored.Histograms("visprism/variance/blocks/variances")
+    assert (event.step, event.histogram_value.num) == (2, len(values))
 
 
 @pytest.mark.slow

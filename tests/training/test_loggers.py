@@ -1,10 +1,12 @@
 """Laws of loggers (src/visprism/training/loggers.py)."""
 
+import csv
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
-from internals import TensorBoardLogger, make_loggers
+from internals import TensorBoardLogger, log_arrays, make_loggers
 from stopped import StopError, stopping
 
 from visprism import Run, fit
@@ -105,3 +107,93 @@ def test_a_resumed_run_continues_the_run_of_the_service(service, tmp_path):
     handle = {"wandb": "id", "trackio": "name"}[name]
     assert runs[1].call["resume"] == "allow"
     assert runs[1].call[handle] == getattr(runs[0], handle)
+
+
+def test_rows_of_a_resumed_run_follow_those_before_its_checkpoint(tmp_path):
+    for steps in [(2, 4, 6), (4, 6, 8)]:
+        (logger,) = make_loggers(["csv"], tmp_path, {})
+        for step in steps:
+            logger.log(step, {"a": step / 3, "b, c": float(steps[0])})
+        logger.close()
+    with (tmp_path / "log.csv").open(newline="") as file:
+        rows = [(int(r["step"]), r["name"], float(r["value"])) for r in csv.DictReader(file)]
+    assert rows == [
+        (step, *pair)
+        for step, first in [(2, 2.0), (4, 4.0), (6, 4.0), (8, 4.0)]
+        for pair in [("a", step / 3), ("b, c", first)]
+    ]
+
+
+class MLflow(SimpleNamespace):
+    """Takes what the module and the client of MLflow take, and remembers it."""
+
+    def __init__(self, active=None):
+        super().__init__(calls=[], active=active, experiments={})
+        self.__spec__ = SimpleNamespace(name="mlflow")
+
+    def MlflowClient(self):  # noqa: N802 (its name there)
+        return self
+
+    def active_run(self):
+        return self.active
+
+    def get_experiment_by_name(self, name):
+        return self.experiments.get(name)
+
+    def create_experiment(self, name):
+        self.experiments[name] = SimpleNamespace(experiment_id="7")
+        return "7"
+
+    def create_run(self, experiment_id, *, run_name):
+        self.calls.append(("run", experiment_id, run_name))
+        return SimpleNamespace(info=SimpleNamespace(run_id="r1"))
+
+    def log_param(self, run_id, key, value):
+        self.calls.append((run_id, key, value))
+
+    def log_metrics(self, metrics, *, step, run_id):
+        self.calls.append((run_id, metrics, step))
+
+    def set_terminated(self, run_id):
+        self.calls.append((run_id, "ended"))
+
+
+def test_mlflow_gets_a_run_that_a_resumed_run_continues(tmp_path, monkeypatch):
+    service = MLflow()
+    monkeypatch.setitem(sys.modules, "mlflow", service)
+    for step in (6, 12):
+        (logger,) = make_loggers(["mlflow"], tmp_path / "mine", {"lr": 0.1})
+        logger.log(step, {"step": float(step), "loss": 0.5})
+        logger.close()
+    first, *rest = service.calls
+    assert first == ("run", "7", "mine")
+    assert rest[0] == ("r1", "lr", 0.1)
+    of_step = {step: [("r1", {"loss": 0.5}, step), ("r1", "ended")] for step in (6, 12)}
+    assert rest[1:] == [*of_step[6], *of_step[12]]
+
+
+def test_the_active_run_of_mlflow_is_used_and_not_ended(tmp_path, monkeypatch):
+    service = MLflow(SimpleNamespace(info=SimpleNamespace(run_id="theirs")))
+    monkeypatch.setitem(sys.modules, "mlflow", service)
+    (logger,) = make_loggers(["mlflow"], tmp_path, {"lr": 0.1})
+    logger.log(6, {"loss": 0.5})
+    logger.close()
+    assert service.calls == [("theirs", {"loss": 0.5}, 6)]
+
+
+def arrays():
+    return {"blocks": np.arange(3.0), "figure": np.zeros((4, 5, 3), np.uint8)}
+
+
+def test_histograms_and_pictures_go_to_what_takes_them(monkeypatch):
+    logged = []
+    wandb, mlflow = ModuleType("wandb"), ModuleType("mlflow")
+    wandb.Histogram, wandb.Image = (lambda a: ("histogram", len(a))), (lambda a: a.shape)
+    wandb.log = lambda values: logged.append(values)
+    mlflow.log_image = lambda *, image, key, step: logged.append((image.shape, key, step))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    for run in (wandb, mlflow):
+        log_arrays(run, 6, arrays, axis="global_step")
+    shown = {"blocks": ("histogram", 3), "figure": (4, 5, 3)}
+    assert logged == [{**shown, "global_step": 6}, ((4, 5, 3), "figure", 6)]
+    log_arrays(SimpleNamespace(log=print), 6, pytest.fail)  # takes none, so that none is drawn

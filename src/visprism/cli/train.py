@@ -133,8 +133,8 @@ class Train(Printing, Training):
     )
     log: tuple[str, ...] = argument(
         (),
-        "logger: tensorboard, trackio or wandb; repeatable (default: tensorboard if "
-        "installed; history.csv is always written)",
+        "logger: csv, mlflow, tensorboard, trackio or wandb; repeatable (default: tensorboard "
+        "if installed; history.csv is always written)",
         "NAME",
         repeatable=True,
     )

@@ -1,6 +1,7 @@
 """`visprism.Monitor` as a callback of the Trainer of Transformers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -14,6 +15,17 @@ from transformers import (
 )
 
 from visprism.study.monitor import Monitor
+from visprism.training.loggers import Draw, log_arrays
+
+# Attributes of callbacks of the Trainer: what they log to, or its module.
+_RUNS = ("tb_writer", "_wandb", "_trackio", "_ml_flow")
+
+
+def _log_arrays(trainer: Trainer, step: int, draw: Draw) -> None:
+    """Give histograms and pictures to what the trainer reports to and takes them."""
+    for callback in trainer.callback_handler.callbacks:
+        for run in filter(None, (vars(callback).get(name) for name in _RUNS)):
+            log_arrays(run, step, draw, axis="train/global_step")
 
 
 class MonitorCallback(TrainerCallback):
@@ -36,7 +48,9 @@ class MonitorCallback(TrainerCallback):
     ) -> None:
         self.monitor, self.network = monitor, network
         if trainer is not None:
-            monitor.add_logger(lambda _, values: trainer.log(dict(values)))
+            monitor.add_logger(
+                lambda _, values: trainer.log(dict(values)), partial(_log_arrays, trainer)
+            )
 
     def on_step_end(
         self,

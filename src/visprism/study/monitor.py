@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 from torch.optim import Optimizer
 
@@ -24,6 +26,8 @@ from visprism.core.options import Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.drawing.panel import panel
+from visprism.drawing.save import render_figure
 from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.study.alarms import alarms_of
@@ -34,7 +38,8 @@ from visprism.study.store import INDEX
 from visprism.study.study import Study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 from visprism.table.kinds import TO_LOWEST, TO_MEAN
-from visprism.training.loggers import Logger, make_loggers
+from visprism.table.shapes import ScalarPerBlock
+from visprism.training.loggers import Draw, Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
 _CAUTION = 2.0  # times the expected seconds, for which the share must have room
@@ -48,9 +53,10 @@ Log = Callable[[int, Mapping[str, float]], object]  # of a step and the values b
 
 @dataclass(frozen=True)
 class _Function:
-    """A function as a logger."""
+    """A function as a logger, and another one for histograms and pictures."""
 
     log: Log
+    log_arrays: Callable[[int, Draw], object] | None
 
     def close(self) -> None:
         """Who gave the function ends what it writes to."""
@@ -102,10 +108,12 @@ class Monitor:
         share: largest fraction of the time that measurements take; 1: measure all when due.
         out: folder, in which ``step-00000500`` is the study after 500 updates, written whole or
             not at all; None keeps studies in memory only. A folder with studies is continued.
-        log: what receives the numbers: names of loggers ("tensorboard", "trackio", "wandb",
-            which write into `out`), objects with ``log(step, values)`` and ``close()``, or
-            functions of the step and the values, such as
-            ``lambda step, values: run.log(values, step=step)``.
+        log: what receives the numbers: names of loggers ("tensorboard" and "csv", which write
+            into `out`, "mlflow", "trackio", "wandb"), objects with ``log(step, values)`` and
+            ``close()``, or functions of the step and the values, such as
+            ``lambda step, values: run.log(values, step=step)``. The named ones but "csv" also
+            receive histograms and figures, and so do objects with ``log_arrays(step, draw)``,
+            of which ``draw()`` gives arrays by name: values, or a picture (height, width, 3).
         options: options by the name of the analysis.
         effort: on how many images each analysis runs; see `examine`.
         images: number, size and batch size of the images; at most 256 by default.
@@ -204,9 +212,17 @@ class Monitor:
             group.measured = True
         return study
 
-    def add_logger(self, logger: Logger | Log) -> None:
-        """Give the numbers of the next measurements to one more logger, or function."""
-        self._loggers.append(logger if isinstance(logger, Logger) else _Function(logger))
+    def add_logger(
+        self, logger: Logger | Log, arrays: Callable[[int, Draw], object] | None = None
+    ) -> None:
+        """Give the next measurements to one more logger, or function.
+
+        Args:
+            logger: receives the numbers.
+            arrays: beside a function, receives the step and what makes histograms and figures.
+        """
+        given = logger if isinstance(logger, Logger) else _Function(logger, arrays)
+        self._loggers.append(given)
 
     def close(self) -> None:
         """End the loggers."""
@@ -305,6 +321,10 @@ class Monitor:
             values = {n: v for n, v in (scalars_of(study) | raised).items() if isfinite(v)}
             for logger in self._loggers:
                 self._try(partial(logger.log, step, values), "a logger failed")
+            draw = cache(partial(arrays_of, study))
+            for log in (getattr(logger, "log_arrays", None) for logger in self._loggers):
+                if log is not None:
+                    self._try(partial(log, step, draw), "figures are not logged")
         for failure in study.failures:
             self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
         return study
@@ -402,6 +422,34 @@ def _name_of(analysis: str, identifier: str) -> str:
     _, quantity, *part = re.split("[:.]", identifier)
     quantity = _HIGH_FREQUENCY.get(quantity, quantity)
     return "/".join(["visprism", analysis, *part, quantity.replace("-", "_")])
+
+
+def arrays_of(study: Study) -> dict[str, np.ndarray]:
+    """What loggers show of a study of one model beside its numbers.
+
+    The values of all blocks, for a histogram, such as
+    ``visprism/fourier/blocks/high_frequency``; and the main figure of each analysis as a
+    picture, (height, width, 3) in 0 to 255, such as ``visprism/fourier/figure``.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for entry in study.entries:
+        name, by_type = f"visprism/{entry.analysis}", {type(r): r for r in entry.results}
+        for result in entry.results:
+            if isinstance(result, ScalarPerBlock) and len(values := _finite(result.values)):
+                arrays[f"{name}/blocks/{result.identifier.replace('-', '_')}"] = values
+        for section in ANALYSES[entry.analysis].sections:
+            main = next(iter(section.figures.values()), {})
+            result = by_type.get(section.result)
+            if result is not None and section.figures and result.has_figure(**main):
+                figure = panel({entry.models[0]: result}, **main)
+                with Image.open(BytesIO(render_figure(figure, "png"))) as picture:
+                    arrays[f"{name}/figure"] = np.asarray(picture.convert("RGB"))
+                break
+    return arrays
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    return values[np.isfinite(values)]
 
 
 def step_folders(folder: Path) -> dict[int, Path]:
