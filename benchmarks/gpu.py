@@ -29,11 +29,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import cka
-import curvature
-import landscape
+import cka  # pyrefly: ignore
+import curvature  # pyrefly: ignore
+import landscape  # pyrefly: ignore
 import numpy as np
-import observe
+import observe  # pyrefly: ignore
 import timm
 import torch
 from torch import Tensor, nn
@@ -144,7 +144,8 @@ class Benchmark:
         torch.manual_seed(0)
         if not self.tiny:
             return timm.create_model(name, **observe.MODELS.get(name, {})).eval()
-        options = {"img_size": 32, "patch_size": 8, "depth": 2} if "vit" in name else {}
+        of_vit: Row = {"img_size": 32, "patch_size": 8, "depth": 2}
+        options = of_vit if "vit" in name else {}
         return timm.create_model(
             "vit_tiny_patch16_224" if "vit" in name else "resnet18", **options
         ).eval()
@@ -348,7 +349,8 @@ def setting(arguments: argparse.Namespace) -> Row:
             versions[name] = version(name)
         except PackageNotFoundError:
             versions[name] = "not found"
-    operations: Row = {"matmul": torch.backends.cuda.matmul, "conv": torch.backends.cudnn.conv}
+    cudnn: Any = torch.backends.cudnn  # torch's stubs do not know its `conv`
+    operations: Row = {"matmul": torch.backends.cuda.matmul, "conv": cudnn.conv}
     on_gpu = arguments.device.startswith("cuda")
     return {
         "device": torch.cuda.get_device_name(arguments.device) if on_gpu else arguments.device,

@@ -28,7 +28,12 @@ from visprism import (
 pytestmark = pytest.mark.usefixtures("draws_of_python")
 
 TOLERANCE = 1e-4  # of the largest value of a column
-LOOSER = {("fourier-plane", "vit"): 2e-4}  # one end of an interval of a logarithm: 1.01e-4
+LOOSER = {
+    ("fourier-plane", "vit"): 2e-4,  # one end of an interval of a logarithm: 1.01e-4
+    # On a GPU, pixels whose scores differ by rounding swap places; its insertion gain is small.
+    ("attribution", "convnet"): 3e-4,
+    ("attribution", "vit"): 1e-2,
+}
 ROUNDING = 2e-6  # of float32, where all values of a column are smaller
 # They read the trace, the weights or files alone.
 ON_ANY_DEVICE = {"anatomy", "patch-filters", "position-embeddings", "trajectory"}
