@@ -115,6 +115,7 @@ PLACES = {
     "report.tables": "MINUS amount table_cell table_of",
     "report.terms": "TermLinks",
     "study.console": "TimeLeft",
+    "study.evolve": "joined",
     "study.examination": "code_of fingerprint_of",
     "study.exports": "json_of",
     "study.files": "write_files write_report",

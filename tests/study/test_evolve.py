@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from internals import Estimated
+from internals import Estimated, content_of, drawings, joined
 from torch import nn
 
 import visprism as vp
@@ -87,6 +87,39 @@ def test_runs_stand_side_by_side_on_one_page(tmp_path, nets, net, loader):
     page = (tmp_path / "page.html").read_text()
     assert "variance-evolution" in page
     assert "During training" in page
+
+
+def test_spectra_and_cka_of_every_run_are_shown_at_each_step(tmp_path, nets, net, loader):
+    for name, steps in {"first": STEPS, "second": STEPS[:2]}.items():
+        (tmp_path / name).mkdir()
+        for step in steps:
+            plain(tmp_path / name, step, nets[step])
+    folders = [tmp_path / name for name in ("first", "second")]
+    analyses = ("fourier", "cka", "variance")
+    vp.evolve(folders, loader, model=net(9), analyses=analyses, out=tmp_path / "out")
+    study = vp.Study.load(tmp_path / "out")
+    assert [(s.header["step"], s.models) for s in study.steps] == [
+        (step, ("first", "second")) for step in STEPS
+    ]
+    assert {analysis for s in study.steps for analysis in s.analyses} == {"fourier", "cka"}
+    alone = vp.examine({"first": nets[5]}, loader, analyses=("fourier", "cka"))
+    for name in ("fourier", "cka"):
+        shown = study.steps[1][name]["first"]
+        assert shown.columns().keys() == alone[name]["first"].columns().keys()
+        for column, values in alone[name]["first"].columns().items():
+            np.testing.assert_array_equal(shown.columns()[column], values)
+    figures = [d for d in drawings(content_of(study)) if d.step]
+    label = "last step of second 5"  # it has ended
+    assert [d.step for d in figures] == 2 * ["step 0", "step 5", f"step 100, {label}"]
+    spectra = [d.draw() for d in figures if d.anchor == "fourier"]
+    assert len({figure.axes[0].get_ylim() for figure in spectra}) == 1
+    assert [d.stem for d in figures[:3]] == ["cka-step-1", "cka-step-2", "cka"]
+
+
+def test_of_many_steps_every_nth_is_shown(tmp_path, nets, loader):
+    study = vp.examine({"a": nets[0]}, loader, analyses="fourier")
+    shown = joined({"a": dict.fromkeys(range(27), study)}).steps
+    assert [s.header["step"] for s in shown] == [*range(0, 27, 4), 26]
 
 
 def test_cka_with_the_last_step_is_that_of_both_checkpoints(tmp_path, nets, net, loader):

@@ -31,6 +31,7 @@ class Frame:
     across: int = 3  # models per row
     share: bool = True  # whether models share the vertical axis
     share_values: bool = False  # whether models share the horizontal axis
+    column: str = ""  # that the vertical axis shows, of which all steps of a training share it
     key: Key = no_legend
     key_width: float = 0.0  # room for the key at the side,
     key_height: float = 0.0  # or above

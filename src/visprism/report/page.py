@@ -113,6 +113,7 @@ class PageFigure:
     label: str
     svg: Markup
     first: bool  # whether it is the main figure of its section
+    step: str = ""  # of a training, whose main figure this is
 
 
 @dataclass
@@ -126,7 +127,7 @@ class PageFigures:
         """Add a figure, given the content of its SVG file."""
         names = self.block_names
         markup = inline_svg(svg, prefix=drawing.stem, label=drawing.label, blocks=names)
-        figure = PageFigure(drawing.stem, drawing.label, markup, drawing.first)
+        figure = PageFigure(drawing.stem, drawing.label, markup, drawing.first, drawing.step)
         self.by_anchor.setdefault(drawing.anchor, []).append(figure)
 
     @cached_property

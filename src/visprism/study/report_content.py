@@ -21,6 +21,7 @@ from visprism.report.content import (
     ModelCard,
     Omission,
     QuestionRows,
+    SectionContent,
     chapters_of,
     label_of,
 )
@@ -46,7 +47,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
     for entry in study.entries:
         by_analysis.setdefault(entry.analysis, []).append(entry)
     chapters = [
-        _described(chapter, by_analysis[chapter.analysis.name], files, _offered(study))
+        _described(study, chapter, by_analysis[chapter.analysis.name], files)
         for chapter in chapters_of(
             {name: {e.models: e.results for e in es} for name, es in by_analysis.items()}
         )
@@ -112,18 +113,34 @@ def _speed(study: Study, model: str) -> list[str]:
 
 
 def _described(
-    chapter: Chapter, entries: list[Entry], files: Collection[str], offered: int
+    study: Study, chapter: Chapter, entries: list[Entry], files: Collection[str]
 ) -> Chapter:
     tables = [
         name.removesuffix(".npz") + ".csv" for entry in entries for name in file_names(entry)
     ]
     return replace(
         chapter,
+        sections=tuple(replace(p, steps=_steps(study, chapter, p)) for p in chapter.sections),
         options=entries[0].options,
-        images=_images_text(chapter.analysis, entries, offered),
+        images=_images_text(chapter.analysis, entries, _offered(study)),
         seconds={label_of(e.models): e.seconds for e in entries},
         files=tuple(name for name in tables if name in files),
     )
+
+
+def _steps(
+    study: Study, chapter: Chapter, part: SectionContent
+) -> dict[str, dict[str, Result]]:
+    """The results of a section after so many updates of the trainings, with their losses."""
+    by_step = {}
+    for step in study.steps:
+        entries = [e for e in step.entries if e.analysis == chapter.analysis.name]
+        found = {e.models[0]: r for e in entries for r in e.results}
+        results = {n: r for n, r in found.items() if type(r) is part.section.result}
+        if results:
+            numbers = [f"{name} {value:.3g}" for name, value in step.header["metrics"].items()]
+            by_step[", ".join([f"step {step.header['step']}", *numbers])] = results
+    return by_step if len(by_step) > 1 else {}
 
 
 def _offered(study: Study) -> int:

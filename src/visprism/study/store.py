@@ -281,7 +281,9 @@ def save_study(study: Study, folder: Path) -> None:
         "failures": [vars(failure) for failure in study.failures],
         "keys": [entry.key for entry in entries],
     }
-    with output_folder(folder, last=INDEX) as scratch:
+    with output_folder(folder, replaced=["steps"], last=INDEX) as scratch:
+        for number, step in enumerate(study.steps):
+            save_study(step, scratch / "steps" / f"{number:03d}")
         store = Store(scratch, header)
         for entry in entries:
             store.put(entry)
@@ -318,7 +320,9 @@ def load_study(folder: Path) -> Study:
             failures.append(Failure(model, stored[key]["analysis"], reason))
     measured = (m for key in keys for m in stored[key]["models"])
     models = tuple(header.get("models", dict.fromkeys(measured)))
-    return Study(models, tuple(entries), tuple(dict.fromkeys(failures)), header)
+    failed = tuple(dict.fromkeys(failures))
+    steps = tuple(load_study(f.parent) for f in sorted(folder.glob(f"steps/*/{INDEX}")))
+    return Study(models, tuple(entries), failed, header, steps)
 
 
 def _read(folder: Path, name: str, digest: str) -> Result:

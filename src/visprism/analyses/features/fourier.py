@@ -245,7 +245,7 @@ def _estimates(
     return {name: mean(of_name) for name, of_name in zip(names, values, strict=True)}
 
 
-@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)
+@figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")
 def _(result: Spectrum, ax: Axes) -> Axes:
     """Log amplitude minus that of frequency 0, a curve per block, colored by depth."""
     spectra(ax, result, "relative", first_kind=True)
