@@ -1,11 +1,13 @@
 """Too little memory of a device: the batch is halved, or one sentence says what fits."""
 
+import re
 import warnings
 
 import pytest
 import torch
-from measurements import SIDE
+from measurements import SIDE, measurement
 from small_models import seeded
+from timm.models.vision_transformer import VisionTransformer
 from unusual_modules import Network
 
 import visprism as vp
@@ -44,36 +46,51 @@ def test_logits_are_those_of_halves_with_a_note(limited, batches):
     assert torch.equal(predictions.targets, expected.targets)
 
 
-MEASUREMENTS = {
-    "feature maps": lambda model, data: vp.observe(
-        vp.dissect(model, data[0][0][:2]), data, vp.ANALYSES["cka"]()
-    ),
-    "gradient": lambda model, data: vp.Objective(model, data).gradient(),
-    "products": lambda model, data: vp.top_eigenvalues(vp.Objective(model, data), k=1),
-}
+class LimitedViT(VisionTransformer):
+    most = FITS
+
+    def forward(self, x):
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError(f"out of memory with {len(x)} images")
+        return super().forward(x)
 
 
-@pytest.mark.parametrize("measure", MEASUREMENTS.values(), ids=MEASUREMENTS)
-def test_what_depends_on_the_batch_says_how_many_images_fit(measure, limited, batches):
-    with pytest.raises(vp.InputError, match=r"got 16 images, and 4 fit\. Use batches of 4"):
-        measure(limited, batches)
-    limited.most = 2  # of the trial that finds the blocks and the gradients
-    with pytest.raises(vp.InputError, match="and 2 fit"):
-        measure(limited, batches)
+def vit():
+    return LimitedViT(
+        img_size=SIDE, patch_size=4, embed_dim=12, depth=2, num_heads=2, num_classes=10
+    )
+
+
+OF_ATTENTION = {"attention", "attention-maps", "position-embeddings"}
+IN_HALVES = {
+    "calibration", "corruptions", "distribution-shift", "fourier-sensitivity",
+    "frequency-noise", "shape-bias", "stability", "trajectory",
+}  # fmt: skip
+FOLLOWED = {"ablation", "fourier", "hessian", "landscape"}  # what the sentence says
+WITHOUT_BATCHES = {"anatomy", "attention-maps", "patch-filters", "position-embeddings"}
 
 
 @pytest.mark.usefixtures("draws_of_python")
-def test_a_model_is_given_back_when_the_memory_is_too_small(limited, batches):
-    def measure(model):
-        vp.top_eigenvalues(vp.Objective(model, batches), k=1)
-
-    assert "4 fit" in vp.check_unchanged(measure, limited, interrupt=False)
+@pytest.mark.parametrize("name", sorted(set(vp.ANALYSES) - {"relative-scores", "sparsity"}))
+def test_every_analysis_gives_a_result_or_says_what_to_lower(name, tmp_path):
+    model = seeded(vit if name in OF_ATTENTION else Limited)
+    reason = vp.check_unchanged(measurement(name, model, tmp_path), model, interrupt=False)
+    assert (reason is None) == (name in IN_HALVES | WITHOUT_BATCHES)
+    if reason is None:
+        return
+    lower = re.search(
+        r"must hold a batch of (\d+) .* Use batches of (\d+): .*batch_size=\2", reason
+    )
+    assert FITS < int(lower[1]) == 2 * int(lower[2])
+    if name in FOLLOWED:
+        limit = FITS if name == "landscape" else None  # re-estimates BatchNorm
+        measurement(name, model, tmp_path, batch_size=FITS, limit=limit)(model)
 
 
 def test_no_image_fits(limited, batches):
     limited.most = 0
     with (
-        pytest.raises(torch.OutOfMemoryError, match="with 1 images"),
+        pytest.raises(vp.InputError, match=r"a batch of 1 images, .*\. Use another device"),
         pytest.warns(UserWarning, match="images do not fit"),
     ):
         vp.predict(limited, batches)

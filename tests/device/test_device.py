@@ -280,6 +280,11 @@ class Wide(nn.Module):
         return maps.relu().mean((2, 3))
 
 
+def in_batches(batches, number):
+    ((images, targets),) = batches
+    return list(zip(images.split(number), targets.split(number), strict=True))
+
+
 @pytest.fixture
 def too_little_memory(device):
     """Memory of a GPU for 100 MiB more than now."""
@@ -304,10 +309,13 @@ def test_too_little_memory(too_little_memory):
         predictions = predict(model, batches)
     assert_same = torch.testing.assert_close
     assert_same(predictions.logits, predict(model.cpu(), batches).logits)
-    objective = Objective(model.cuda(), batches)
-    refusal = check_unchanged(lambda _: objective.gradient(), model, interrupt=False)
-    number = int(re.search(r"got 64 images, and (\d+) fit", refusal)[1])
-    parts = [tuple(tensor.split(number) for tensor in batch) for batch in batches]
-    parts = [pair for images, targets in parts for pair in zip(images, targets, strict=True)]
-    gradient = Objective(model, parts).gradient()
-    assert_same(gradient.cpu(), Objective(model.cpu(), batches).gradient())
+    number, gradients = 64, []
+
+    def measure(model):
+        objective = Objective(model, in_batches(batches, number))
+        gradients.append(objective.gradient().cpu())
+
+    while reason := check_unchanged(measure, model.cuda(), interrupt=False):
+        number = int(re.search(r"\(CUDA out of memory.* Use batches of (\d+):", reason)[1])
+    assert number < 64
+    assert_same(gradients[0], Objective(model.cpu(), batches).gradient())

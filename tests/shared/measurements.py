@@ -32,20 +32,28 @@ CHECKPOINTS = {"mode-connectivity": 2, "trajectory": 3}
 PREPROCESSING = Preprocessing((SIDE, SIDE), mean=(0.5,) * 3, std=(0.25,) * 3)
 
 
-def measurement(name, model, folder, run=DEFAULT_RUN):
+def measurement(name, model, folder, run=DEFAULT_RUN, batch_size=16, limit=None):
     """`measure(model)` of an analysis; checkpoints of the model are written to the folder."""
     options = dict(OPTIONS.get(name, {}))
+    if "mini_batch" in options:
+        options["mini_batch"] = min(batch_size, options["mini_batch"])
     if name in CHECKPOINTS:
         options["checkpoints"] = _checkpoints(model, folder, CHECKPOINTS[name])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     analysis = ANALYSES[name](**options).at_step(1, [optimizer])
-    number = max(16, analysis.images.fewest)
+    number = limit or max(16, analysis.images.fewest)
     images = images_of(DATA, DataOptions(limit=number), side=SIDE)
 
     def measure(model):
         with warnings.catch_warnings(action="ignore"):  # of libraries, about the odd networks
             subject = subject_of(model, images, preprocessing=PREPROCESSING, run=run)
-            subject = replace(subject, limit=number)
+            output_batch_size = batch_size if batch_size < 16 else None  # as of DataOptions
+            subject = replace(
+                subject,
+                limit=number,
+                batch_size=batch_size,
+                output_batch_size=output_batch_size,
+            )
             reason = analysis.inapplicable(subject)
             if reason is not None:
                 raise InputError(f"{name} does not apply: {reason}")

@@ -26,6 +26,9 @@ _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Of the model that is borrowed: where its images go if no device is named.
 _borrowed: ContextVar[torch.device | None] = ContextVar("_borrowed", default=None)
 
+# Images of the last forward pass, for the sentence on too little memory.
+images_at_once: ContextVar[int] = ContextVar("images_at_once", default=1)
+
 
 @dataclass(frozen=True)
 class Compute:
@@ -157,7 +160,10 @@ def _place(model: nn.Module) -> torch.device:
 
 @contextmanager
 def _arithmetic(precision: str, kinds: set[str]) -> Iterator[None]:
-    """Inside, products have the precision and can be repeated; autocast of a caller is off."""
+    """Inside, products have the precision and can be repeated; autocast of a caller is off.
+
+    Too little memory is one sentence.
+    """
     tf32 = precision == "tf32"
     before = settings_of_products()
     of_gpu, of_cpu = ["tf32" if tf32 else "ieee"] * 3, ["ieee"] * 3
@@ -169,7 +175,27 @@ def _arithmetic(precision: str, kinds: set[str]) -> Iterator[None]:
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if "xla" in kinds:
             stack.enter_context(BatchNormOfXla())
-        yield
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise _too_little_memory(error) from error
+
+
+def _too_little_memory(error: torch.OutOfMemoryError) -> InputError:
+    """The error for images that do not fit the memory together."""
+    number = images_at_once.get()
+    reason = ". ".join(str(error).split(". ")[:2]).rstrip(".")
+    remedy = "Use another device, a smaller model or smaller images."
+    if number > 1:
+        half = number // 2
+        remedy = (
+            f"Use batches of {half}: images=DataOptions(batch_size={half}), mini_batch={half} "
+            f"where there is one, limit={half} where BatchNorm is re-estimated."
+        )
+    return InputError(
+        f"the memory of the device must hold a batch of {number} images, and does not "
+        f"({reason}). {remedy}"
+    )
 
 
 def settings_of_products() -> tuple[Any, ...]:

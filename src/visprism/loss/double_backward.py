@@ -96,6 +96,8 @@ def check_gradients(
         if values.requires_grad:
             inputs = list(leaves.values())
             gradients = torch.autograd.grad(values.sum(), inputs, allow_unused=True)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InputError(

@@ -18,7 +18,6 @@ from visprism.anatomy import (
     Anatomy,
     Block,
     Images,
-    batch_size,
     check_repeatable,
     dissect,
     forward,
@@ -39,7 +38,6 @@ from visprism.passes.batches import (
     check_evaluation_mode,
     first_images,
     on_device,
-    too_large,
 )
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);
@@ -369,13 +367,6 @@ class Objective:
     def gradient(self, theta: Float[Tensor, " p"] | None = None) -> Float[Tensor, " p"]:
         """Gradient of NLL + L2; one pass forward and one backward."""
         theta = self.theta if theta is None else theta
-        try:
-            return self._gradient(theta)
-        except torch.OutOfMemoryError:
-            pass  # the trial begins when the memory is free again
-        raise self.too_large(lambda part: part._gradient(theta))
-
-    def _gradient(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
         total, weight = torch.zeros_like(theta), 0.0
         with self.run.compute.arithmetic():
             for graph in self.graphs(theta):
@@ -408,16 +399,6 @@ class Objective:
                 )
             total = float(weight.sum())
             yield BatchGraph(list(leaves.values()), logits, loss, len(losses), total)
-
-    def too_large(self, compute: Callable[["Objective"], object]) -> InputError:
-        """The error for a batch that does not fit the memory; see `batches.too_large`."""
-        images, *rest = next(iter(self.batches))
-
-        def trial(part: Images) -> None:
-            batch = (part, *(tensor[: batch_size(part)] for tensor in rest))
-            compute(self.with_batches([batch], shared=False))
-
-        return too_large(images, trial)
 
     def add_up(self, value: Tensor) -> Tensor:
         """The sum over the processes that share the batches."""

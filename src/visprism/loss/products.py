@@ -81,13 +81,6 @@ class Products:
 
     def __call__(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
         """A times each row."""
-        try:
-            return self._times(rows)
-        except torch.OutOfMemoryError:
-            self._kept.clear()  # the trial begins when the memory is free again
-        raise self.objective.too_large(lambda part: Products(part, self.matrix)._times(rows))
-
-    def _times(self, rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
         parts = [list(self.objective.unflatten(row).values()) for row in rows]
         totals = torch.zeros_like(rows)  # also of a process without a batch
         loss, weight, examples, largest = 0.0, 0.0, 0, 0
@@ -212,6 +205,8 @@ def _differentiate_again(
 ) -> tuple[Tensor, ...]:
     try:
         return grad(outputs, inputs, weights, retain_graph=True, materialize_grads=True)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise without_second_derivative(error, loss) from error
 

@@ -93,28 +93,6 @@ def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
     return targets.cpu().long()
 
 
-def too_large(images: Images, trial: Callable[[Images], object]) -> InputError:
-    """The error for a batch that does not fit the memory, with the number of images that do.
-
-    For quantities that depend on the batch. The trial is made with halves of halves.
-    """
-    given = number = batch_size(images)
-    while number > 1:
-        number //= 2
-        try:
-            trial(_slice(images, 0, number))
-        except torch.OutOfMemoryError:
-            continue
-        return InputError(
-            f"a batch must fit the memory of the device, got {given} images, and {number} fit. "
-            f"Use batches of {number}: images=DataOptions(batch_size={number})."
-        )
-    return InputError(
-        f"a batch must fit the memory of the device, got {given} images, and not one fits. Use "
-        "another device, a smaller model or smaller images."
-    )
-
-
 def in_halves(compute: Callable[[Images], Tensor], images: Images) -> Tensor:
     """What a function gives for each image, from halves of the batch where memory is too small.
 

@@ -39,7 +39,6 @@ from visprism.passes.batches import (
     image_indices,
     image_shape,
     images_of,
-    too_large,
 )
 from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
@@ -263,20 +262,11 @@ def observing(
     with compute.borrow(anatomy.model), torch.no_grad(), ExitStack() as stack:
         every_tap = taps(anatomy, statistics, stack)
 
-        def run_forward(images: Images) -> None:
+        def run_model(images: Images) -> list[Extracts]:
             for tap in every_tap:
                 tap.extracted.clear()
             with compute.autocast():
                 forward(anatomy.model, images)
-
-        def run_model(images: Images) -> list[Extracts]:
-            fits = True
-            try:
-                run_forward(images)
-            except torch.OutOfMemoryError:
-                fits = False  # the trial begins when the memory is free again
-            if not fits:
-                raise too_large(images, run_forward)
             extracted: dict[int, dict[Any, Tensor]] = {id(s): {} for s in statistics}
             for tap in every_tap:
                 for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True):

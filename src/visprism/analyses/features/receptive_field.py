@@ -333,6 +333,8 @@ def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
         raise _no_field(block, "the model detaches it from the images")
     try:
         (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise _no_field(block, str(error).strip().splitlines()[0].rstrip(".")) from error
     if gradient is None:

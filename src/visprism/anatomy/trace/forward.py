@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from visprism.core.devices import images_at_once
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import OUTPUT
 
@@ -28,12 +29,13 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     last, as backbones give one for each stage. Nothing else is guessed. It lies where the
     images lie, also of a model that ends on another device.
     """
+    first = next((t for t in _values(images) if t.ndim == 4), _values(images)[0])
+    images_at_once.set(len(first))
     if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
         logits = _logits(model(**images), model)
     else:
         logits = _logits(model(images), model)
-    device = _values(images)[0].device
-    return logits if logits.device == device else logits.to(device)
+    return logits if logits.device == first.device else logits.to(first.device)
 
 
 @contextmanager
@@ -41,7 +43,7 @@ def errors_of_model(model: nn.Module, given: Any, name: str = "") -> Iterator[No
     """Errors of a model on its first images become one sentence with its name."""
     try:
         yield
-    except SeveralOutputsError:
+    except (SeveralOutputsError, torch.OutOfMemoryError):
         raise
     except InputError as error:
         raise InputError(f"{name}: {error}" if name else str(error)) from error
