@@ -58,7 +58,8 @@ def test_a_module_is_measured_and_its_weights_are_those_without(
     assert list(monitor.studies) == [2, 4, 6, 8]
     assert not [f for study in monitor.studies.values() for f in study.failures]
     stored = Study.load(tmp_path / "visprism" / "step-00000004")
-    assert stored.header["metrics"]["train_loss"] > 0
+    metrics = stored.header["metrics"]
+    assert metrics["loss"] == metrics["train_loss"] > 0
     with (tmp_path / "metrics.csv").open() as file:
         rows = [r for r in csv.DictReader(file) if r["visprism/calibration/nll"]]
     answers = [a for r in stored["calibration"].values() for a in r.answers()]

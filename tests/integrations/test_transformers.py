@@ -53,6 +53,7 @@ def test_a_model_is_measured_and_its_weights_are_those_without(
     name = "visprism/calibration/nll"
     logged = {row["step"]: row[name] for row in measured.state.log_history if name in row}
     assert list(logged) == [2, 4, 6]
+    assert [r["step"] for r in measured.state.log_history if "loss" in r] == [1, 2, 3, 4, 5, 6]
     assert monitor.studies[4].header["metrics"]["loss"] > 0
     study = evolve(tmp_path, images, analyses="calibration")  # of checkpoint-3 and -6
     curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]

@@ -44,13 +44,15 @@ class MonitorCallback(Callback):
             log_arrays(run, step, draw, axis=axis, run_id=run_id)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, *args: Any, **kwargs: Any
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *args: Any
     ) -> None:
         """Measure if it is due; batches of one update count once."""
         if trainer.global_step == self._step:
             return
         self._step, self._trainer = trainer.global_step, trainer
         numbers = {n: float(v) for n, v in trainer.callback_metrics.items()}
+        if isinstance(outputs, Mapping) and "loss" in outputs:  # under whatever name it logs it
+            numbers["loss"] = float(outputs["loss"])
         network = self.network(pl_module)
         self.monitor.step(network, self._step, trainer.optimizers, numbers)
 

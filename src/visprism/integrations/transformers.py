@@ -66,7 +66,9 @@ class MonitorCallback(TrainerCallback):
         logged = next((one for one in reversed(state.log_history) if "loss" in one), {})
         numbers = {n: float(logged[n]) for n in ("loss", "learning_rate") if n in logged}
         inner = getattr(optimizer, "optimizer", optimizer)  # within that of Accelerate
+        due = control.should_log
         self.monitor.step(self.network(model), state.global_step, inner, numbers)
+        control.should_log = due  # which each log of the trainer unsets
 
     def on_train_end(
         self,
