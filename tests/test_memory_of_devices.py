@@ -89,6 +89,8 @@ def test_every_analysis_gives_a_result_or_says_what_to_lower(name, tmp_path):
 
 def test_no_image_fits(limited, batches):
     limited.most = 0
+    with pytest.raises(vp.InputError, match="a batch of 2 images"):
+        vp.Objective(limited, batches)
     with (
         pytest.raises(vp.InputError, match=r"a batch of 1 images, .*\. Use another device"),
         pytest.warns(UserWarning, match="images do not fit"),

@@ -251,7 +251,7 @@ class Objective:
         object.__setattr__(self, "run", self.run.on(self.model))
         images = _first_images(self.batches)
         trial = _on_device_of(self.model, first_images(images))
-        with as_written():
+        with as_written(), self.run.compute.arithmetic():
             check_repeatable(self.model, trial)
         names = selected(self.model, self.parameters, lambda: dissect(self.model, trial))
         decayed = set(selected(self.model, self.decayed, lambda: dissect(self.model, trial)))
