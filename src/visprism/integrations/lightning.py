@@ -44,7 +44,12 @@ class MonitorCallback(Callback):
             log_arrays(run, step, draw, axis=axis, run_id=run_id)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *args: Any
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Measure if it is due; batches of one update count once."""
         if trainer.global_step == self._step:
