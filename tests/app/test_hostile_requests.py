@@ -76,6 +76,7 @@ def test_paths_out_of_the_folders_are_refused(client, where):
     "model",
     [
         {"name": "hf:microsoft/resnet-18"},
+        {"name": "timm:hf-hub:timm/resnet18.a1_in1k"},
         {"name": "/etc/passwd.py:main"},
         {"name": "code.py:build"},
         {"name": "resnet20@/etc/passwd"},

@@ -58,13 +58,7 @@ def seen_in_slice(x, change):
     return part * part
 
 
-def without_gradient(x, change):
-    constant = x.detach().clone()
-    change(constant)
-    return x * constant
-
-
-USES = (returned, ignored, slice_changed, seen_in_slice, without_gradient)
+USES = (returned, ignored, slice_changed, seen_in_slice)
 
 
 class Changed(nn.Module):
@@ -89,7 +83,7 @@ def by_formula(use, formula):
             return torch.cat([x[:, :2], formula(x[:, 2:])], 1)
         if use is seen_in_slice:
             return y.mT[..., 1:] ** 2
-        return x * y.detach() if use is without_gradient else y
+        return y
 
     return run
 

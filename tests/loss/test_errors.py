@@ -116,29 +116,29 @@ def test_a_deadline_stops_products_between_two_batches(regression, images, class
             measure()
 
 
-class Rounded(torch.autograd.Function):
-    """A straight-through estimator, differentiable once only."""
+class Halved(torch.autograd.Function):
+    """Differentiable once only."""
 
     @staticmethod
     def forward(_ctx, x):
-        return x.round()
+        return x / 2
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(_ctx, grad):
-        return grad
+        return grad / 2
 
 
-class Rounding(nn.Module):
+class Halving(nn.Module):
     def forward(self, x):
-        return Rounded.apply(x).tanh()
+        return Halved.apply(x).tanh()
 
 
 def test_names_an_operation_that_cannot_be_differentiated_twice(images, classes):
-    model = nn.Sequential(nn.Flatten(), nn.Linear(72, 8), Rounding(), nn.Linear(8, 3))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(72, 8), Halving(), nn.Linear(8, 3))
     objective = Objective(model.double().eval(), [(images, classes)])
     with pytest.raises(
-        InputError, match=r"must have second derivatives, got none .* functions are Rounded"
+        InputError, match=r"must have second derivatives, got none .* functions are Halved"
     ):
         hvp(objective, objective.theta)
 
@@ -190,6 +190,48 @@ def test_refuses_a_model_without_gradients(make, match, images, classes):
     for measure in (top_eigenvalues, sharpness):
         with pytest.raises(InputError, match=match):
             measure(Objective(make(), batches))
+
+
+def rounded(x, steps):
+    """A straight-through estimator."""
+    return x + ((steps * x).round() / steps - x).detach()
+
+
+class Rounding(nn.Module):
+    def forward(self, x):
+        return rounded(x, 255)
+
+
+class RoundedWeights(nn.Linear):
+    def forward(self, x):
+        return functional.linear(x, rounded(self.weight, 127), self.bias)
+
+
+class Coarse(nn.Module):
+    """A softmax in a given type, as attentions of some models have it."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x):
+        return functional.softmax(x.to(self.dtype), dim=1, dtype=self.dtype).to(x.dtype)
+
+
+@pytest.mark.parametrize("last", [Rounding(), RoundedWeights(8, 8)], ids=["outputs", "weights"])
+def test_refuses_derivatives_of_something_else_than_the_model(last, images, classes):
+    head = nn.Linear(8, 3)
+    nn.init.zeros_(head.weight)
+    batches = [(images.float(), classes)]
+    for measure in (top_eigenvalues, sharpness):
+        with pytest.raises(InputError, match=r"its logits change otherwise .*straight-t"):
+            measure(Objective(network(last, head), batches))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_part_in_a_coarser_type_is_no_reason_to_refuse(dtype, images, classes):
+    model = network(Coarse(dtype), nn.Linear(8, 3))
+    assert Objective(model, [(images.float(), classes)]).gradient().norm() > 0
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e37])

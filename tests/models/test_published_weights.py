@@ -1,5 +1,6 @@
 """Laws of published weights: the default, and files of other packages and image sizes."""
 
+import json
 import socket
 from time import monotonic
 
@@ -33,6 +34,35 @@ def test_published_weights_are_the_default_and_without_a_network_that_is_said(na
     with pytest.raises(InputError, match=r"could not be downloaded .*--random-weights"):
         load_model(name)
     assert monotonic() - start < 10  # 3 seconds, where no other process takes the machine
+
+
+def test_a_repository_of_timm_on_the_hub_has_its_names(no_network, tmp_path):
+    stored = timm.create_model("test_vit", num_classes=7).eval()
+    stored.pretrained_cfg["mean"] = (0.1, 0.2, 0.3)
+    folder = tmp_path / "models--someone--net"
+    timm.models.save_for_hf(stored, folder / "snapshots" / "0")
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0")
+    for prefix in ("hf-hub", "hf_hub"):  # of timm's documentation, today's and an earlier one
+        loaded = load_model(f"timm:{prefix}:someone/net")
+        assert loaded.preprocessing.mean == (0.1, 0.2, 0.3)
+        torch.testing.assert_close(loaded.model.state_dict(), stored.state_dict())
+    with pytest.raises(InputError, match=r"must be a name of timm.* timm:hf-hub:someone/net"):
+        load_model("timm:someone/net")
+    with pytest.raises(InputError, match=r"could not be downloaded \(no network\)"):
+        load_model("timm:hf-hub:someone/other")
+
+
+def test_a_repository_of_timm_names_no_file_of_this_machine(no_network, tmp_path):
+    folder = tmp_path / "models--someone--net"
+    (folder / "snapshots" / "0").mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("0")
+    arguments = {"checkpoint_path": "/etc/passwd"}
+    config = {"architecture": "test_vit", "pretrained_cfg": {}, "model_args": arguments}
+    (folder / "snapshots" / "0" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="configuration of someone/net is refused: model_args"):
+        load_model("timm:hf-hub:someone/net")
 
 
 def efficientnet_names(model):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MODEL = """\
 MODEL is one of
-  timm:NAME               a model of timm
+  timm:NAME               a model of timm, also as timm:hf-hub:OWNER/NAME
   torchvision:NAME        a classifier of torchvision
   hf:NAME or hf:FOLDER    an image classifier of Hugging Face
   NAME                    a model of the zoo (`visprism models` lists them)

@@ -31,8 +31,10 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.double_backward import (
     BatchNorm,
     check_batch_norm,
+    check_derivatives,
     check_gradients,
     differentiable,
+    in_double,
 )
 from visprism.passes.batches import (
     check_evaluation_mode,
@@ -272,9 +274,12 @@ class Objective:
         object.__setattr__(self, "decay", flatten(decay))
         object.__setattr__(self, "image_shape", tuple(pixels(images).shape[1:]))
         frozen = self._with(batch_norm="frozen")  # two images may be too few for statistics
-        check_gradients(
-            lambda leaves: frozen.logits(leaves, trial), {n: tensors[n] for n in names}
-        )
+        chosen = {name: tensors[name] for name in names}
+        check_gradients(lambda leaves: frozen.logits(leaves, trial), chosen)
+        others = in_double({n: t for n, t in tensors.items() if n not in chosen})
+        double = frozen._with(tensors=others)
+        finer = in_double(trial) if isinstance(trial, Mapping) else trial.double()
+        check_derivatives(lambda leaves: double.logits(leaves, finer), chosen)
 
     def __len__(self) -> int:
         """Number of parameters P."""

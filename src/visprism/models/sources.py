@@ -128,16 +128,38 @@ def names_elsewhere() -> list[str]:
 def _timm(spec: ModelSpec, *, pretrained: bool) -> Built:
     import timm
 
-    if not timm.is_model(spec.name):
-        raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
     _check_architecture_only(spec)
-    config = timm.get_pretrained_cfg(spec.name)
-    tag = config.tag if config else ""
-    pretrained = pretrained and bool(config and config.has_weights)
-    with explain_unknown_argument(spec, timm.model_entrypoint(spec.name)), _hub(pretrained):
+    name, tag = spec.name, ""
+    stored = name.startswith(("hf-hub:", "hf_hub:"))
+    if stored:
+        name = _architecture_of(name.partition(":")[2])
+    elif "/" in name:
+        raise InputError(
+            f"{spec.text} must be a name of timm. A repository of the Hugging Face Hub is "
+            f"hf:{name}, and timm:hf-hub:{name} if it holds a model of timm."
+        )
+    elif not timm.is_model(name):
+        raise unknown_model(spec, [f"timm:{name}" for name in timm.list_models()])
+    else:
+        config = timm.get_pretrained_cfg(name)
+        tag = config.tag if config else ""
+        pretrained = pretrained and bool(config and config.has_weights)
+    explained = explain_unknown_argument(spec, timm.model_entrypoint(name))
+    with explained, _hub(stored or pretrained):
         model = timm.create_model(spec.name, pretrained=pretrained, **spec.arguments)
     words = f"pretrained {tag}".strip() if pretrained else RANDOM
     return model, from_attributes(model, spec.arguments), words
+
+
+def _architecture_of(repository: str) -> str:
+    """The network of timm that a repository of the Hugging Face Hub holds."""
+    from timm.models import load_model_config_from_hf
+
+    _require_hub(repository)
+    with _hub(True):
+        _, architecture, arguments = load_model_config_from_hf(repository)
+    check_configuration({"architecture": architecture, "model_args": arguments}, repository)
+    return architecture
 
 
 def _torchvision(spec: ModelSpec, *, pretrained: bool) -> Built:
@@ -179,11 +201,7 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
     if not folder.is_dir():
         if folder.is_absolute() or spec.name.count("/") > 1:
             raise InputError(f"the folder {spec.name} of {spec.text} must exist")
-        from huggingface_hub import constants, try_to_load_from_cache
-
-        cached = try_to_load_from_cache(spec.name, "config.json")
-        if not (isinstance(cached, str) or _answers(constants.ENDPOINT)):
-            raise OSError("no network")
+        _require_hub(spec.name)
     try:
         from transformers import AutoConfig, AutoModelForImageClassification
     except ImportError as error:
@@ -225,6 +243,15 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
     if processor:
         return model.float(), from_image_processor(processor, options), words
     return model.float(), from_attributes(model, options), words
+
+
+def _require_hub(repository: str) -> None:
+    """Require that the configuration of a repository is cached, or that the Hub answers."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    cached = try_to_load_from_cache(repository, "config.json")
+    if not (isinstance(cached, str) or _answers(constants.ENDPOINT)):
+        raise OSError("no network")
 
 
 @contextmanager
