@@ -7,7 +7,18 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
-from internals import parse, read_recipe
+from internals import (
+    Form,
+    Library,
+    SearchLog,
+    Settings,
+    StudyRequest,
+    parse,
+    read_checkpoint,
+    read_json,
+    read_recipe,
+    write_checkpoint,
+)
 from torch import nn
 
 import visprism as vp
@@ -122,12 +133,52 @@ def study_file(folder):
     return folder / "a.yaml"
 
 
+def search(folder):
+    log = use_search(folder / "search.jsonl")
+    log.append(("layer3.1",), 0, 0.5)
+    log.append(("layer3.1", "layer3.0"), 1, 0.25)
+    return folder / "search.jsonl"
+
+
+def use_search(path):
+    return SearchLog(path, network(), {"repeats": 2})
+
+
+def training(folder):
+    write_checkpoint(folder, {"step": 1, "engine": network().state_dict()})
+    return folder / "last.ckpt"
+
+
+def form(folder):
+    content = {
+        "models": [{"name": "resnet20", "checkpoint": None}],
+        "data": "shapes",
+        "analyses": ["fourier"],
+        "options": {"fourier": {"profile": "radial"}},
+        "minutes": 1.5,
+        "limit": 8,
+    }
+    path = folder / "study" / "request.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
+    return path
+
+
+def use_form(path):
+    library = Library(Settings(path.parent.parent))
+    assert [study["name"] for study in library.listing()] == ["study"]
+    StudyRequest.of_form(read_json(path, Form, "a form"), library.settings)
+
+
 FILES = {
     "result": (result, use_result),
     "index of a study": (study, use_study),
     "numbers of claims": (numbers, RawNumbers.load),
     "weights": (weights, use_weights),
     "index of weights": (index, lambda path: vp.load_checkpoint(network(), path)),
+    "log of a search": (search, use_search),
+    "training": (training, lambda path: read_checkpoint(path.parent)),
+    "form": (form, use_form),
     "recipe": (recipe, read_recipe),
     "study file": (study_file, lambda path: parse(["examine", str(path)])),
 }

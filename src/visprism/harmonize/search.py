@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import SupportsFloat
+from typing import Annotated, SupportsFloat
 
+import msgspec
 import numpy as np
 import torch
 from torch import nn
@@ -173,6 +174,14 @@ def search_replacements(
     )
 
 
+class _Training(msgspec.Struct):
+    """A line of the log of a search."""
+
+    placement: Blocks
+    seed: int
+    accuracy: Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 class SearchLog:
     """The accuracies of a search in a JSON Lines file, one line per training.
 
@@ -209,9 +218,9 @@ class SearchLog:
         accuracy = float(accuracy)
         self._accuracies[tuple(names), seed] = accuracy
         if self.path is not None:
-            row = {"placement": list(names), "seed": seed, "accuracy": accuracy}
-            with self.path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            row = _Training(tuple(names), seed, accuracy)
+            with self.path.open("ab") as file:
+                file.write(msgspec.json.encode(row) + b"\n")
         return accuracy
 
     def _read(self, path: Path, header: Mapping[str, object]) -> list[str]:
@@ -221,11 +230,11 @@ class SearchLog:
             lines = [line for line in lines if line[-1] == "\n"]
             if not lines:
                 return []
-            stated, *rows = [json.loads(line) for line in lines]
+            stated = msgspec.json.decode(lines[0], type=dict)
             different = [name for name in header if stated[name] != header[name]]
-            for row in rows:
-                self._accuracies[tuple(row["placement"]), row["seed"]] = float(row["accuracy"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            for row in (msgspec.json.decode(line, type=_Training) for line in lines[1:]):
+                self._accuracies[row.placement, row.seed] = row.accuracy
+        except (OSError, ValueError, KeyError, RecursionError) as error:
             raise InputError(
                 f"{path} is not the log of a search ({error}). Delete it, or name another file."
             ) from error
