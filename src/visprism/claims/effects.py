@@ -27,6 +27,7 @@ class ClaimEffects(Result):
     """
 
     row: Texts = column("Row", "", "C1 to C16, with a letter where a claim has several")
+    words: Texts = column("Claim", "", "what it expects, in a few words")
     comparison: Texts = column("Comparison", "", f"{PRIMARY}, {EQUAL_FIT} or {SECONDARY}")
     hypothesis: Texts = column("Hypothesis", "", "networks that are compared, or 0")
     quantity: Texts = column("Quantity", "", "what is compared, and when")
@@ -92,16 +93,22 @@ _COLORS = {
     "no effect beyond the margin": "#0072B2",
     "can't tell": "#6b6b6b",
 }
+_HOLLOW = "at equal training fit"
 _LINEAR = 2.0  # margins, beyond which the axis is logarithmic
 
 
-@figure(width=6.4, height=4.2, across=1, share=False)
+@figure(width=7.2, height=4.6, across=1, share=False)
 def _(result: ClaimEffects, ax: Axes) -> Axes:
-    """Primary effects with their intervals, toward the claim, in units of their margin.
+    """Primary effects toward the claim, in units of their margin.
 
-    Effects at equal training NLL are hollow. Rows without enough seeds have no mark.
+    Thin lines are the intervals that decide whether there is an effect, thick ones the 90%
+    intervals, which lie within the margin where there is none beyond it. Effects at equal
+    training NLL are hollow. Rows without enough seeds have no mark.
     """
-    rows = result.row[result.comparison == PRIMARY].tolist()
+    from scipy.special import stdtrit
+
+    first = np.flatnonzero(result.comparison == PRIMARY)
+    rows = result.row[first].tolist()
     ax.axvspan(-1, 1, color="#EDEDED", linewidth=0, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
     for i in np.flatnonzero(np.isin(result.comparison, (PRIMARY, EQUAL_FIT))).tolist():
@@ -113,8 +120,12 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
             continue
         scale = result.sign[i] / result.margin[i]
         effect, low, high = (scale * v[i] for v in (result.effect, result.low, result.high))
-        color = _COLORS[verdict]
-        ax.plot([low, high], [y, y], color=color, linewidth=0.7 if equal else 1.4, zorder=2)
+        color, freedom = _COLORS[verdict], int(result.seeds[i]) - 1
+        level = (1 + float(result.confidence[i])) / 2
+        narrow = (high - low) / 2 * stdtrit(freedom, 0.95) / stdtrit(freedom, level)
+        ax.plot([low, high], [y, y], color=color, linewidth=0.7, zorder=2)
+        thick = 1.2 if equal else 2.2
+        ax.plot([effect - narrow, effect + narrow], [y, y], color=color, linewidth=thick)
         label = f"{result.row[i]} · {result.effect_text(i)} · {verdict}"
         fill = "white" if equal else color
         ax.plot(
@@ -122,11 +133,18 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
             gid=tip(label),
         )  # fmt: skip
     marks = [Line2D([], [], color=c, marker="o", markersize=4) for c in _COLORS.values()]
-    ax.legend(marks, list(_COLORS), loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4)
-    ax.set_yticks(range(len(rows)), rows)
+    hollow = bool(np.isin(result.verdict[result.comparison == EQUAL_FIT], list(_COLORS)).any())
+    if hollow:
+        marks.append(
+            Line2D([], [], color=FAINT, marker="o", markersize=4, markerfacecolor="white")
+        )
+    names = [*_COLORS, *[_HOLLOW] * hollow]
+    ax.legend(marks, names, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(names))
+    labels = zip(rows, result.words[first].tolist(), strict=True)
+    ax.set_yticks(range(len(rows)), [f"{words}  {row}" for row, words in labels])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xscale("symlog", linthresh=_LINEAR)
     ends = max(4.0, *np.abs(ax.get_xlim()))
     ax.set_xlim(-ends, ends)
-    ax.set_xlabel("Effect in units of the margin (positive: as the paper claims)")
+    ax.set_xlabel("Effect / margin (gray: too small to count; right: as the paper claims)")
     return ax

@@ -67,6 +67,11 @@ class Hypothesis:
     equal_fit: bool = False  # whether snapshots of equal training NLL are compared, too
 
     @property
+    def words(self) -> str:
+        """What the claim expects, for a figure."""
+        return _WORDS[self.row]
+
+    @property
     def claim(self) -> str:
         """Code of the claim: ``C6``."""
         return self.row.rstrip("abc")
@@ -90,6 +95,29 @@ class Hypothesis:
         return all(NETWORKS[name].model in scale.models for name in self.networks)
 
 
+_WORDS = {
+    "C1": "ViT: smaller eigenvalues than CNN",
+    "C2": "ViT: more negative eigenvalues than CNN",
+    "C3": "GAP: fewer negative eigenvalues",
+    "C4a": "ViT fits 10% of images worse (epochs)",
+    "C4b": "ViT fits 10% of images worse (updates)",
+    "C5": "Local attention: more accurate",
+    "C6a": "Attention lowers high frequencies",
+    "C6b": "Convolutions raise high frequencies",
+    "C6c": "MLPs raise high frequencies",
+    "C7": "ViT: robust to high-frequency noise",
+    "C8a": "Attention lowers variance",
+    "C8b": "Convolutions raise variance",
+    "C9": "CNN: block structure in CKA",
+    "C10a": "CNN: early convolutions matter most",
+    "C10b": "ViT: late attention matters most",
+    "C11": "AlterNet: more accurate than CNN",
+    "C12": "Strong augmentation: underconfident",
+    "C13": "More heads: fewer negative eigenvalues",
+    "C14": "Smaller patches: less accurate",
+    "C15": "ViT: NLL rises less around the weights",
+    "C16": "The objective decides which is flatter",
+}
 _APE, _NEP = f"APE, {TRAINED}", f"NEP, {TRAINED}"
 _NLL, _ACCURACY, _CKA = "NLL of training images", "test accuracy", "block structure of CKA"
 _LEADING = "leading eigenvalue"

@@ -86,6 +86,7 @@ def _row(
         note = "; ".join(filter(None, ["smaller than the margin", note]))
     return {
         "row": h.row,
+        "words": h.words,
         "comparison": comparison,
         "hypothesis": str(h),
         "quantity": h.quantity + (f", {WARM_UP}" if h.phase == WARM_UP else ""),

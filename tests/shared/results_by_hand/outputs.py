@@ -286,6 +286,7 @@ def cues():
 def claim_effects():
     return ClaimEffects(
         row=np.array(["C1", "C1", "C2a"]),
+        words=np.array(["flatter", "flatter", "more negative"]),
         comparison=np.array(["primary", "equal training NLL", "primary"]),
         hypothesis=np.full(3, "vit - cnn"),
         quantity=np.array(["APE", "APE", "NEP"]),
