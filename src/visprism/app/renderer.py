@@ -6,10 +6,8 @@ somebody else.
 
 import asyncio
 import multiprocessing
-import os
 import pickle
 import signal
-import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
+from visprism.app.serve import end_with_parent
 from visprism.core.errors import InputError
 from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html
@@ -81,7 +80,7 @@ class Renderer:
     def _process(self) -> ProcessPoolExecutor:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, context, initializer=_end_with_parent)
+            self._pool = ProcessPoolExecutor(1, context, initializer=end_with_parent)
         return self._pool
 
 
@@ -100,18 +99,6 @@ def _set_timer(longest: float | None = None) -> None:
         if longest is None:
             _, longest = signal.getitimer(signal.ITIMER_REAL)
         signal.setitimer(signal.ITIMER_REAL, longest, longest)
-
-
-def _end_with_parent() -> None:
-    """End this process with the server, also where that is killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def _study(folder: Path) -> Study:

@@ -1,6 +1,7 @@
 """Serving: the app on a port of this machine, until Ctrl-C."""
 
 import logging
+import multiprocessing
 import os
 import socket
 import sys
@@ -70,6 +71,21 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
         server.handle_exit = handle_exit
         with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
             server.run(sockets=[listener])
+
+
+def end_with_parent() -> None:
+    """End this process with the server, also where that is killed.
+
+    This module imports little, so that a process knows it before it imports torch.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _bound_memory(extra: int) -> None:
