@@ -159,13 +159,14 @@ def _apart(
     weights = torch.arange(1, values.numel() + 1, device=values.device).sin().view_as(values)
     found = torch.autograd.grad((weights * values).sum(), [*start.values()], allow_unused=True)
     gradients = {n: g for n, g in zip(start, found, strict=True) if g is not None and g.any()}
-    scales = {n: start[n].detach().norm() / g.norm() for n, g in gradients.items()}
+    place = {n: tensor.detach() for n, tensor in start.items()}
+    scales = {n: place[n].norm() / g.norm() for n, g in gradients.items()}
     slope = float(sum(scale * gradients[n].square().sum() for n, scale in scales.items()))
-    rounding = _ROUNDING * float((weights * values).abs().sum())
+    rounding = _ROUNDING * float((weights * values.detach()).abs().sum())
 
     def mixture(step: float) -> float:
-        moved = {n: start[n] + step * scale * gradients[n] for n, scale in scales.items()}
-        return float((weights * logits({**start, **moved})).sum())
+        moved = {n: place[n] + step * scale * gradients[n] for n, scale in scales.items()}
+        return float((weights * logits({**place, **moved})).sum())
 
     def apart(step: float) -> float:
         error = abs(mixture(step) - mixture(-step) - 2 * step * slope) - rounding
