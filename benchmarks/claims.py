@@ -151,15 +151,14 @@ def write(raw: RawNumbers) -> None:
     effects = effects_of(raw, minutes_of(first))
     save_figure(panel({"": effects}), ROOT / "docs" / "figures" / "claims", ["png"])
     text = PAGE.read_text(encoding="utf-8")
-    hours = sum(run.minutes for run in raw.runs) / 60
     primary = effects.verdict[effects.comparison == "primary"]
     minutes, seeds = minutes_of(first), len(SCALES[raw.scale].seeds)
     shared = {name: run.networks for run in first.runs for name in run.networks}
     used = {shared[name]: minutes[name] for h in PRIMARY.values() for name in h.networks}
     status = (
         f"Of {seeds * len(used)} networks, which train for about "
-        f"{seeds * sum(used.values()) / 60:.0f} hours in all, {len(raw.runs)} "
-        f"{'is' if len(raw.runs) == 1 else 'are'} trained and measured ({hours:.1f} hours); "
+        f"{seeds * sum(used.values()) / 60:.0f} hours in all on one CPU core, "
+        f"{len(raw.runs)} {'is' if len(raw.runs) == 1 else 'are'} trained and measured; "
         f"{(primary != 'not run').sum()} of {len(primary)} rows have enough seeds."
     )
     for name, content in {
