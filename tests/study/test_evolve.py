@@ -35,6 +35,11 @@ def of_lightning(folder, step, model):
     torch.save(content, folder / f"epoch=1-step={step}.ckpt")
 
 
+def named_by_epoch_and_metric(folder, step, model):
+    content = {"epoch": step, "model_state_dict": model.state_dict(), "optimizer": {"lr": 0.1}}
+    torch.save(content, folder / f"epoch={step}-val_acc=0.{90 - step}.pt")
+
+
 def of_transformers(folder, step, model):
     (folder / f"checkpoint-{step}").mkdir()
     vp.save_checkpoint(model, folder / f"checkpoint-{step}" / "model.safetensors")
@@ -50,7 +55,17 @@ def curves(study, run, analysis):
     return [r for r in study.model(run).results(analysis) if isinstance(r, Evolution)]
 
 
-@pytest.mark.parametrize("write", [plain, of_timm, of_lightning, of_transformers, of_visprism])
+@pytest.mark.parametrize(
+    "write",
+    [
+        plain,
+        of_timm,
+        of_lightning,
+        named_by_epoch_and_metric,
+        of_transformers,
+        of_visprism,
+    ],
+)
 def test_the_curve_has_the_numbers_of_each_checkpoint(tmp_path, nets, net, loader, write):
     folder = tmp_path / "run"
     folder.mkdir()

@@ -174,6 +174,24 @@ def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path, optimi
             assert entry.results == other.results
 
 
+def test_another_training_in_the_same_folder_is_measured_again_and_said(tmp_path, caplog):
+    trained("sgd", monitor_of(tmp_path))
+    again = monitor_of(tmp_path)
+    stored = dict(again.studies)
+    trained("sgd", again)
+    assert again.studies == stored
+    assert not caplog.records
+    other = monitor_of(tmp_path)
+    trained("adamw", other)
+    losses = [study.header["metrics"] for study in other.studies.values()]
+    assert all(
+        now != study.header["metrics"]
+        for now, study in zip(losses, stored.values(), strict=True)
+    )
+    (record,) = caplog.records
+    assert "another training another folder" in record.message
+
+
 def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog, monkeypatch):
     ticks = itertools.count()  # a clock that only advances when it is read
     for name in ("perf_counter", "monotonic"):

@@ -34,6 +34,8 @@ from visprism.table.shapes import ScalarPerBlock
 
 MOST_STEPS = 12  # whose spectra and CKA a page shows
 _LAST = "last step"
+# The step in the name of a checkpoint; a number with a point is a metric.
+_STEPS = (r"step[-_=]?(\d+)", r"epoch[-_=]?(\d+)", r"(?<![\d.])\d+(?!\d|\.\d)")
 _SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
 _WEIGHTS = (  # of Transformers, in a folder for each step
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
@@ -158,7 +160,8 @@ def _folders(runs: Any) -> dict[str, Path]:
 def checkpoints_in(folder: Path) -> dict[int, Path]:
     """The checkpoints of a folder by step, in order; of a run of visprism, its snapshots.
 
-    The step is the number after "step" in the name, or else the last number.
+    The step is the number after "step" in the name, else that after "epoch", else the last
+    whole number.
     """
     snapshots = folder / "snapshots"
     inside = sorted((snapshots if snapshots.is_dir() else folder).iterdir())
@@ -167,10 +170,10 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
         weights = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
         file = path if path.is_file() and path.name.endswith(_SUFFIXES) else weights
         bare = re.sub(r"(\.(safetensors|pt|pth|ckpt|bin|tar))+$", "", path.name)
-        number = re.search(r"step[-_=]?(\d+)|(\d+)(?!.*\d)", bare)
-        if file is None or number is None:
+        numbers = next(filter(None, (re.findall(pattern, bare) for pattern in _STEPS)), None)
+        if file is None or numbers is None:
             continue
-        step = int(number[1] or number[2])
+        step = int(numbers[-1])
         if step in steps:
             raise InputError(
                 f"{folder} must have one checkpoint for each step, got {steps[step].name} and "

@@ -32,6 +32,7 @@ from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
+from visprism.study.examination import fingerprint_of
 from visprism.study.examine import examine
 from visprism.study.plan import Speed, duration, number_of_images, ordered_steps
 from visprism.study.store import INDEX
@@ -180,6 +181,7 @@ class Monitor:
         Returns:
             The study, if one was made.
         """
+        step = int(step)
         given = () if optimizer is None else optimizer
         optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         if self._begin is None:
@@ -195,7 +197,8 @@ class Monitor:
             )
             return None
         self._last = step
-        groups = [] if step % self.every or step in self.studies else self._affordable()
+        due = not step % self.every and not self._is_stored(model, step)
+        groups = self._affordable() if due else []
         if not groups:
             return None
         study = None
@@ -228,6 +231,22 @@ class Monitor:
         """End the loggers."""
         for logger in self._loggers:
             self._try(logger.close, "a logger could not be closed")
+
+    def _is_stored(self, model: nn.Module, step: int) -> bool:
+        """Whether the step was measured, of these weights."""
+        if step not in self.studies:
+            return False
+        stored = self.studies[step].header["weights"].values()
+        with self._guarded(model, step):
+            now = fingerprint_of(self._subject_of(model).model)
+            if now not in [weights["fingerprint"] for weights in stored]:
+                self._say(
+                    f"step {step}: the weights differ from those that were measured in "
+                    f"{self.out}, and are measured again. Give another training another folder",
+                    of="other weights",
+                )
+                return False
+        return True
 
     def _plan(self, subject: Subject, step: int, optimizers: Sequence[Optimizer]) -> None:
         """Group the analyses that apply by their passes, with the seconds they should take."""
