@@ -161,7 +161,7 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
     """The checkpoints of a folder by step, in order; of a run of visprism, its snapshots.
 
     The step is the number after "step" in the name, else that after "epoch", else the last
-    whole number.
+    integer.
     """
     snapshots = folder / "snapshots"
     inside = sorted((snapshots if snapshots.is_dir() else folder).iterdir())
