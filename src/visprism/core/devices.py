@@ -203,7 +203,7 @@ def settings_of_products() -> tuple[Any, ...]:
     operations = _operations()
     newer = [operation.fp32_precision for operation in operations]
     cudnn: Any = torch.backends.cudnn
-    # Torch refuses to read an older setting beside newer ones that differ from it.
+    # Torch refuses to read an older setting if newer ones differ from it.
     for operation in operations:
         operation.fp32_precision = "ieee"
     matmul = torch.get_float32_matmul_precision()

@@ -122,7 +122,7 @@ _APART, _ROUNDING = 1e-3, 1e-13  # relative; networks have 1e-6 and 1e-15, estim
 def check_derivatives(
     logits: Callable[[Mapping[str, Tensor]], Tensor], parameters: Mapping[str, Tensor]
 ) -> None:
-    """Require that the gradient is that of the function which the model computes.
+    """Require the gradient of the function that the model computes.
 
     A straight-through estimator, ``x + (x.round() - x).detach()``, has that of another one. The
     change of a mixture of the logits along its gradient is compared with the gradient, in
