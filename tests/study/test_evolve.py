@@ -224,6 +224,14 @@ def test_snapshots_that_name_their_model_need_no_name(tmp_path):
     images = [torch.rand(4, 3, 32, 32)]
     study = vp.evolve(tmp_path, images, analyses="variance")
     assert curves(study, tmp_path.name, "variance")[0].step[-1] == 3
+    vp.save_checkpoint(
+        vp.load_model("resnet18_32").model,
+        tmp_path / "snapshots" / "step-00000006.safetensors",
+        provenance=Provenance(model="resnet18_32"),
+    )
+    with pytest.raises(vp.InputError, match=r"one network, and .*6\.safetensors is of another"):
+        vp.evolve(tmp_path, images, analyses="variance", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()  # none was measured
 
 
 def two_models(folder, nets):
@@ -251,7 +259,8 @@ def same_step(folder, nets):
 def test_a_folder_that_is_not_a_run(tmp_path, nets, net, loader, write, sentence):
     write(tmp_path, nets)
     with pytest.raises(vp.InputError, match=sentence):
-        vp.evolve(tmp_path, loader, model=net(9), analyses="variance")
+        vp.evolve(tmp_path, loader, model=net(9), analyses="variance", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_missing_is_named(tmp_path, nets, loader):

@@ -144,6 +144,9 @@ def test_weights_after_a_kill_and_a_resumption_are_those_without_a_monitor(tmp_p
     assert set(curvature.step) == {8}
 
 
+MODEL = Net()
+
+
 def monitor_of(folder=None, **options):
     values = {"every": 2, "share": 1.0, "out": folder} | options
     return vp.Monitor(DATA, ANALYSES, **values)
@@ -294,6 +297,28 @@ def test_numbers_have_names_that_sort_for_any_logger():
     assert value == answers["kind-summary:to-mean:attention"]
 
 
+def test_what_answers_no_question_has_its_mean_in_logs():
+    logged = {}
+    monitor = monitor_of(log=[logged.__setitem__])
+    study = monitor.step(MODEL, 2)
+    mean = study["variance"]["Net"].values.mean()
+    assert logged[2]["visprism/variance/blocks/variances"] == pytest.approx(mean)
+    network = vp.load_model("vit_pico_patch4_32?depth=1")
+    names = ("training-curvature", "cka")
+    batch = (torch.rand(8, 3, 32, 32), torch.arange(8))
+    monitor = vp.Monitor([batch], names, every=1, share=1.0, log=[logged.__setitem__])
+    optimizer = torch.optim.SGD(network.model.parameters(), lr=0.1)
+    curvature, similarity = (
+        e.results[0] for e in monitor.step(network.model, 3, optimizer).entries
+    )
+    name = "visprism/training-curvature/hessian/weights/{}"
+    assert logged[3][name.format("eigenvalue")] == curvature.eigenvalue[0]
+    assert logged[3][name.format("threshold")] == pytest.approx(20)
+    matrix = similarity.matrix("cka")
+    pairs = matrix[np.triu_indices(len(matrix), k=1)]
+    assert logged[3]["visprism/cka/mean"] == pytest.approx(pairs.mean())
+
+
 class Shown:
     """A logger that takes arrays."""
 
@@ -371,6 +396,23 @@ def backwards(monitor):
     monitor.step(Net(), 2)
 
 
+def copied_model(monitor):
+    for step in (2, 4, 6):
+        monitor.step(Net(), step)
+    assert list(monitor.studies) == [2, 4, 6]
+
+
+def metric_that_is_text(monitor):
+    for step in (2, 4):
+        monitor.step(MODEL, step, metrics={"loss": 1.0, "phase": "warm-up"})
+    assert monitor.studies[4].header["metrics"] == {"loss": 1.0}
+
+
+def failing_logger(monitor):
+    monitor.step(MODEL, 2)
+    monitor.step(MODEL, 4)
+
+
 def nothing_to_measure(monitor):
     monitor.step(nn.Linear(5, 4), 1)
 
@@ -381,7 +423,9 @@ def nothing_to_measure(monitor):
         (other_model, {}, "the model must stay the same, and its parameter"),
         (backwards, {}, "step must not decrease, got 2 after 4"),
         (nothing_to_measure, {}, "step 1 is not measured"),
-        (lambda m: m.step(Net(), 2), {"log": [RaisingLogger()]}, "a logger failed: no conn"),
+        (copied_model, {}, "step 4: the model is another object than before"),
+        (metric_that_is_text, {}, "must be numbers, got 'warm-up' for phase"),
+        (failing_logger, {"log": [RaisingLogger()]}, "step 2, not logged by RaisingLogger: no"),
     ],
 )
 def test_a_fault_is_one_sentence(caplog, act, options, sentence):
@@ -399,7 +443,7 @@ def test_a_full_disk_is_one_sentence(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(Path, "touch", full)
     study = monitor.step(Net(), 2)
     assert study is monitor.studies[2]
-    assert "step 2 is not stored" in caplog.text
+    assert "step 2, not stored: " in caplog.text
     assert "No space left on device" in caplog.text
 
 

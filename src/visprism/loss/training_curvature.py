@@ -79,6 +79,14 @@ class CurvatureDuringTraining(Result):
             rows = (self.matrix == matrix) & (self.point == point)
             yield matrix, point, self.select(rows & (self.rank == 1))
 
+    def scalars(self) -> dict[str, float]:
+        """The last leading eigenvalue of each series, and its threshold."""
+        return {
+            f"{self.identifier}.{name}:{matrix}:{point}": float(getattr(rows, name)[-1])
+            for matrix, point, rows in self.leading()
+            for name in ("eigenvalue", "threshold")
+        }
+
     def sentences(self) -> Iterator[str | Finding]:
         """The eigenvalue at both ends, its ratio to the threshold, and the alignment."""
         if not len(self):

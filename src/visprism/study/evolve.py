@@ -114,6 +114,7 @@ def evolve(
                 )
             continue
         files, by_run[name] = checkpoints_in(folder), {}
+        require_one_network(files.values(), model)
         to_last: dict[int, Study] = {}
         tracked = replace(run, deadline=None).track(files.items(), f"checkpoints of {name}")
         for step, path in tracked:
@@ -207,6 +208,21 @@ def loaded_checkpoint(path: Path, model: Any) -> Any:
     other = deepcopy(model)
     load_checkpoint(other, path)
     return other.eval()
+
+
+def require_one_network(files: Iterable[Path], model: Any) -> None:
+    """Require checkpoints of one network, before the first is measured."""
+    first: tuple[Path, dict[str, tuple[int, ...]]] | None = None
+    for path in files:
+        loaded = loaded_checkpoint(path, model)
+        module = loaded if isinstance(loaded, nn.Module) else loaded.model
+        shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        first = first or (path, shapes)
+        if shapes != first[1]:
+            raise InputError(
+                f"checkpoints of a run must be of one network, and {path} is of another one "
+                f"than {first[0].name}. Move one of them away."
+            )
 
 
 def joined(

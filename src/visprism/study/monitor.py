@@ -167,7 +167,7 @@ class Monitor:
         model: nn.Module,
         step: int,
         optimizer: Optimizer | Iterable[Optimizer] | None = None,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, Any] | None = None,
     ) -> Study | None:
         """Measure if it is due; call it after each update.
 
@@ -230,7 +230,7 @@ class Monitor:
     def close(self) -> None:
         """End the loggers."""
         for logger in self._loggers:
-            self._try(logger.close, "a logger could not be closed")
+            self._try(logger.close, f"{_named(logger)} is not closed")
 
     def _is_stored(self, model: nn.Module, step: int) -> bool:
         """Whether the step was measured, of these weights."""
@@ -310,7 +310,7 @@ class Monitor:
         model: nn.Module,
         step: int,
         analyses: Sequence[Analysis],
-        metrics: Mapping[str, float],
+        metrics: Mapping[str, Any],
     ) -> Study:
         subject = self._subject_of(model)
         training = subject.training_images
@@ -325,7 +325,7 @@ class Monitor:
             run=self.run,
             listener=silent,
         )
-        numbers = {name: float(value) for name, value in metrics.items()}
+        numbers = self._numbers_in(metrics)
         alarms = alarms_of([*self.studies.values(), study])
         header = {**study.header, "step": step, "metrics": numbers}
         study = replace(study, header=header | {"alarms": [str(alarm) for alarm in alarms]})
@@ -335,18 +335,29 @@ class Monitor:
         if rank() == 0:
             if self.out is not None:
                 folder = Path(self.out) / f"step-{step:08d}"
-                self._try(partial(study.save, folder), f"step {step} is not stored")
+                self._try(partial(study.save, folder), "not stored")
             raised = {f"visprism/alarms/{alarm.code}": 1.0 for alarm in alarms}
             values = {n: v for n, v in (scalars_of(study) | raised).items() if isfinite(v)}
-            for logger in self._loggers:
-                self._try(partial(logger.log, step, values), "a logger failed")
             draw = cache(partial(arrays_of, study))
-            for log in (getattr(logger, "log_arrays", None) for logger in self._loggers):
-                if log is not None:
-                    self._try(partial(log, step, draw), "figures are not logged")
+            for logger in self._loggers:
+                self._try(partial(logger.log, step, values), f"not logged by {_named(logger)}")
+                if (log := getattr(logger, "log_arrays", None)) is not None:
+                    self._try(partial(log, step, draw), f"no figures for {_named(logger)}")
         for failure in study.failures:
             self._say(f"step {step}: {failure.analysis} is not measured: {failure.reason}")
         return study
+
+    def _numbers_in(self, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """The metrics that are numbers."""
+        numbers = {}
+        for name, value in metrics.items():
+            try:
+                numbers[name] = float(value)
+            except (TypeError, ValueError):
+                self._say(
+                    f"metrics must be numbers, got {value!r} for {name}, which is left out"
+                )
+        return numbers
 
     def _subject_of(self, model: nn.Module) -> Subject:
         """The model, dissected once, with the images."""
@@ -362,6 +373,12 @@ class Monitor:
                 "the first step. Make a Monitor with another folder for another model."
             )
         if self._subject is None or self._subject.model is not module:
+            if self._subject is not None:
+                self._say(
+                    f"step {self._last}: the model is another object than before and is taken "
+                    "for the same network. Another one needs a Monitor with another folder.",
+                    of="another object",
+                )
             check_whole(module)
             (subject,) = subjects_of(
                 candidates_of(module, run=self.run),
@@ -388,13 +405,18 @@ class Monitor:
         try:
             action()
         except Exception as error:  # of any library
-            self._say(f"{fault}: {error}")
+            self._say(f"step {self._last}, {fault}: {error}", of=f"{fault}: {error}")
 
     def _say(self, text: str, *, of: str = "") -> None:
         """Log a sentence once, in the first process."""
         if (of or text) not in self._said and rank() == 0:
             _log.warning("%s", text)
         self._said.add(of or text)
+
+
+def _named(logger: Logger | _Function) -> str:
+    of = logger.log if isinstance(logger, _Function) else type(logger)
+    return getattr(of, "__qualname__", repr(of))
 
 
 @contextmanager
@@ -425,15 +447,15 @@ def check_whole(model: nn.Module) -> None:
 
 
 def scalars_of(study: Study) -> dict[str, float]:
-    """The answers of a study of one model under names that sort: analysis, part, quantity.
+    """The numbers of a study of one model under names that sort: analysis, part, quantity.
 
     For example ``visprism/fourier/attention/high_frequency``.
     """
     return {
-        _name_of(entry.analysis, answer.id): answer.value
+        _name_of(entry.analysis, identifier): value
         for entry in study.entries
         for result in entry.results
-        for answer in result.answers()
+        for identifier, value in result.scalars().items()
     }
 
 

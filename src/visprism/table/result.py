@@ -311,6 +311,10 @@ class Result:
             for answer in self._answers_of(name, info)
         )
 
+    def scalars(self) -> dict[str, float]:
+        """The numbers that loggers show over a training, by identifier; the answers."""
+        return {answer.id: answer.value for answer in self.answers()}
+
     def answered(self, name: str) -> np.ndarray:
         """Indices of the rows of an estimate that are answers; all, unless overridden."""
         return np.arange(len(self))

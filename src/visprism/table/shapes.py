@@ -175,6 +175,16 @@ class ScalarPerBlock(ValuedPerBlock):
         """Whether any block has a value of the quantity."""
         return bool(np.isfinite(getattr(self, quantity or self.value_name)).any())
 
+    def scalars(self) -> dict[str, float]:
+        """The answers, and the mean over blocks."""
+        finite = self.values[np.isfinite(self.values)]
+        mean = (
+            {f"{self.identifier}.{self.identifier}:blocks": finite.mean()}
+            if len(finite)
+            else {}
+        )
+        return super().scalars() | mean
+
     def sentences(self) -> Iterator[str | Finding]:
         """First and last block, and the block with the largest value."""
         rows = np.flatnonzero(np.isfinite(self.values))

@@ -159,6 +159,11 @@ class Similarity(BlockMatrix):
         """Of two models, the mean over pairs of blocks with the most similar pair."""
         return super().answers() if self.other_model and self.defined.any() else ()
 
+    def scalars(self) -> dict[str, float]:
+        """The mean over pairs of different blocks."""
+        cka = self.cka[self._different_pairs()]
+        return {f"{self.identifier}.mean": float(cka.mean())} if len(cka) else {}
+
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """The most similar pair."""
         pairs = np.flatnonzero(self._different_pairs())
