@@ -1,10 +1,12 @@
 """The app over a workspace of its own, answered without a socket."""
 
 import json
+import multiprocessing
 
 import numpy as np
 import pytest
 from app_cases import RESNET, VIT
+from forks import forks
 from PIL import Image
 
 pytest.importorskip("starlette", reason="the extra visprism[app] is not installed")
@@ -30,6 +32,17 @@ def client(settings):
     """Asks below the token: ``client.get("api/catalog")``."""
     with TestClient(Server(settings).app(), f"{HOST}/{settings.token}/") as client:
         yield client
+
+
+@pytest.fixture
+def forked_processes(monkeypatch):
+    """Processes that the app spawns have imported the package before."""
+    original = multiprocessing.get_context
+
+    def get_context(kind):
+        return forks() if kind == "spawn" else original(kind)
+
+    monkeypatch.setattr(multiprocessing, "get_context", get_context)
 
 
 @pytest.fixture(scope="session")

@@ -196,9 +196,10 @@ def pickled():
     ],
 )
 def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings, name, body):
+    before = list(settings.uploaded_checkpoints.glob("*"))
     response = client.post(f"api/checkpoints/{name}", content=body)
     assert response.status_code == 400
-    assert not list(settings.uploaded_checkpoints.glob("*"))
+    assert list(settings.uploaded_checkpoints.glob("*")) == before
     assert not Path("attacked").exists()
 
 
@@ -293,6 +294,7 @@ DEEP = "[" * 200_000
         '{"format": 1, "header": {"failures": 3}, "entries": {}}',
     ],
 )
+@pytest.mark.usefixtures("forked_processes")
 def test_a_damaged_study_is_a_red_line_and_one_sentence(client, study_folder, text):
     study_folder("study.json", text)
     (listed,) = [s for s in client.get("api/studies").json() if s["name"] == "copied"]

@@ -93,7 +93,10 @@ CASES = [
     (f"{ON} folder:PHOTOS", "bad.png"),
     (f"{ON} folder:PHOTOS", "--skip-bad"),
     # Folders.
-    ("sparsity resnet20 --data shapes --out FILE/out", "--out must be a folder that can be"),
+    (
+        "sparsity resnet20 --data shapes --limit 4 --out FILE/out",
+        "--out must be a folder that can be",
+    ),
     (
         "sparsity resnet20.shapes --data shapes --limit 3 --out STUDIED",
         "Choose another folder, or pass --fresh to start over.",

@@ -22,6 +22,18 @@ def images():
     return torch.randn(2, 3, 32, 32, generator=stream(0, "images"))
 
 
+SHALLOW = """
+from visprism.models import load_model
+
+def shallow():
+    model = load_model("resnet20").model
+    model.img_size = 32
+    for stage in (model.layer1, model.layer2, model.layer3):
+        del stage[1:]
+    return model
+"""
+
+
 def written(out):
     return str(out / "alternet.safetensors")
 
@@ -41,23 +53,16 @@ def test_what_it_writes_is_a_model_for_every_command(converted, images, capsys):
 
 
 def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys):
-    command = [
-        "harmonize",
-        "resnet20",
-        "--search",
-        "quick",
-        "--data",
-        "shapes",
-        "--limit",
-        "40",
-    ]
-    command += ["--limit", "40", "--epochs", "1", "--repeats", "2", "--head-dim", "8"]
-    command += ["--set", "batch_size=12", "--set", "warmup=0", "--set", "precision=fp32"]
-    command += ["--out", str(tmp_path)]
+    (tmp_path / "mine.py").write_text(SHALLOW)
+    out = tmp_path / "out"
+    command = ["harmonize", f"{tmp_path}/mine.py:shallow", "--search", "quick"]
+    command += ["--data", "shapes", "--limit", "40", "--epochs", "1", "--repeats", "2"]
+    command += ["--head-dim", "8", "--set", "batch_size=12", "--set", "warmup=0"]
+    command += ["--set", "precision=fp32", "--out", str(out)]
     assert main(command) == 0
-    names = {p.name for p in tmp_path.iterdir()}
+    names = {p.name for p in out.iterdir()}
     assert {"search.jsonl", "search.npz", "search.png", "alternet.safetensors"} <= names
-    search = Result.load(tmp_path / "search.npz")
+    search = Result.load(out / "search.npz")
     assert isinstance(search, ReplacementSearch)
     assert search.provenance.images == 40 - 10  # one of each class is held out
     first = capsys.readouterr()

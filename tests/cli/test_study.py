@@ -68,21 +68,11 @@ def test_a_folder_of_the_command_line_is_a_study_in_python(studied):
     assert study[FIRST]["sparsity"] == sparsity_of(studied)
 
 
-def test_formats_are_those_that_are_named(study_command, tmp_path):
-    assert main([*study_command, str(tmp_path), "--formats", "svg,pdf"]) == 0
-    assert {p.suffix for p in (tmp_path / "figures").glob("[!.]*")} == {".svg", ".pdf"}
-
-
-def test_the_same_command_measures_nothing(studied, study_command):
-    before = written(studied)
-    assert main([*study_command, str(studied)]) == 0
-    assert written(studied) == before
-
-
-def test_the_same_command_in_another_folder_gives_the_same_numbers(
+def test_in_another_folder_it_gives_the_same_numbers_and_figures_in_the_formats_named(
     studied, study_command, tmp_path
 ):
-    assert main([*study_command, str(tmp_path)]) == 0
+    assert main([*study_command, str(tmp_path), "--formats", "svg,pdf"]) == 0
+    assert {p.suffix for p in (tmp_path / "figures").glob("[!.]*")} == {".svg", ".pdf"}
     for name in (FIRST, SECOND):
         assert sparsity_of(tmp_path, name) == sparsity_of(studied, name)
     first, second = (f / "figures" / "sparsity.svg" for f in (tmp_path, studied))
@@ -102,13 +92,11 @@ def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp
     assert sparsity_of(tmp_path) == sparsity_of(studied)
 
 
-@pytest.mark.parametrize("words", [["sparsity", "--threshold", "1/2"], ["examine"]])
-def test_an_option_reaches_the_measurement(words, tmp_path):
-    command, *options = words
-    if command == "examine":
-        options = ["--analyses", "sparsity", "--set", "sparsity.threshold=0.5"]
-    where = ["--data", "shapes", "--limit", "4", "--out", str(tmp_path)]
-    assert main([command, FIRST, *where, *options]) == 0
+def test_an_option_reaches_the_measurement(tmp_path):
+    where = [FIRST, "--data", "shapes", "--limit", "4", "--out"]
+    assert main(["sparsity", *where, f"{tmp_path}/a", "--threshold", "1/2"]) == 0
+    words = ["--analyses", "sparsity", "--set", "sparsity.threshold=0.5"]
+    assert main(["examine", *where, f"{tmp_path}/b", *words]) == 0
     study = vp.examine(
         FIRST,
         "shapes",
@@ -116,17 +104,16 @@ def test_an_option_reaches_the_measurement(words, tmp_path):
         options={"sparsity": {"threshold": 0.5}},
         images=vp.DataOptions(limit=4),
     )
-    assert sparsity_of(tmp_path) == study[FIRST]["sparsity"]
+    for name in "ab":
+        assert sparsity_of(tmp_path / name) == study[FIRST]["sparsity"]
 
 
-def test_a_seed_gives_other_random_weights_and_the_same_seed_the_same(tmp_path):
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        options = ["--data", "shapes", "--limit", "4", "--seed", str(seed)]
-        assert main(["sparsity", "resnet20", *options, "--out", f"{tmp_path}/{name}"]) == 0
-    paths = sorted(tmp_path.glob("*/results/*.npz"))
-    a, b, c = (Result.load(path) for path in paths)
-    assert a == b
-    assert a != c
+def test_a_seed_gives_other_random_weights(tmp_path):
+    for seed in "01":
+        options = ["--data", "shapes", "--limit", "4", "--seed", seed]
+        assert main(["sparsity", "resnet20", *options, "--out", f"{tmp_path}/{seed}"]) == 0
+    first, second = (Result.load(path) for path in tmp_path.glob("*/results/*.npz"))
+    assert first != second
 
 
 LABELED = (["a=resnet20", "vit_pico_patch4_32?num_classes=10"], ["resnet20", "resnet20"])
@@ -145,8 +132,11 @@ def test_labels_name_the_models(models, labels, names, plugin, tmp_path):
     assert list(vp.Study.load(tmp_path).models) == names
 
 
-def test_the_plan_goes_to_stderr_and_the_table_to_stdout(studied, study_command, capsys):
+def test_the_same_command_measures_nothing_and_says_it_again(studied, study_command, capsys):
+    """The plan on stderr, the table on stdout."""
+    before = written(studied)
     assert main([*study_command, str(studied)]) == 0
+    assert written(studied) == before
     printed = capsys.readouterr()
     assert "Plan:" in printed.err
     assert "32x32" in printed.err  # how the images are prepared
@@ -213,16 +203,22 @@ def test_ctrl_c_keeps_complete_results_and_the_same_command_resumes(
         assert sparsity_of(tmp_path, name) == sparsity_of(studied, name)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path, number, code):
-    words = ["sparsity", FIRST, "--data", "shapes", "--limit", "1000", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "visprism", *words], stderr=subprocess.PIPE, text=True
-    )
-    time.sleep(3)  # while torch is imported
-    process.send_signal(number)
-    _, said = process.communicate(timeout=100)
-    assert process.returncode == code
-    assert said.splitlines()[-1].startswith("visprism: interrupted; ")
-    assert not said.endswith("interrupted; \n")
-    assert "Traceback" not in said
+def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path):
+    words = ["sparsity", FIRST, "--data", "shapes", "--limit", "1000", "--out"]
+    codes = {signal.SIGINT: 130, signal.SIGTERM: 143}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "visprism", *words, tmp_path / str(code)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for code in codes.values()
+    ]
+    time.sleep(2)  # while torch is imported
+    for (number, code), process in zip(codes.items(), processes, strict=True):
+        process.send_signal(number)
+        _, said = process.communicate(timeout=100)
+        assert process.returncode == code
+        assert said.splitlines()[-1].startswith("visprism: interrupted; ")
+        assert not said.endswith("interrupted; \n")
+        assert "Traceback" not in said

@@ -1,13 +1,14 @@
 """Memory that is reused (src/visprism/core/devices.py)."""
 
 import os
-import subprocess
-import sys
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
+from forks import forked, forks
 from internals import reused_memory
 
 from visprism.core import devices
@@ -27,36 +28,33 @@ def settings(monkeypatch):
     return made
 
 
-BLOCKS = f"""
-import resource, torch
-from visprism.core.devices import reused_memory
-
-def pages():
+def new_pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(8):
-        torch.zeros({BLOCK // 4}).add_(1)
+        torch.zeros(BLOCK // 4).add_(1)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-def resident():
-    return int(open("/proc/self/statm").read().split()[1])
 
-torch.zeros(2).add_(1)
-before = resident()
-print(pages())
-with reused_memory():
-    pages()
-    print(pages(), resident() - before)
-print(resident() - before)
-"""
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+def allocate(pipe):
+    torch.zeros(2).add_(1)
+    before, outside = resident(), new_pages()
+    with reused_memory():
+        new_pages()
+        inside, held = new_pages(), resident() - before
+    pipe.send((outside, inside, held, resident() - before))
 
 
 @settable
 def test_a_block_that_is_freed_is_reused_inside_and_leaves_at_the_end():
     """In a process of its own: what others have freed is there to be reused."""
-    done = subprocess.run(
-        [sys.executable, "-c", BLOCKS], capture_output=True, text=True, check=True
-    )
-    outside, inside, held, left = map(int, done.stdout.split())
+    ours, theirs = forks().Pipe(duplex=False)
+    forked(__file__, "allocate", theirs)
+    assert ours.poll(60)
+    outside, inside, held, left = ours.recv()
     pages = BLOCK / os.sysconf("SC_PAGE_SIZE")
     assert outside > 0.9 * 8 * pages
     assert inside < 0.1 * 8 * pages

@@ -75,6 +75,7 @@ def coverage(draw: Callable[[tuple[int, int]], np.ndarray], truth: float, n: int
     return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("n", [32, 64, 512])
 @pytest.mark.parametrize("law", ["normal", "exponential", "uniform"])
 def test_intervals_of_a_mean_cover_it_in_95_percent(law: str, n: int):
@@ -86,6 +87,7 @@ def test_intervals_of_a_mean_cover_it_in_95_percent(law: str, n: int):
     assert 0.92 <= coverage(lambda size: draw(size=size), mean, n) <= 0.97
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_intervals_of_mean_losses_cover_them_where_students_do_not():
     # Log-normal values as losses of images are: 1% of the images hold a tenth of the sum.
     generator = np.random.default_rng(4)
@@ -108,6 +110,7 @@ def test_the_interval_of_a_rare_proportion_is_of_the_length_of_wilsons(events: i
     assert 0.163 - smallest <= high <= 0.163 + 0.5 * (largest - smallest)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("sigma", [1.0, 1.5])
 def test_the_limit_of_the_correction_does_not_cost_coverage(sigma: float):
     generator = np.random.default_rng(7)
@@ -158,6 +161,7 @@ def test_the_interval_of_a_mean_fraction_covers_it_also_in_few_images(
     assert np.mean((low <= share) & (share <= high)) >= 0.92
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("share", "spread"), [(0.002, 100.0), (0.02, 2.0), (0.3, 10.0)])
 def test_the_interval_of_a_mean_fraction_covers_it(share: float, spread: float):
     # 196 tokens of an image, whose chance of being an outlier varies between images.

@@ -48,6 +48,7 @@ def test_ece_by_hand():
     assert ece.value == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_expected_ece_of_a_calibrated_model_is_that_of_simulated_targets():
     generator = np.random.default_rng(0)
     confidence, correct = sample(generator, 200, 0)
@@ -63,6 +64,7 @@ def simulated(draw: Callable[[], tuple[np.ndarray, np.ndarray]], samples: int) -
     return Bins(*(np.concatenate([getattr(r, f.name) for r in rows]) for f in fields(Bins)))
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("images", [95, 256, 512])
 def test_the_debiased_ece_of_a_calibrated_model_is_nearer_to_0(images: int):
     generator = np.random.default_rng(1)
@@ -70,6 +72,7 @@ def test_the_debiased_ece_of_a_calibrated_model_is_nearer_to_0(images: int):
     assert bins.intervals()[0].mean() < 0.5 * bins.ece.mean()
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("images", "gap"), [(256, 0.078), (2000, 0.078), (512, 0.04)])
 def test_the_debiased_ece_is_nearly_unbiased(images: int, gap: float):
     generator = np.random.default_rng(2)
@@ -89,7 +92,8 @@ def covered(bins: Bins, truth: float) -> float:
     return float(((low <= truth) & (truth <= high)).mean())
 
 
-@pytest.mark.parametrize("images", [100, 256, 2000])
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [100, 256, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("gap", [0.0, 0.03, 0.078])
 def test_the_interval_holds_the_ece_of_the_model_in_95_percent(images: int, gap: float):
     generator = np.random.default_rng(3)
@@ -97,7 +101,8 @@ def test_the_interval_holds_the_ece_of_the_model_in_95_percent(images: int, gap:
     assert 0.92 <= covered(bins, gap) <= 0.98
 
 
-@pytest.mark.parametrize("images", [100, 256, 1000])
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_interval_holds_also_where_bins_are_wrong_in_both_directions(images: int):
     generator = np.random.default_rng(4)
     confidence, _ = sample(generator, 400_000, 0)
@@ -106,7 +111,8 @@ def test_the_interval_holds_also_where_bins_are_wrong_in_both_directions(images:
     assert 0.92 <= covered(bins, truth) <= 0.98
 
 
-@pytest.mark.parametrize("images", [100, 256, 1000])
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_interval_holds_also_where_some_bins_are_calibrated(images: int):
     generator = np.random.default_rng(7)
     confidence, _ = sample(generator, 400_000, 0)
@@ -130,6 +136,7 @@ def test_images_of_a_calibrated_bin_contribute_nothing():
     assert not error.by_image.any()
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("confidence", "accuracy"), [(0.95, 0.85), (0.99999, 0.9), (1.0, 0.9), (0.75, 0.75)]
 )
@@ -142,6 +149,7 @@ def test_the_interval_holds_also_where_all_confidences_are_equal(
     assert covered(bins, abs(float(column[0]) - accuracy)) >= 0.92
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_interval_holds_also_where_most_confidences_of_a_calibrated_model_are_near_1():
     generator = np.random.default_rng(9)
 
@@ -201,8 +209,10 @@ def test_the_intervals_that_are_printed_cover_it_also_where_few_are_wrong(
     assert 0.92 <= np.mean((low <= gap) & (gap <= high)) <= 0.98
 
 
-@pytest.mark.parametrize("shape", [(20, 2), (8, 2), (30, 1)])
-@pytest.mark.parametrize(("images", "accuracy"), [(128, 1.0), (1000, 1.0), (256, 0.995)])
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("shape", "images", "accuracy"), [((20, 2), 128, 1.0), ((8, 2), 256, 0.995)]
+)
 def test_the_interval_holds_also_for_accurate_and_underconfident_models(
     shape: tuple[float, float], images: int, accuracy: float
 ):

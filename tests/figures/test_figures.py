@@ -24,33 +24,26 @@ def test_every_figure_is_tried_here(made):
     }
 
 
-def test_draws_on_given_axes_and_makes_no_global_figure(result, ax):
-    before = pyplot.get_fignums()
-    assert plot(result, ax) is ax
-    assert ax.lines or ax.patches or ax.images or ax.child_axes
-    assert all(other.get_label() == "<colorbar>" for other in ax.figure.axes[1:])
-    assert pyplot.get_fignums() == before
-
-
-def test_two_results_on_the_same_axes_share_the_entries_of_the_legend(result, ax):
-    plot(result, ax)
-    first = labels_of(ax)
-    plot(result, ax)
-    assert labels_of(ax) == first
-    assert len(first) == len(set(first))
+def test_axes_and_settings_are_borrowed_and_two_results_share_the_entries_of_a_legend(
+    result, ax
+):
+    with mpl.rc_context({"lines.linewidth": 7, "font.size": 20}):
+        figures, settings = pyplot.get_fignums(), dict(mpl.rcParams)
+        assert plot(result, ax) is ax
+        assert ax.lines or ax.patches or ax.images or ax.child_axes
+        assert all(other.get_label() == "<colorbar>" for other in ax.figure.axes[1:])
+        labels = labels_of(ax)
+        assert len(labels) == len(set(labels))
+        plot(result, ax)
+        assert labels_of(ax) == labels
+        assert pyplot.get_fignums() == figures
+        pyplot.close(plot(result).figure)
+        assert dict(mpl.rcParams) == settings
 
 
 def labels_of(ax):
     legend = ax.get_legend()
     return [text.get_text() for text in legend.get_texts()] if legend else []
-
-
-def test_leaves_the_settings_of_matplotlib_as_they_were(result, ax):
-    with mpl.rc_context({"lines.linewidth": 7, "font.size": 20}):
-        before = dict(mpl.rcParams)
-        pyplot.close(plot(result).figure)
-        plot(result, ax)
-        assert dict(mpl.rcParams) == before
 
 
 @dataclass(frozen=True)

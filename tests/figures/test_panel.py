@@ -19,15 +19,21 @@ def models(result, number):
     return [result.with_provenance(model=f"net:{i}") for i in range(number)]
 
 
-@pytest.mark.parametrize("number", [4])
-def test_there_are_axes_for_each_model_with_its_name_and_one_vertical_scale(result, number):
+def test_each_model_has_axes_with_its_name_and_scale_and_nothing_is_beyond_the_edge(result):
     before = pyplot.get_fignums()
-    figure = panel(models(result, number))
+    figure = panel(models(result, 3))
     axes = [ax for ax in figure.axes if ax.get_title()]
-    assert [ax.get_title() for ax in axes] == [f"net:{i}" for i in range(number)]
+    assert [ax.get_title() for ax in axes] == [f"net:{i}" for i in range(3)]
     shared = [axes[0].get_shared_y_axes().joined(axes[0], ax) for ax in axes[1:]]
-    assert shared == [frame_of(result).share] * (number - 1)
+    assert shared == [frame_of(result).share] * 2
     assert pyplot.get_fignums() == before
+    figure.draw_without_rendering()  # as saving does: the layout settles
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= width
+    assert box.y1 <= height
 
 
 def test_one_color_means_one_value_in_all_models():
@@ -66,17 +72,6 @@ def test_axes_of_the_users_get_the_key_and_keep_the_current_style(made):
     assert figure.get_size_inches().tolist() == size
     assert curves.xaxis.label.get_size() == 17
     pyplot.close(figure)
-
-
-def test_nothing_is_drawn_beyond_the_edge(result):
-    figure = panel(models(result, 3))
-    figure.draw_without_rendering()  # as saving does: the layout settles
-    box = figure.get_tightbbox()
-    width, height = figure.get_size_inches()
-    assert box.x0 >= 0
-    assert box.y0 >= 0
-    assert box.x1 <= width
-    assert box.y1 <= height
 
 
 def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):

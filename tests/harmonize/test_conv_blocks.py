@@ -68,9 +68,8 @@ def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, resid
         lambda: torchvision.models.googlenet(
             num_classes=5, init_weights=False, aux_logits=False
         ),
-        timms("inception_v3"),
     ],
-    ids=["DenseNet", "GoogLeNet", "Inception-v3"],
+    ids=["DenseNet", "GoogLeNet"],
 )
 def test_blocks_that_concatenate_are_refused(make):
     with pytest.raises(

@@ -156,7 +156,8 @@ def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
 
 def test_refuses_the_log_of_another_search(model, images, tmp_path):
     log = tmp_path / "search.jsonl"
-    search_replacements(model, images, Trainer({}), repeats=2, log=log)
+    with pytest.raises(KeyboardInterrupt):
+        search_replacements(model, images, Trainer({}, die_after=1), repeats=2, log=log)
     with pytest.raises(InputError, match=r"another search \(different head_dim\)"):
         search_replacements(model, images, Trainer({}), repeats=2, log=log, head_dim=32)
     log.write_text("nothing of ours\n")

@@ -97,6 +97,3 @@ def test_a_linear_classifier_cannot_tell_the_shapes():
         weights = torch.linalg.solve(gram + strength * torch.eye(len(gram)), cross)
         accuracies.append(((y @ weights).argmax(1) == truth).float().mean().item())
     assert 0.08 < max(accuracies) < 0.4
-
-
-# Contracts and errors.

@@ -75,6 +75,3 @@ def test_equal_weights_change_nothing(network, images, classes, factor):
     weighted = [(x, y, torch.full((len(y),), factor)) for x, y in halves]
     first, second = Objective(network, halves), Objective(network, weighted)
     torch.testing.assert_close(first.gradient(), second.gradient())
-
-
-# Contracts and errors.

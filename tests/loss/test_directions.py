@@ -132,6 +132,3 @@ def test_a_direction_is_that_of_its_seed_and_use(network):
     )
     for other in (gaussian(network, "pair", 2, seed=3), gaussian(network, "pair", 1, seed=4)):
         assert not torch.allclose(first["conv.weight"], other["conv.weight"])
-
-
-# Contracts and errors.

@@ -248,6 +248,3 @@ def test_sharpness_is_finite_or_refused(regression, images, classes, scale):
             InputError, match=r"loss at distance|loss must be finite|losses must"
         ):
             sharpness(objective, rho=1e38)
-
-
-# Landscapes.

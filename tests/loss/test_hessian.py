@@ -129,6 +129,3 @@ def test_after_the_deadline_the_complete_mini_batches_are_given(network, batches
     )
     exact = hessian_spectrum(network, batches[:2], k=2)
     np.testing.assert_array_equal(spectrum.value, exact.value)
-
-
-# Contracts and errors.

@@ -120,12 +120,7 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("resnet18_32", "conv"),
-        ("preact_resnet18_32", "conv"),
-        ("sasa_resnet26_32", "attention"),
-    ],
+    ("name", "kind"), [("preact_resnet18_32", "conv"), ("sasa_resnet26_32", "attention")]
 )
 def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kind):
     anatomy = dissect(load_model(name).model, images(2, 3, 32, 32))

@@ -53,7 +53,7 @@ def model(request):
 
 @pytest.fixture
 def images():
-    return torch.randn(4, 3, 32, 32, generator=stream(0, "test"))
+    return torch.randn(2, 3, 32, 32, generator=stream(0, "test"))
 
 
 def outputs(model, images):

@@ -142,11 +142,13 @@ class MeasureGaps(Made):
     sections = (Section(Gaps, "Gaps", "Each bar is a block.", figures={}),)
 
 
-@pytest.fixture(autouse=True)
-def registered(monkeypatch):
-    """The two analyses, registered for one test."""
-    for analysis in (MeasureNorms, MeasureGaps):
-        monkeypatch.setitem(ANALYSES._functions, analysis.name, analysis)
+@pytest.fixture(scope="package", autouse=True)
+def registered():
+    """The two analyses, registered for these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        for analysis in (MeasureNorms, MeasureGaps):
+            patch.setitem(ANALYSES._functions, analysis.name, analysis)
+        yield
 
 
 def norms(model="a", end=-0.25, blocks=BLOCKS):
@@ -205,7 +207,7 @@ def study():
     return study_of()
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def make():
     """Functions that make results and studies."""
     return SimpleNamespace(norms=norms, gaps=gaps, study_of=study_of)

@@ -1,28 +1,29 @@
 """Processes that draw figures end with the process that started them."""
 
-import select
-import subprocess
+import os
 import sys
+import time
 
 import pytest
+from forks import forked, forks
 
-PROGRAM = """
-import os, time
 from visprism.report.drawings import Drawing, _shared
 
-def forever():
-    os.write(1, b"drawing ")
-    time.sleep(600)
 
-list(_shared([Drawing("a", "a", "a", forever)] * 2, ["svg"], 2))
-"""
+def draw_forever(pipe):
+    def forever():
+        os.write(pipe.fileno(), b"d")
+        time.sleep(600)
+
+    list(_shared([Drawing("a", "a", "a", forever)] * 2, ["svg"], 2))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one process draws")
 def test_no_process_is_left_after_a_kill_while_figures_are_drawn():
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE)
-    with process, process.stdout as output:
-        assert output.read(16) == b"drawing drawing "
-        process.kill()
-        assert select.select([output], [], [], 10)[0]  # the end: nobody holds the pipe
-        assert output.read() == b""
+    ours, theirs = forks().Pipe(duplex=False)
+    process = forked(__file__, "draw_forever", theirs)
+    theirs.close()
+    assert [os.read(ours.fileno(), 1) for _ in range(2)] == [b"d", b"d"]
+    process.kill()
+    assert ours.poll(10)  # the end: nobody holds the pipe
+    assert os.read(ours.fileno(), 1) == b""

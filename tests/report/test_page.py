@@ -55,10 +55,11 @@ class Reader(HTMLParser):
         return [value for key, value in self.attributes if key == name]
 
 
-@pytest.fixture
-def page(study, tmp_path):
-    study.to_html(tmp_path / "report.html")
-    return (tmp_path / "report.html").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def page(make, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    make.study_of().to_html(path)
+    return path.read_text(encoding="utf-8")
 
 
 def test_the_page_opens_with_the_table_and_every_answer_links_to_its_section(page):

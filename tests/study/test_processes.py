@@ -1,6 +1,5 @@
 """Studies that are killed and resumed, and studies of two processes."""
 
-import multiprocessing
 import runpy
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import forks
 
 from visprism import Study
 
@@ -29,18 +29,10 @@ def undisturbed(program, tmp_path_factory):
     return study, time.monotonic() - start
 
 
-@pytest.fixture(scope="module")
-def forks():
-    """A server that has imported everything and forks a process for each run."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["timm", "visprism.study"])
-    return context
-
-
-def kill_after(seconds, folder, forks):
+def kill_after(seconds, folder):
     """Run the program and kill it; whether it was killed before it was done."""
-    begun = forks.Event()
-    process = forks.Process(
+    begun = forks().Event()
+    process = forks().Process(
         target=runpy.run_path,
         args=(str(PROGRAM),),
         kwargs={"init_globals": {"BEGUN": begun, "FOLDER": folder}, "run_name": "__main__"},
@@ -69,13 +61,13 @@ def assert_equal(study, expected):
     ("kills", "seed"), [(3, 0), pytest.param(8, 1, marks=pytest.mark.slow)]
 )
 def test_a_study_that_was_killed_resumes_to_the_same_results(
-    kills, seed, undisturbed, program, forks, tmp_path
+    kills, seed, undisturbed, program, tmp_path
 ):
     expected, seconds = undisturbed
     generator = np.random.default_rng(seed)
     killed, folders = 0, [tmp_path / "0"]
     while killed < kills:
-        if kill_after(generator.uniform(0.0, seconds), folders[-1], forks):
+        if kill_after(generator.uniform(0.0, seconds), folders[-1]):
             killed += 1
         else:  # this study is complete
             folders.append(tmp_path / str(len(folders)))

@@ -221,6 +221,3 @@ def test_replication_takes_three_seeds_and_what_all_have():
     with pytest.raises(InputError, match="must be of at least 3 trained seeds, got 2"):
         replicate_by_kind(three[:2])
     assert len(replicate_by_kind([*three, summary_of(1, 0, 2, TO_LOWEST)])) == 0
-
-
-# Sentences.

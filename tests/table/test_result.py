@@ -131,6 +131,7 @@ def test_a_result_of_another_type_is_refused(result, tmp_path):
         Elsewhere.load(tmp_path / "towns.npz")
 
 
+@pytest.mark.slow
 def test_every_built_in_type_loads_in_a_fresh_process(tmp_path):
     """A process that has imported nothing else reads any type, and knows all."""
     path = tmp_path / "values.npz"

@@ -116,6 +116,3 @@ def test_the_soup_of_three_is_their_mean():
         nll = functional.cross_entropy(mean(images[0]), images[1]).item()
     assert soup.member.tolist() == ["model", "1", "2", "soup"]
     assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)
-
-
-# Contracts and errors.

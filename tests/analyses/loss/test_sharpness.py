@@ -151,6 +151,3 @@ def test_a_seed_gives_the_same_directions(quadratic):
         for seed in (1, 1, 2)
     )
     assert one == same != other
-
-
-# Contracts and errors.

@@ -238,6 +238,3 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
         alone = noisy(HighPass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
         assert alone.contrast == pytest.approx(contrast)
     assert rows.provenance.protocol == "default"
-
-
-# Errors.

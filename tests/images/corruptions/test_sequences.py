@@ -84,6 +84,3 @@ def test_a_tilted_plane_keeps_straight_lines_and_its_middle():
     assert np.polyval(line, 32) == pytest.approx(
         32 - np.sin(np.deg2rad(10)), abs=0.05
     )  # see above
-
-
-# What is refused.

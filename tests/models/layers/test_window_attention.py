@@ -105,6 +105,3 @@ def test_a_shift_by_a_window_of_the_map_shifts_the_output():
     layer = made(0, 4, num_heads=2, head_dim=2, window=2)
     x = torch.randn(1, 4, 6, 6, generator=stream(0, "x"), dtype=torch.float64)
     torch.testing.assert_close(layer(x.roll((2, 4), (2, 3))), layer(x).roll((2, 4), (2, 3)))
-
-
-# Contracts and errors.
