@@ -69,7 +69,7 @@ SLACK = 16 * 2**20
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux")
 @pytest.mark.parametrize(
     ("call", "number"),
-    [*((call, 10) for call in CALLS), pytest.param("observe", 300, marks=pytest.mark.slow)],
+    [*((call, 5) for call in CALLS), pytest.param("observe", 300, marks=pytest.mark.slow)],
 )
 def test_repeated_calls_leak_nothing(call, number):
     before, after, memory = repeated(CALLS[call], number)

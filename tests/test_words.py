@@ -74,10 +74,14 @@ def problems_in_text(text: str) -> Iterator[tuple[int, str]]:
             yield match.start(), f"{' '.join(match[0].split())!r}: write {entry.remedy}"
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def strings_of(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings, string constants, f-strings with ``{}`` for values, and comments."""
-    source = path.read_text("utf-8")
-    tree = ast.parse(source)
+    source, tree = path.read_text("utf-8"), tree_of(path)
     parts = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -95,7 +99,7 @@ def strings_of(path: Path) -> Iterator[tuple[int, str]]:
 def names_of(path: Path) -> Iterator[tuple[int, str]]:
     """The module and its public classes, functions, methods and arguments."""
     yield 1, path.stem
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):

@@ -93,7 +93,6 @@ NETWORKS = {
     "resnet18": (_timm("resnet18"), 64),
     "resnet50": (_timm("resnet50"), 64),
     "resnetv2_50": (_timm("resnetv2_50"), 64),
-    "resnext50": (_timm("resnext50_32x4d"), 64),
     "densenet121": (_timm("densenet121"), 64),
     "vgg16": (partial(vgg16, batch_norm=False), 64),
     "vgg16_bn": (partial(vgg16, batch_norm=True), 64),

@@ -202,14 +202,14 @@ def test_tiles_of_local_attention_have_the_weights_of_all_pairs_at_their_places(
 ):
     """Also where tiles do not divide the grid, and queries without a place fill them up."""
     model = MODELS["conv_vit_pico_patch4_32"](kernel=5, img_size=4 * side).eval()
-    images = torch.randn(2, 3, 4 * side, 4 * side)
+    images = torch.randn(1, 3, 4 * side, 4 * side)
     tokens = side**2
     by_most = {}
     for most in (0, tokens):
         monkeypatch.setattr(local_attention, "_ALL_PAIRS", most)
         anatomy = dissect(model, images)
         weights = weights_of(anatomy, images)
-        full = torch.zeros(2, 4, 4, tokens, tokens)
+        full = torch.zeros(1, 4, 4, tokens, tokens)
         visits = torch.zeros(tokens)
         for i, attention in enumerate(attentions(anatomy)):
             queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
@@ -388,8 +388,8 @@ def test_the_logarithm_of_weights_is_not_taken_for_weights():
 
 
 def test_a_model_that_fills_a_cache_in_its_first_pass():
-    model = timm.create_model("levit_128s", num_classes=5).eval()
-    images = torch.randn(2, 3, 224, 224)
+    model = timm.create_model("levit_128s", num_classes=5, img_size=64).eval()
+    images = torch.randn(2, 3, 64, 64)
     assert len(weights_of(dissect(model, images), images)) == 11  # 2 + 1 + 3 + 1 + 4
 
 

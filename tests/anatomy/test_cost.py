@@ -73,12 +73,6 @@ def test_torchvision_publishes_the_same_numbers(name):
     assert cost.macs.sum() / 1e9 == pytest.approx(weights.meta["_ops"], abs=5e-3)
 
 
-def test_a_resnet50_has_4_09_billion_multiply_accumulates():
-    cost = cost_of(timm.create_model("resnet50"), 224)
-    assert cost.macs.sum() / 1e9 == pytest.approx(4.09, abs=0.005)
-    assert cost.parameters.sum() == 25_557_032
-
-
 def test_a_swin_t_has_4_49_billion_multiply_accumulates(dissected):
     cost = costs(dissected("swin_tiny"))
     assert cost.macs.sum() / 1e9 == pytest.approx(4.49, abs=0.005)

@@ -174,10 +174,9 @@ EXPECTED = {
             ),
         ),
     ),
-    # He et al. (2016), table 1; with pre-activation, He et al. (2016b); Xie et al. (2017).
+    # He et al. (2016), table 1; with pre-activation, He et al. (2016b).
     "resnet18": resnet([f"layer{s}.{{}}" for s in (1, 2, 3, 4)], (2, 2, 2, 2)),
     "resnet50": resnet([f"layer{s}.{{}}" for s in (1, 2, 3, 4)], (3, 4, 6, 3)),
-    "resnext50": resnet([f"layer{s}.{{}}" for s in (1, 2, 3, 4)], (3, 4, 6, 3)),
     "resnetv2_50": resnet([f"stages.{s}.blocks.{{}}" for s in (0, 1, 2, 3)], (3, 4, 6, 3)),
     # Huang et al. (2017), table 1.
     "densenet121": densenet((16, 8, 4, 2)),

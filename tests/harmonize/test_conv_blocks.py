@@ -4,6 +4,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from small_models import Residual
 from torch import nn
 
 from visprism import InputError, conv_blocks
@@ -11,15 +12,6 @@ from visprism import InputError, conv_blocks
 
 def timms(name, **arguments):
     return lambda: timm.create_model(name, num_classes=5, **arguments)
-
-
-class Residual(nn.Module):
-    def __init__(self, norm=nn.BatchNorm2d):
-        super().__init__()
-        self.convolve, self.norm = nn.Conv2d(8, 8, 3, padding=1), norm(8)
-
-    def forward(self, x):
-        return nn.functional.relu(x + self.norm(self.convolve(x)))
 
 
 class ProcessGroup(nn.Module):

@@ -8,6 +8,7 @@ import timm
 import torch
 import torchvision
 from internals import MSABlock, PostActMSABlock, PreActBottleneck, alter_resnet, preact_resnet
+from small_models import Residual
 from timm.layers import LayerNorm2d
 from torch import nn
 
@@ -118,15 +119,6 @@ def test_norms_and_stochastic_depth_are_of_the_replaced_block(images):
         "end-of-stage",
     )
     assert grouped.get_submodule(msas(grouped)[0]).norm1.num_groups == 32
-
-
-class Residual(nn.Module):
-    def __init__(self, norm=nn.BatchNorm2d):
-        super().__init__()
-        self.convolve, self.norm = nn.Conv2d(8, 8, 3, padding=1), norm(8)
-
-    def forward(self, x):
-        return nn.functional.relu(x + self.norm(self.convolve(x)))
 
 
 class OddlyMade(nn.Module):

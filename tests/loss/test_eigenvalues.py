@@ -17,11 +17,16 @@ def objective(network, images, classes):
     return vp.Objective(network, [(images, classes)], weight_decay=0.01)
 
 
+_DENSE = {}
+
+
 @pytest.fixture
-def dense(objective):
-    """The whole Hessian, a product for each column."""
-    eye = torch.eye(len(objective), dtype=torch.float64)
-    return Products(objective)(eye)
+def dense(network, objective):
+    """The whole Hessian, a product for each column; a network has the same in every test."""
+    kind = type(network)
+    if kind not in _DENSE:
+        _DENSE[kind] = Products(objective)(torch.eye(len(objective), dtype=torch.float64))
+    return _DENSE[kind]
 
 
 # What they compute.

@@ -10,7 +10,6 @@ import torch
 from internals import PreActBasic, alter_resnet
 from landscape_cases import lines, random_images, squares
 from scipy import stats
-from timm.models.mlp_mixer import MlpMixer
 from torch import nn
 from torch.nn.functional import cross_entropy as mean_cross_entropy
 from torch.optim.swa_utils import update_bn
@@ -135,7 +134,6 @@ MODELS = {
         depths=(2, 1), num_heads=(2, 4),
     ),
     "pit": timm_model("pit_ti_224", img_size=32, patch_size=8, stride=4, depth=(1, 1, 1)),
-    "mixer": lambda: MlpMixer(5, img_size=32, patch_size=8, num_blocks=2, embed_dim=24),
     "convnext": timm_model("convnext_atto", depths=(1, 1, 1, 1), dims=(8, 16, 16, 16)),
     "resnet": timm_model("resnet18", channels=(4, 8, 8, 8), stem_width=4),
     "mobilenet": timm_model("mobilenetv2_035"),

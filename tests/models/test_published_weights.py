@@ -9,6 +9,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 from timm.models.vision_transformer import checkpoint_filter_fn
+from torchvision.models import VisionTransformer
 
 from visprism import InputError, load_model, save_checkpoint
 
@@ -102,6 +103,13 @@ def test_position_embeddings_of_another_image_size_are_resampled_as_timm_does(tm
     assert "was resampled from 4x4 to 6x6 positions" in caplog.text
 
 
+class SmallViT(VisionTransformer):
+    """Of torchvision, with one small layer in place of its 86 million parameters."""
+
+    def __init__(self, image_size, patch_size, **_):
+        super().__init__(image_size, patch_size, 1, 2, 24, 48)
+
+
 @pytest.mark.parametrize(
     ("name", "other"),
     [
@@ -110,7 +118,8 @@ def test_position_embeddings_of_another_image_size_are_resampled_as_timm_does(tm
         ("torchvision:vit_b_16", "image_size=64"),
     ],
 )
-def test_networks_of_other_libraries_get_them_too(tmp_path, name, other):
+def test_networks_of_other_libraries_get_them_too(tmp_path, monkeypatch, name, other):
+    monkeypatch.setattr("torchvision.models.vision_transformer.VisionTransformer", SmallViT)
     stored = load_model(name, pretrained=False).model
     save_checkpoint(stored, tmp_path / "a.safetensors")
     loaded = load_model(f"{name}?{other}@{tmp_path}/a.safetensors").model

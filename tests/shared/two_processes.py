@@ -4,8 +4,11 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+SHARED = {"PYTHONPATH": str(Path(__file__).parent)}  # of programs that import what tests share
 
 
 def in_two_processes(script, target, here):
@@ -24,7 +27,7 @@ def in_two_processes(script, target, here):
     }
     other = subprocess.Popen(
         [sys.executable, str(script), str(target)],
-        env=os.environ | joined | {"RANK": "1", "LOCAL_RANK": "1"},
+        env=os.environ | joined | SHARED | {"RANK": "1", "LOCAL_RANK": "1"},
         stderr=subprocess.PIPE,
         text=True,
     )

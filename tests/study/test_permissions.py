@@ -30,33 +30,21 @@ def without_privileges():
             os.seteuid(0)
 
 
-@pytest.fixture
-def locked():
-    """A folder that anybody may read and nobody may write to."""
+@pytest.fixture(params=[0o555, 0o000], ids=["locked", "hidden"])
+def folder(request):
+    """One that anybody may read and nobody may write to, and one that nobody may see into."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name)
-        path.chmod(0o555)
+        path.chmod(request.param)
         yield path
         path.chmod(0o755)
 
 
-@pytest.fixture
-def hidden():
-    """A folder whose content nobody may see."""
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name)
-        path.chmod(0o000)
-        yield path
-        path.chmod(0o755)
-
-
-@pytest.mark.parametrize("kind", ["locked", "hidden"])
 def test_a_folder_without_rights_is_refused_by_everything_that_writes(
-    kind, net, loader, request
+    folder, net, loader, tmp_path
 ):
-    folder = request.getfixturevalue(kind)
     study = examine(net(), loader, analyses=["anatomy"])
-    study.to_markdown()  # imports what is needed while files can be read
+    study.write_files(tmp_path)  # imports what is needed while files can be read
     sentence = re.escape(f"{folder}/out") + r".*\(Permission denied\)"
     for write in (
         lambda out: examine(net(), loader, analyses=["anatomy"], out=out),

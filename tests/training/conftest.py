@@ -2,12 +2,10 @@
 
 import pytest
 import torch
+from small_runs import feed_of
 from torch import nn
 
-from visprism import Augmentation, Preprocessing, Recipe
-from visprism.images import Feed
-
-PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+from visprism import Augmentation, Recipe
 
 
 def _images(count=44):
@@ -22,15 +20,7 @@ def _images(count=44):
 def _feed(recipe, images=None, targets=None, classes=2):
     if images is None:
         images, targets = _images()
-    return Feed(
-        images,
-        targets,
-        num_classes=classes,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        preprocessing=PLAIN,
-        seed=recipe.seed,
-    )
+    return feed_of(recipe, images, targets, classes=classes, seed=recipe.seed)
 
 
 def _model(*inner):

@@ -3,13 +3,14 @@
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
+from small_runs import feed_of, images_of_noise, network
 from torch import nn
 
-from visprism import Augmentation, Preprocessing, Recipe, Run, fit
-from visprism.images import Feed
+from visprism import Augmentation, Recipe, Run, fit
 
 RECIPE = Recipe(
     epochs=4,
@@ -28,34 +29,12 @@ STEPS = 4 * 7
 def trained(folder, progress=None, checkpoint_minutes=0.0):
     """After every step a training checkpoint is written, as ``checkpoint_minutes`` is 0."""
     torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 255, (60, 3, 4, 4), generator=generator, dtype=torch.uint8)
-    plain = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = Feed(
-        images,
-        torch.arange(60) % 2,
-        num_classes=2,
-        batch_size=9,
-        augmentation=RECIPE.augmentation,
-        preprocessing=plain,
-        seed=0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(
-            nn.Flatten(),
-            nn.Linear(48, 8),
-            nn.BatchNorm1d(8),
-            nn.Dropout(0.3),
-            nn.ReLU(),
-            nn.Linear(8, 2),
-        )
-    test = [(images / 255, torch.arange(60) % 2)]
+    pixels, targets = images_of_noise(60)
     return fit(
-        model,
-        feed,
+        network(partial(nn.BatchNorm1d, 8), partial(nn.Dropout, 0.3), nn.ReLU),
+        feed_of(RECIPE, pixels, targets),
         RECIPE,
-        test=test,
+        test=[(pixels / 255, targets)],
         folder=folder,
         checkpoint_minutes=checkpoint_minutes,
         run=Run(progress=progress),

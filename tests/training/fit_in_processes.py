@@ -1,12 +1,13 @@
 """One run of training, alone or as a process of several; prints the weights' file."""
 
 import sys
+from functools import partial
 
 import torch
+from small_runs import feed_of, images_of_noise, network
 from torch import nn
 
-from visprism import Augmentation, Preprocessing, Recipe, fit
-from visprism.images import Feed
+from visprism import Augmentation, Recipe, fit
 
 RECIPE = Recipe(
     epochs=2,
@@ -21,24 +22,10 @@ RECIPE = Recipe(
 
 def trained(folder=None):
     torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
-    plain = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-    feed = Feed(
-        images,
-        torch.arange(30) % 2,
-        num_classes=2,
-        batch_size=9,
-        augmentation=RECIPE.augmentation,
-        preprocessing=plain,
-        seed=0,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = nn.Sequential(
-            nn.Flatten(), nn.Linear(48, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2)
-        )
-    test = [(images / 255, torch.arange(30) % 2)]
+    pixels, targets = images_of_noise(30)
+    model = network(partial(nn.LayerNorm, 8), nn.ReLU)
+    test = [(pixels / 255, targets)]
+    feed = feed_of(RECIPE, pixels, targets)
     history = fit(model, feed, RECIPE, test=test, folder=folder)
     return model, history
 

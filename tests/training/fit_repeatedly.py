@@ -5,14 +5,12 @@ import sys
 from pathlib import Path
 
 import torch
+from small_runs import feed_of, images_of_noise
 from torch import nn
 
-from visprism import InputError, Preprocessing, Recipe, fit, processes
+from visprism import InputError, Recipe, fit, processes
 from visprism.core.processes import gather, rank, world_size
-from visprism.images import Feed
 from visprism.training.checkpoint_files import write_checkpoint
-
-PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 
 
 class Spare(nn.Module):
@@ -32,17 +30,7 @@ def trained(folder=None, *, sharded=False, spare=True):
     recipe = Recipe(
         epochs=1, batch_size=10, lr=0.05, optimizer="sgd", ema=0.5, grad_accum_steps=1
     )
-    images = torch.rand(30, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    pixels = (255 * images).byte()
-    feed = Feed(
-        pixels,
-        torch.arange(30) % 2,
-        num_classes=2,
-        batch_size=10,
-        augmentation=recipe.augmentation,
-        preprocessing=PLAIN,
-        seed=0,
-    )
+    feed = feed_of(recipe, *images_of_noise(30))
     with torch.random.fork_rng():
         torch.manual_seed(rank())
         model = Spare()

@@ -7,10 +7,11 @@ from pathlib import Path
 from shutil import copytree
 
 import torch
+from small_runs import feed_of, images_of_noise
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from visprism import Augmentation, Preprocessing, Recipe, fit, processes
+from visprism import Augmentation, Recipe, fit, processes
 from visprism.core.devices import CPU
 from visprism.core.processes import rank
 from visprism.images import Feed
@@ -26,7 +27,6 @@ WITHOUT_SNAPSHOTS = Recipe(
     grad_accum_steps=2,
 )
 RECIPE = replace(WITHOUT_SNAPSHOTS, snapshot_every=1)
-PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 OTHERS = {
     "sam": (replace(WITHOUT_SNAPSHOTS, sam_rho=0.05, adaptive=True, decay_params="all"), ()),
     "sgd": (replace(WITHOUT_SNAPSHOTS, optimizer="sgd", ema=0.0), ()),
@@ -87,18 +87,8 @@ def made(*inner):
 def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
     """The model and history of a run; None of one that was stopped."""
     torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 255, (30, 3, 4, 4), generator=generator, dtype=torch.uint8)
-    targets = torch.arange(30) % 2
-    feed = StoppingFeed(
-        source=images,
-        targets=targets,
-        num_classes=2,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        preprocessing=PLAIN,
-        seed=0,
-    )
+    images, targets = images_of_noise(30)
+    feed = feed_of(recipe, images, targets, kind=StoppingFeed)
     object.__setattr__(feed, "at", at)
     test = list(zip((images / 255).split(11), targets.split(11), strict=True))  # 3 batches
     with processes(CPU):

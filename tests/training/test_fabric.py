@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from internals import read_checkpoint, read_state_dict
-from stopped import StopError
+from stopped import StopError, stopping
 from torch import nn
 
 from visprism import Run, fit
@@ -36,23 +36,12 @@ def test_a_compiled_run_is_the_run_to_rounding_also_when_it_was_stopped(
     for path in (tmp_path / "whole").rglob("*.safetensors"):
         assert read_state_dict(path).keys() == plain.state_dict().keys()
 
-    def progress(steps, _label):
-        for step in steps:
-            if step == 9:
-                raise StopError
-            yield step
-
     torch.compiler.reset()
     folder = tmp_path / "stopped"
     options = {"test": test_batches, "folder": folder, "checkpoint_minutes": 0.0}
+    run = Run(progress=stopping(9))
     with pytest.raises(StopError):
-        fit(
-            make_model(nn.BatchNorm1d(8)),
-            make_feed(recipe),
-            recipe,
-            run=Run(progress=progress),
-            **options,
-        )
+        fit(make_model(nn.BatchNorm1d(8)), make_feed(recipe), recipe, run=run, **options)
     torch.compiler.reset()  # what another process would not have
     again = make_model(nn.BatchNorm1d(8))
     fit(again, make_feed(recipe), recipe, **options)

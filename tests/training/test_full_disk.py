@@ -2,6 +2,7 @@
 
 import errno
 import resource
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -40,31 +41,30 @@ def trained(model, make_feed, recipe, test_batches):
     return train
 
 
-@pytest.mark.parametrize("name", NEEDED)
 def test_a_file_of_a_run_that_does_not_fit_is_named_and_the_run_resumes(
-    name, trained, tmp_path, monkeypatch
+    trained, tmp_path, monkeypatch
 ):
     trained(tmp_path / "undisturbed")
     touch = Path.touch
 
-    def full(path, *arguments, **options):
+    def full(path, name, *arguments, **options):
         if path.name.startswith(f".{name}."):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
         touch(path, *arguments, **options)
 
-    error, sentence = NEEDED[name]
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "touch", full)
-        with pytest.raises(error, match=rf"{sentence}.* \(No space left on device.*Free some"):
-            trained(tmp_path / "run")
-    assert not list((tmp_path / "run").glob(".*"))
-    trained(tmp_path / "run")
-    for weights in ("best", "model"):
-        expected, resumed = (
-            read_state_dict(tmp_path / folder / f"{weights}.safetensors")
-            for folder in ("undisturbed", "run")
-        )
-        torch.testing.assert_close(resumed, expected, rtol=0, atol=0)
+    for name, (error, sentence) in NEEDED.items():
+        run = tmp_path / f"without {name}"
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "touch", partialmethod(full, name))
+            with pytest.raises(error, match=rf"{sentence}.* \(No space left .*Free some"):
+                trained(run)
+        assert not list(run.glob(".*"))
+        trained(run)
+        for weights in ("best.safetensors", "model.safetensors"):
+            expected, resumed = (
+                read_state_dict(folder / weights) for folder in (tmp_path / "undisturbed", run)
+            )
+            torch.testing.assert_close(resumed, expected, rtol=0, atol=0)
 
 
 def test_weights_that_do_not_fit_are_refused_with_the_reason_of_the_system(tmp_path):

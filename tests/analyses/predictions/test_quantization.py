@@ -11,9 +11,11 @@ from visprism import Quantization, dissect
 from visprism.anatomy import quantized, weights_of
 
 SMALL = {
-    "resnet18": {"channels": (16, 24, 32, 48)},
-    "vit_tiny_patch16_224": {"img_size": 32, "patch_size": 8, "depth": 2},
-}
+    "resnet18": {"channels": (16, 24, 32, 48), "layers": (1, 1, 2, 1)},
+    "vit_tiny_patch16_224": {
+        "img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2
+    },
+}  # fmt: skip
 
 
 @pytest.fixture(params=SMALL)
