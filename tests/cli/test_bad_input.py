@@ -50,24 +50,14 @@ CASES = [
     (f"{SPARSITY} --out=", "--out must be the name of a folder, got ''"),
     (f"{SPARSITY} --size x32", "--size must be N or HxW of at most 65536 pixels, such as 224"),
     (f"{SPARSITY} --minutes 0", "--minutes must be a number above 0 or None"),
-    (f"{SPARSITY} --minutes nan", "--minutes must be a number above 0 or None, got nan"),
     (f"{SPARSITY} --seed -1", "--seed"),
     (f"{SPARSITY} --formats png,gif", "--formats must be values of png, svg, pdf, got 'gif'"),
-    (
-        f"{SPARSITY} --precision fp8",
-        "--precision must be one of fp32, tf32, bf16, fp16, got 'fp8'",
-    ),
     (f"{SPARSITY} --device warp", "--device must be available on this machine, got 'warp'"),
     (f"{SPARSITY} --threshold 2", "--threshold must be a number from 0 to 1, got 2"),
     (f"{SPARSITY} --lim 4", "unknown argument '--lim'. Did you mean --limit, --split?"),
     (f"{EXAMINE} --analyses sparcity", "unknown analysis 'sparcity'. Did you mean sparsity?"),
     (f"{EXAMINE} --set sparsity", "--set must be ANALYSIS.OPTION=VALUE, got 'sparsity'"),
     (f"{EXAMINE} --set sparsity.treshold=1", "no option 'treshold'. Did you mean threshold?"),
-    (f"{EXAMINE} --set sparsity.threshold=2", "threshold must be a number from 0 to 1"),
-    (
-        f"corruptions resnet20 {TINY} --severities 1,9",
-        "--severities must be integers from 1 to 5, got 9",
-    ),
     (f"hessian no.such {TINY} --precision fp16", "--precision must be 'fp32' for hessian, got"),
     # Models.
     (f"examine timm:resnet-18 {TINY}", "timm:resnet18"),
@@ -82,7 +72,6 @@ CASES = [
     (f"sparsity resnet20@ATTACK {TINY}", "attack.pt"),
     (f"sparsity resnet20 resnet20 {TINY}", "models must have different names, got 'resnet20"),
     (f"sparsity resnet20 resnet20 {TINY} --labels left", "a separate label, got left"),
-    (f"sparsity resnet20 resnet20 {TINY} --labels left,left", "label, got left, left"),
     # Data.
     (f"{ON} shape", "shapes"),
     (f"{ON} folder:/no/such/folder", "/no/such/folder"),
@@ -104,25 +93,20 @@ CASES = [
     # Training.
     ("train quik --model resnet20 --data shapes --out OUT", "Did you mean quick?"),
     (f"{TRAIN} --set learning=1", "a recipe has no field 'learning'"),
-    (f"{TRAIN} --set lr=fast", "lr must be a number above 0, got 'fast'"),
     (f"{TRAIN} --set lr", "--set must be FIELD=VALUE, such as lr=1e-3, got 'lr'"),
-    (f"{TRAIN} --subset 1.5", "--subset must be a number above 0 and of at most 1, got"),
     (f"{TRAIN} --workers -1", "--workers"),
     (
         f"{TRAIN} --log paper",
         "loggers must be of csv, mlflow, tensorboard, trackio, wandb, got 'paper'",
     ),
     (f"{TRAIN} --split dev", "split of shapes must be one of train, test, got 'dev'"),
-    (f"{TRAIN} --device gpu7", "--device must be available on this machine, got 'gpu7'"),
     ("train quick --model resnet20 --data shapes --out FILE", "folder must be a directory"),
     (f"{TRAIN} --model resnet20?num_classes=7", "Name the model as resnet20?num_classes=10."),
     ("recipes quick --set epochs=-1", "epochs must be"),
     # Harmonize.
-    (f"{HARMONIZE} --placement 9,9,9", "--placement must be 0 to 2 in stage 1"),
     (f"{HARMONIZE} --placement layer9", "--placement must be names of residual Conv blocks"),
     (f"{HARMONIZE} --search quick", "--search needs --data"),
     (f"{HARMONIZE} --heads 1,2", "--heads must be one number, or one per stage (3 stages"),
-    ("harmonize vit_pico_patch4_32 --out OUT", "model must have a residual block"),
 ]
 
 

@@ -73,8 +73,6 @@ def test_the_command_of_each_analysis_with_its_defaults(name, tmp_path):
         (["data"], "folder:DIR"),
         (["doctor"], "weights of torchvision"),
         (["recipes"], "strong_cifar"),
-        (["anatomy", "resnet20"], "40.8\N{NO-BREAK SPACE}M MACs"),
-        (["models"], "272,474"),
     ],
     ids=lambda words: words[0],
 )

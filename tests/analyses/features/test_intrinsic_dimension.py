@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from internals import pooled_features, save_features, twonn_dimension
-from torch import nn
+from small_models import StemAndHead
 
 import visprism as vp
 
@@ -55,21 +55,12 @@ def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
     assert twonn_dimension(points)[0] == pytest.approx(59 / sum(logs))
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem, self.head = nn.Conv2d(3, 5, 4, 4), nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.head(self.stem(x).mean((2, 3)))
-
-
 @pytest.fixture
 def pooled():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         anatomy, images = (
-            vp.dissect(Net().eval(), torch.zeros(2, 3, 8, 8)),
+            vp.dissect(StemAndHead().eval(), torch.zeros(2, 3, 8, 8)),
             torch.randn(24, 3, 8, 8),
         )
     batches = [(images, torch.arange(24) % 3)]
@@ -105,7 +96,7 @@ def test_the_analysis_writes_a_file_for_each_model(pooled, tmp_path):
     anatomy, batches, _ = pooled
     analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
     result = analysis(anatomy, batches)
-    assert [f.name for f in tmp_path.iterdir()] == ["f.Net.safetensors"]
+    assert [f.name for f in tmp_path.iterdir()] == ["f.StemAndHead.safetensors"]
     assert result.width.tolist() == [5]
     assert result.distinct.tolist() == [24]
     assert result.findings()[0].text.startswith("intrinsic dimension ")

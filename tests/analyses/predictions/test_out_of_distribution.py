@@ -16,26 +16,16 @@ from internals import (
     scores,
 )
 from scipy.spatial.distance import mahalanobis
-from torch import nn
+from small_models import StemAndHead
 
 import visprism as vp
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 5, 4, 4)
-        self.head = nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.head(self.stem(x).mean((2, 3)))
 
 
 @pytest.fixture(scope="module")
 def anatomy():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return vp.dissect(Net().eval(), torch.zeros(2, 3, 8, 8))
+        return vp.dissect(StemAndHead().eval(), torch.zeros(2, 3, 8, 8))
 
 
 def features(anatomy, shift=0.0, number=40, seed=0, *, labels=True):
