@@ -215,8 +215,9 @@ def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path):
         for code in codes.values()
     ]
     time.sleep(2)  # while torch is imported
-    for (number, code), process in zip(codes.items(), processes, strict=True):
+    for number, process in zip(codes, processes, strict=True):
         process.send_signal(number)
+    for code, process in zip(codes.values(), processes, strict=True):
         _, said = process.communicate(timeout=100)
         assert process.returncode == code
         assert said.splitlines()[-1].startswith("visprism: interrupted; ")

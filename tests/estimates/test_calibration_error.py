@@ -89,7 +89,7 @@ def covered(bins: Bins, truth: float) -> float:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("images", [100, 256, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("images", [100, 256])
 @pytest.mark.parametrize("gap", [0.0, 0.03, 0.078])
 def test_the_interval_holds_the_ece_of_the_model_in_95_percent(images: int, gap: float):
     generator = np.random.default_rng(3)
@@ -98,10 +98,9 @@ def test_the_interval_holds_the_ece_of_the_model_in_95_percent(images: int, gap:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("images", [100, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("gap", [wrong_both_ways, wrong_above])
-def test_the_interval_holds_also_where_bins_differ(images: int, gap: Callable):
-    generator = np.random.default_rng(4)
+def test_the_interval_holds_also_where_bins_differ(gap: Callable):
+    generator, images = np.random.default_rng(4), 100
 
     def draw():
         confidence, _ = sample(generator, images, 0)
@@ -181,23 +180,6 @@ def test_there_is_an_interval_from_100_images_on_however_many_are_wrong(
     error = calibration_error(confidence, np.arange(images) >= wrong)
     assert (np.isfinite([error.low, error.high]) == given).all()
     assert np.isfinite([error.value, error.debiased, error.calibrated]).all()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("images", "gap"), [(100, 0.0), (100, 0.03), (256, 0.03)])
-def test_the_intervals_that_are_printed_cover_it_also_where_few_are_wrong(
-    images: int, gap: float
-):
-    generator = np.random.default_rng(10)
-
-    def draw():
-        confidence = 1 - generator.beta(0.2, 12, images)  # a mean of 0.984
-        return confidence.astype(np.float32), generator.random(images) < confidence - gap
-
-    errors = [calibration_error(*draw()) for _ in range(800)]
-    low, high = np.array([(error.low, error.high) for error in errors]).T
-    assert 0.92 <= np.mean((low <= gap) & (gap <= high)) <= 0.98
 
 
 @pytest.mark.usefixtures("unchecked")

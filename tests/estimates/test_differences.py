@@ -49,25 +49,6 @@ def test_the_interval_of_a_difference_of_means_holds_the_truth_in_95_percent():
     assert 368 <= hits <= 392  # 380 expected, deviation 4.4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("images", "gain", "loss"), [(50, 0.4, 0.2), (100, 0.2, 0.1), (200, 0.1, 0.1)]
-)
-def test_the_interval_of_a_difference_of_accuracies_holds_the_truth_in_95_percent(
-    images: int, gain: float, loss: float
-):
-    generator = np.random.default_rng(3)
-    hits = 0
-    for _ in range(400):
-        u = generator.uniform(size=images)
-        a = generator.uniform(size=images) < 0.5
-        b = (a | (u < gain)) & (u <= 1 - loss)
-        result = difference(answer(a), answer(b))
-        truth = 0.5 * gain - 0.5 * loss
-        hits += result.low <= truth <= result.high
-    assert 368 <= hits <= 394  # 380 expected, deviation 4.4
-
-
 def test_models_that_agree_on_every_image_may_still_differ():
     correct = np.ones(100)
     result = difference(answer(correct), answer(correct))

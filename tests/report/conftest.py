@@ -142,7 +142,7 @@ class MeasureGaps(Made):
     sections = (Section(Gaps, "Gaps", "Each bar is a block.", figures={}),)
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def registered():
     """The two analyses, registered for these tests."""
     with pytest.MonkeyPatch.context() as patch:

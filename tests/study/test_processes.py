@@ -1,18 +1,16 @@
-"""Studies that are killed and resumed, and studies of two processes."""
+"""Studies that are killed and resumed."""
 
 import runpy
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from forks import forks
+from forks import forked, forks
 
 from visprism import Study
 
-PROGRAM = Path(__file__).with_name("examine_in_processes.py")
+PROGRAM = Path(__file__).with_name("small_study.py")
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +30,7 @@ def undisturbed(program, tmp_path_factory):
 def kill_after(seconds, folder):
     """Run the program and kill it; whether it was killed before it was done."""
     begun = forks().Event()
-    process = forks().Process(
-        target=runpy.run_path,
-        args=(str(PROGRAM),),
-        kwargs={"init_globals": {"BEGUN": begun, "FOLDER": folder}, "run_name": "__main__"},
-    )
-    process.start()
+    process = forked(PROGRAM, "begin", begun, folder)
     assert begun.wait(120)
     process.join(seconds)
     killed = process.exitcode is None
@@ -75,32 +68,3 @@ def test_a_study_that_was_killed_resumes_to_the_same_results(
     for folder in folders:
         assert_equal(Study.load(folder), expected)
     assert not list(tmp_path.rglob("*.tmp*"))
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_results_of_one(undisturbed, tmp_path):
-    """Up to rounding: sums over images are added in another order, in double precision.
-
-    The largest relative deviation is 4e-9, of a standard error, which is a difference of nearly
-    equal sums; losses and eigenvalues of mini-batches are equal bit for bit.
-    """
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    answer = subprocess.run(
-        [sys.executable, *launcher, str(PROGRAM), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert answer.returncode == 0, answer.stderr
-    expected, _ = undisturbed
-    study = Study.load(tmp_path)
-    assert not study.failures
-    for entry, other in zip(study.entries, expected.entries, strict=True):
-        assert (entry.models, entry.analysis) == (other.models, other.analysis)
-        for result, single in zip(entry.results, other.results, strict=True):
-            columns = single.columns()
-            for name, values in result.columns().items():
-                if values.dtype.kind == "f":
-                    np.testing.assert_allclose(values, columns[name], rtol=1e-7, atol=1e-12)
-                else:
-                    np.testing.assert_array_equal(values, columns[name])

@@ -20,7 +20,6 @@ from visprism import (
     reliability,
     risk_coverage,
 )
-from visprism.results import Outcomes
 
 # What it measures: closed forms.
 
@@ -230,52 +229,6 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
     assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-def test_intervals_cover_the_truth_as_often_as_they_say(random_predictions):
-    # The NLL of a large sample stands for the truth.
-    truth = calibration(random_predictions(200_000, 3)).of("nll")
-    inside = 0
-    for seed in range(60):
-        nll = calibration(random_predictions(150, 3, seed=seed + 1)).of("nll")
-        inside += nll.low <= truth <= nll.high
-    assert 51 <= inside <= 60  # 57 expected, deviation 1.7
-
-
-def covered_aurc(draw, truth: float, samples: int) -> float:
-    """How often intervals of the AURC of samples contain its value in many images."""
-    values = [calibration(draw()).of("aurc") for _ in range(samples)]
-    return np.mean([value.low <= truth <= value.high for value in values])
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("images", [128, 400])
-def test_the_interval_of_the_aurc_covers_it_where_errors_do_not_depend_on_confidence(
-    by_hand, images
-):
-    # Then the error rate is 0.2 at every coverage, and so is their mean.
-    generator = np.random.default_rng(1)
-
-    def draw():
-        return by_hand(generator.random(images), generator.random(images) < 0.8)
-
-    assert 0.92 <= covered_aurc(draw, 0.2, 1000) <= 0.97
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-def test_the_interval_of_the_aurc_covers_it_where_errors_are_least_confident(by_hand):
-    # With error rate u at the fraction u of images from the top, the risk at c is c / 2.
-    generator = np.random.default_rng(2)
-
-    def draw():
-        below = generator.random(200)
-        return by_hand(1 - below, generator.random(200) >= below)
-
-    assert 0.92 <= covered_aurc(draw, 0.25, 1000) <= 0.97
-
-
 def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_predictions):
     metrics = calibration(random_predictions())
     closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
@@ -307,25 +260,6 @@ def test_intervals_of_fractions_are_wilson_intervals(by_hand):
         expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
         value = metrics.of(metric, cutoff)
         assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-def test_intervals_of_the_signed_ece_cover_that_of_an_overconfident_model():
-    generator = np.random.default_rng(0)
-    inside = 0
-    for _ in range(120):
-        logits = 2 + 1.5 * generator.normal(size=200)
-        chance = 1 / (1 + np.exp(-np.abs(logits)))
-        correct = generator.random(200) < chance - 0.07
-        samples = Outcomes(
-            target=np.zeros(200, int), predicted=np.where(correct, 0, 1), correct=correct,
-            top5=np.ones(200, bool), confidence=chance.astype(np.float32), nll=np.zeros(200),
-            brier=np.zeros(200), classes=2,
-        )  # fmt: skip
-        signed = calibration(samples).of("signed_ece")
-        inside += signed.low <= 0.07 <= signed.high
-    assert 105 <= inside <= 120  # 114 expected, deviation 2.4
 
 
 def test_a_calibrated_model_is_called_neither_over_nor_underconfident(random_predictions):

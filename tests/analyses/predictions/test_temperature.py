@@ -72,19 +72,6 @@ def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(rand
         assert not torch.equal(other.logits, scaled.logits)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-def test_the_interval_of_the_temperature_holds_the_truth_in_95_percent(random_predictions):
-    inside = 0
-    for seed in range(120):
-        true = random_predictions(
-            200, 4, seed=seed
-        )  # targets are drawn from the softmax of these logits
-        scaling, _ = temperature(Predictions(2 * true.logits, true.targets), seed=seed)
-        inside += scaling.temperature.low <= 2 <= scaling.temperature.high
-    assert 105 <= inside <= 119  # 114 expected, deviation 2.4
-
-
 def test_the_change_of_the_nll_is_paired(random_predictions):
     predictions = random_predictions(400, 4)
     doubled = Predictions(2 * predictions.logits, predictions.targets)

@@ -1,15 +1,9 @@
-"""A small study, run by tests as a program: to be killed, or by two processes.
-
-python examine_in_processes.py FOLDER
-"""
-
-import sys
-from pathlib import Path
+"""A small study, run by a process that is killed."""
 
 import torch
 from torch import nn
 
-from visprism import examine, processes
+from visprism import examine
 
 ANALYSES = ["fourier", "variance", "cka", "calibration", "hessian", "sharpness"]
 
@@ -30,7 +24,7 @@ class Net(nn.Module):
         return self.head((x + self.block(x)).mean((2, 3)))
 
 
-def study_in(folder, analyses=ANALYSES):
+def study_in(folder):
     """The study of two networks on forty images, without a limit of time."""
     generator = torch.Generator().manual_seed(3)
     images = torch.rand(40, 3, 16, 16, generator=generator)
@@ -38,17 +32,13 @@ def study_in(folder, analyses=ANALYSES):
     return examine(
         {"a": Net(0).eval(), "b": Net(1).eval()},
         list(zip(images.split(8), targets.split(8), strict=True)),
-        analyses=analyses,
+        analyses=ANALYSES,
         minutes=None,
         out=folder,
     )
 
 
-if __name__ == "__main__":
+def begin(begun, folder):
     torch.set_num_threads(1)
-    if "BEGUN" in globals():  # run by `runpy`, with a folder and an event
-        globals()["BEGUN"].set()
-        study_in(globals()["FOLDER"])
-    else:
-        with processes():
-            study_in(Path(sys.argv[1]))
+    begun.set()
+    study_in(folder)
