@@ -52,13 +52,13 @@ def test_a_fraction_is_the_loss_of_the_first_images(anatomy, images, classes):
     np.testing.assert_allclose(half.nll, alone.nll, rtol=1e-12)
 
 
-def test_an_image_of_weight_two_counts_as_two_images(network, images, classes):
+def test_an_image_of_weight_two_counts_as_two_images(convolutional, images, classes):
     weights = torch.ones(10).double()
     weights[3] = 2
     weights[7] = 0
     index = [0, 1, 2, 3, 3, 4, 5, 6, 8, 9]
-    weighted = Objective(network, [(images, classes, weights)])
-    repeated = Objective(network, [(images[index], classes[index])])
+    weighted = Objective(convolutional, [(images, classes, weights)])
+    repeated = Objective(convolutional, [(images[index], classes[index])])
     vector = torch.randn(len(weighted), generator=torch.Generator().manual_seed(0)).double()
     torch.testing.assert_close(weighted.gradient(), repeated.gradient())
     torch.testing.assert_close(hvp(weighted, vector), hvp(repeated, vector))
@@ -70,8 +70,8 @@ def test_an_image_of_weight_two_counts_as_two_images(network, images, classes):
 
 
 @pytest.mark.parametrize("factor", [1.0, 7.0])
-def test_equal_weights_change_nothing(network, images, classes, factor):
+def test_equal_weights_change_nothing(convolutional, images, classes, factor):
     halves = [(images[i], classes[i]) for i in (slice(4), slice(4, 10))]
     weighted = [(x, y, torch.full((len(y),), factor)) for x, y in halves]
-    first, second = Objective(network, halves), Objective(network, weighted)
+    first, second = Objective(convolutional, halves), Objective(convolutional, weighted)
     torch.testing.assert_close(first.gradient(), second.gradient())
