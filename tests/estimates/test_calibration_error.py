@@ -182,26 +182,6 @@ def test_there_is_an_interval_from_100_images_on_however_many_are_wrong(
     assert np.isfinite([error.value, error.debiased, error.calibrated]).all()
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("shape", "images", "accuracy"), [((20, 2), 128, 1.0), ((8, 2), 256, 0.995)]
-)
-def test_the_interval_holds_also_for_accurate_and_underconfident_models(
-    shape: tuple[float, float], images: int, accuracy: float
-):
-    generator = np.random.default_rng(11)
-
-    def draw(number: int = images):
-        confidence = generator.beta(*shape, number).astype(np.float32)
-        return confidence, generator.random(number) < accuracy
-
-    confidence, _ = draw(400_000)
-    bins = np.ceil(confidence * 10).astype(int)
-    truth = np.abs(np.bincount(bins, accuracy - confidence)).sum() / len(confidence)
-    _, low, high = simulated(draw, 600).intervals()
-    assert np.mean((low <= truth) & (truth <= high)) >= 0.92
-
-
 def test_a_model_without_errors_has_the_interval_of_its_mean_confidence():
     confidence = np.random.default_rng(12).beta(20, 2, 400).astype(np.float32)
     error = calibration_error(confidence, np.ones(400, bool))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from einops import rearrange
 from maps import error_of, results_of
 
 from visprism import Variance
@@ -142,13 +141,6 @@ def test_the_order_of_positions_does_not_count(measure, noise):
     order = torch.randperm(24, generator=torch.Generator().manual_seed(1))
     shuffled = x.flatten(2)[..., order].view(3, 4, 6, 4)
     np.testing.assert_allclose(variances(measure, x, shuffled).change[1], 0, atol=1e-12)
-
-
-def test_tokens_have_that_of_their_grid(measure, noise):
-    tokens = noise(2, 1 + 6 * 4, 5)
-    grid = rearrange(tokens[:, 1:], "b (h w) c -> b c h w", h=6)
-    expected = grid.numpy().var((2, 3), ddof=1).mean()
-    assert variances(measure, grid).variance.item() == pytest.approx(expected)
 
 
 def test_a_scaled_map_changes_the_log_variance_of_its_image_by_twice_the_log_of_its_scale(
