@@ -14,6 +14,7 @@ import torch
 from forks import forked
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from two_processes import SHARED
 
 import visprism as vp
 from visprism.images import Feed
@@ -365,7 +366,7 @@ def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
             sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
             "2", program, tmp_path,
         ],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=300, env=os.environ | SHARED,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
     states = [torch.load(tmp_path / f"{name}.pt") for name in ("with", "without")]
