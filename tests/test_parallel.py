@@ -1,6 +1,6 @@
 """Laws of devices, precision and processes (src/visprism/core).
 
-What several processes do together is tested in measure/features/test_processes.py.
+What several processes do together is tested in analyses/features/test_processes.py.
 """
 
 import copy

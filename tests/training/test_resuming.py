@@ -73,12 +73,6 @@ def kills(folder, checkpoint_minutes, moments):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_ends_as_if_it_had_not(tmp_path, undisturbed):
-    assert kills(tmp_path, 0.0, [3, 13, 20]) == 3
-    same_run(tmp_path, undisturbed)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("checkpoint_minutes", "seed"), [(0.0, 0), (10.0, 1)]
 )  # 0: after every step
