@@ -204,7 +204,7 @@ def test_ctrl_c_keeps_complete_results_and_the_same_command_resumes(
 
 
 def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path):
-    words = ["sparsity", FIRST, "--data", "shapes", "--limit", "1000", "--out"]
+    words = ["variance", FIRST, "--data", "shapes", "--limit", "1000", "--out"]
     codes = {signal.SIGINT: 130, signal.SIGTERM: 143}
     processes = [
         subprocess.Popen(
