@@ -12,7 +12,9 @@ from small_models import seeded
 from timm.models.vision_transformer import VisionTransformer
 from unusual_modules import Network
 
+import visprism as vp
 from visprism import Compute, Run
+from visprism.core.devices import on_cpu
 
 # One for each way of passing through a model. Left to `make device`: passes that begin at a
 # cached feature map (attribution, readout, token norms, rollout), which is copied while torch's
@@ -33,8 +35,23 @@ def network(name):
 
 @pytest.fixture
 def simulated():
-    with SimulatedDevice():
-        yield
+    with SimulatedDevice() as device:
+        yield device
+
+
+def test_tensors_of_one_device_and_type_are_one_copy(simulated):
+    here = [torch.rand(2, 3), torch.arange(4), torch.rand(()), torch.rand(0, 2), torch.rand(5)]
+    given = [x.to(DEVICE) if i < 4 else x for i, x in enumerate(here)]
+    simulated.copies = 0
+    for moved, expected in zip(on_cpu(given), here, strict=True):
+        assert moved.device.type == "cpu"
+        torch.testing.assert_close(moved, expected, rtol=0, atol=0)
+    assert simulated.copies == 2
+
+
+def test_a_model_is_dissected_where_it_lies(simulated):
+    blocks = vp.dissect(put_there(network("fourier")), torch.zeros(1, 3, 16, 16))
+    assert list(blocks) == list(vp.dissect(network("fourier"), torch.zeros(1, 3, 16, 16)))
 
 
 @pytest.mark.usefixtures("simulated")

@@ -30,7 +30,11 @@ def _placed(result, there):
 
 
 class SimulatedDevice(TorchFunctionMode):
-    """Inside, `device="vulkan"` is a device."""
+    """Inside, `device="vulkan"` is a device, and copies from it are counted."""
+
+    def __init__(self):
+        super().__init__()
+        self.copies = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -41,7 +45,9 @@ class SimulatedDevice(TorchFunctionMode):
         if func in _READING and there[0]:
             raise TypeError(f"can't convert {DEVICE} device type tensor to numpy")
         if func in {Tensor.to, Tensor.cpu}:
-            return _moved(func, *args, **kwargs)
+            moved = _moved(func, *args, **kwargs)
+            self.copies += there[0] and not isinstance(moved, There)
+            return moved
         if (
             func not in _ACROSS
             and len({p for t, p in zip(tensors, there, strict=True) if t.ndim}) > 1

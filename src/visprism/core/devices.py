@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -337,6 +337,22 @@ def for_complex(x: Tensor) -> Tensor:
     Complex numbers cannot be copied to and from XLA, and MPS has a part of their functions.
     """
     return x.cpu() if x.device.type in ("xla", "mps") else x
+
+
+def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors on the CPU; all of one device and type in one copy, which is waited for."""
+    together: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        together.setdefault((tensor.device, tensor.dtype), []).append(i)
+    moved = list(tensors)
+    for (device, _), places in together.items():
+        if device.type != "cpu":
+            flat = torch.cat([tensors[i].flatten() for i in places]).cpu()
+            for i, part in zip(
+                places, flat.split([tensors[i].numel() for i in places]), strict=True
+            ):
+                moved[i] = part.view(tensors[i].shape)
+    return moved
 
 
 def free_bytes(device: torch.device) -> int:

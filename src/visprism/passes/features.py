@@ -28,7 +28,7 @@ from visprism.anatomy import (
     forward,
     watch,
 )
-from visprism.core.devices import Compute
+from visprism.core.devices import Compute, on_cpu
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.provenance import Provenance
@@ -103,14 +103,14 @@ class FeatureStatistic(ABC):
         """
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """Values of each image of a batch, by block or another key: the extracts."""
-        return {key: x.cpu().numpy() for key, x in extracts.items()}
+        """Values of each image of a batch, by block or another key, of extracts on the CPU."""
+        return {key: x.numpy() for key, x in extracts.items()}
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
         """Sums over the images of a batch, of what is too large to keep by image; none.
 
         Args:
-            extracts: of the batch.
+            extracts: of the batch, on the CPU.
             batch: its number in the data.
             seed: of the run, for random draws.
         """
@@ -267,14 +267,17 @@ def observing(
                 tap.extracted.clear()
             with compute.autocast():
                 forward(anatomy.model, images)
+            keys = [
+                (id(statistic), key, x)
+                for tap in every_tap
+                for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True)
+                for key, x in extracts.items()
+            ]
             extracted: dict[int, dict[Any, Tensor]] = {id(s): {} for s in statistics}
-            for tap in every_tap:
-                for statistic, extracts in zip(tap.statistics, tap.extracts(), strict=True):
-                    extracted[id(statistic)].update(extracts)
-            if not all(
-                torch.isfinite(e).all() for es in extracted.values() for e in es.values()
-            ):
-                raise _not_finite(anatomy, images, compute)
+            for (statistic, key, _), x in zip(keys, on_cpu([k[2] for k in keys]), strict=True):
+                extracted[statistic][key] = x
+                if not torch.isfinite(x).all():
+                    raise _not_finite(anatomy, images, compute)
             return [extracted[id(statistic)] for statistic in statistics]
 
         yield run_model

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
 from visprism.anatomy import Anatomy, Block, batch_size, forward, watch_tokens
+from visprism.core.devices import on_cpu
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
 from visprism.core.run import Run
@@ -89,7 +90,8 @@ def pooled_features(
                 images = images_of(batch, anatomy, run.compute)
                 with run.compute.autocast():
                     output = forward(anatomy.model, images)
-                parts.append({name: x.cpu().numpy() for name, x in vectors.items()})
+                arrays = [x.numpy() for x in on_cpu([*vectors.values()])]
+                parts.append(dict(zip(vectors, arrays, strict=True)))
                 if output.ndim == 2:
                     logits.append(output.float().cpu().numpy())
                 of_batch = targets_of(batch)

@@ -146,7 +146,7 @@ class Tap:
                     "dissected. Dissect the model as it is now, with images like these."
                 )
         return [
-            {source: self.extracted[name][i].cpu() for name, source in self.sources.items()}
+            {source: self.extracted[name][i] for name, source in self.sources.items()}
             for i in range(len(self.statistics))
         ]
 

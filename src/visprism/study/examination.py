@@ -331,7 +331,7 @@ class Examination:
         return True
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
-        begin = time.monotonic()
+        begin, again = time.monotonic(), list[Analysis]()
         training = any(Needs.TRAINING_IMAGES in a.needs for a in analyses)
         run = subject.named(self.run, training=training)
         try:
@@ -341,11 +341,12 @@ class Examination:
         except Exception as error:  # a model may raise anything
             self._raise_or_go_on(error)
             if len(analyses) > 1 and isinstance(error, InputError):
-                for analysis in analyses:  # one that cannot be measured costs no other
-                    self._measure_one([analysis], subject)
-                return
-            for analysis in analyses:
-                self._fail(self._failure(subject.name, analysis.name, error))
+                again += analyses  # one that cannot be measured costs no other
+            else:
+                for analysis in analyses:
+                    self._fail(self._failure(subject.name, analysis.name, error))
+        for analysis in again:  # the error is gone, and with it the memory of its frames
+            self._measure_one([analysis], subject)
 
     def _compare(self, analysis: Analysis, images: int) -> None:
         """What an analysis finds about two models together."""

@@ -125,7 +125,7 @@ class BranchTransfer(FeatureAnalysis):
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """Log gain of each branch."""
-        ends = {end: x.cpu().double().numpy() for end, x in extracts.items()}
+        ends = {end: x.double().numpy() for end, x in extracts.items()}
         return {
             end.block: level - ends[BranchEnd(end.block, "input")]
             for end, level in ends.items()

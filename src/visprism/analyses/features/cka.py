@@ -253,7 +253,7 @@ class CKA(FeatureAnalysis):
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
         """HSIC of all pairs in this batch, unbiased and biased, and its images."""
-        grams = torch.stack([x.cpu().double() for x in extracts.values()])
+        grams = torch.stack([x.double() for x in extracts.values()])
         images = grams.shape[1]
         if images < FEWEST:
             return {}

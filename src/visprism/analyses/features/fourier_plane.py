@@ -117,7 +117,7 @@ class FourierPlane(FeatureAnalysis):
         for part, extract in extracts.items():
             if isinstance(part, BranchEnd) and part.end == "input":
                 continue
-            level = extract.cpu().double().numpy()
+            level = extract.double().numpy()
             height, width = level.shape[1:]
             relative = level - level[:, height // 2, width // 2, None, None]
             terms = [level.sum(0), relative.sum(0), (relative**2).sum(0)]

@@ -187,7 +187,7 @@ class SingularValues(FeatureAnalysis):
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
         """The products."""
-        return {block: x.cpu().numpy() for block, x in extracts.items()}
+        return {block: x.numpy() for block, x in extracts.items()}
 
     def results(self, seen: Seen) -> Sequence[Result]:
         """The singular values of every block, and the effective ranks."""

@@ -303,11 +303,11 @@ class TokenNorms(FeatureAnalysis):
         """Of a block the values of `_of_block`, of an attention those of `_by_group`."""
         values: Arrays = {}
         for source, extract in extracts.items():
-            array = extract.cpu().double().numpy()
+            array = extract.double().numpy()
             if isinstance(source, Block):
                 values[source] = _of_block(array, self.outlier_threshold)
             else:
-                codes = extracts[source.block][0, 1, :-2].cpu().numpy().astype(int)
+                codes = extracts[source.block][0, 1, :-2].numpy().astype(int)
                 values[source] = _by_group(array, codes[codes > 0])
         return values
 
@@ -316,7 +316,7 @@ class TokenNorms(FeatureAnalysis):
         counts: Arrays = {}
         for block, extract in extracts.items():
             if isinstance(block, Block):
-                values = extract.cpu().double().numpy()
+                values = extract.double().numpy()
                 norms, codes = _norms(values)
                 for code in np.unique(codes):
                     counts["norm", GROUPS[code], block] = _histogram(norms[:, codes == code])

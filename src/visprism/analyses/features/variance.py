@@ -137,11 +137,11 @@ class Variance(FeatureAnalysis):
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """The two moments and the projections of each block."""
-        return {b: x[:, : 2 + _PROJECTIONS].cpu().numpy() for b, x in extracts.items()}
+        return {b: x[:, : 2 + _PROJECTIONS].numpy() for b, x in extracts.items()}
 
     def sums(self, extracts: Extracts, batch: int, seed: int) -> Arrays:
         """Number of images in which each channel is 0 everywhere."""
-        return {b: x[:, 2 + _PROJECTIONS :].sum(0).cpu().numpy() for b, x in extracts.items()}
+        return {b: x[:, 2 + _PROJECTIONS :].sum(0).numpy() for b, x in extracts.items()}
 
     def results(self, seen: Seen) -> Sequence[Result]:
         """The variances, and their change by kind of block."""

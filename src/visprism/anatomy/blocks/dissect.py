@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import torch
 from torch import nn
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
@@ -19,7 +20,7 @@ from visprism.anatomy.trace.forward import Images, pixels
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.operations import JOINS
 from visprism.anatomy.trace.trace import trace
-from visprism.core.devices import copied_buffers
+from visprism.core.devices import Compute, copied_buffers
 from visprism.core.errors import InputError
 
 # The first image, twice: a batch of two distinguishes the batch axis from axes of length 1, and
@@ -36,20 +37,21 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
 
     Args:
         model: any image classifier, in evaluation mode; it is not changed.
-        images: a batch (B, C, H, W), or a mapping of tensors for models that take one.
+        images: a batch (B, C, H, W), or a mapping of tensors for models that take one; on any
+            device.
     """
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
     with copied_buffers(model):
-        graph = trace(model, _few(images))
+        graph = trace(model, _few(images, Compute().on(model).torch_device))
     return Anatomy(model, _blocks(graph, segments(graph)), graph)
 
 
-def _few(images: Images) -> Images:
+def _few(images: Images, device: torch.device) -> Images:
     pixels(images)  # whether there are any
     if isinstance(images, Mapping):
-        return {name: value[_IMAGES] for name, value in images.items()}
-    return images[_IMAGES]
+        return {name: value[_IMAGES].to(device) for name, value in images.items()}
+    return images[_IMAGES].to(device)
 
 
 def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
