@@ -13,6 +13,7 @@ import torch
 from accessibility import Checker
 from torch import nn
 
+import visprism as vp
 from visprism import Monitor
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -318,6 +319,25 @@ def test_pages_fit_a_narrow_window_and_start_is_in_view(app, page):
         page.wait_for_selector(ready)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         assert not Checker(page.content()).problems  # what scripts made included
+
+
+def test_many_models_are_drawn_at_any_two_quantities(page, tmp_path):
+    deep = {f"depth {n}": vp.load_model(f"vit_pico_patch4_32?depth={n}") for n in range(1, 5)}
+    models = deep | {"few tokens": vp.load_model("vit_pico_patch4_32?depth=5&patch_size=8")}
+    study = vp.examine(models, [torch.rand(2, 3, 32, 32)], analyses="anatomy")
+    study.to_html(tmp_path / "page.html")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.click("#scatter summary")
+    across = page.locator("#scatter select").last
+    places = {}
+    for quantity in ("Parameters", "MACs per image"):
+        across.select_option(label=quantity)
+        assert page.locator("#scatter svg").get_attribute("aria-label").endswith(quantity)
+        circles = page.locator("#scatter circle").all()
+        places[quantity] = [float(circle.get_attribute("cx")) for circle in circles]
+        assert len(places[quantity]) == 5
+    assert places["Parameters"] == sorted(places["Parameters"])  # deeper ones are larger
+    assert places["MACs per image"] != sorted(places["MACs per image"])
 
 
 def _wait_for_the_end_of(children):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from internals import (
     PAPER_CLAIMS,
     TermLinks,
@@ -20,7 +21,7 @@ from internals import (
 
 import visprism.report
 import visprism.study.files
-from visprism import Study, panel
+from visprism import Study, examine, load_model, panel
 
 EVIL = '<script>alert("1")</script> & --> <b>'
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -113,16 +114,13 @@ def test_a_section_begins_with_its_figure_and_one_sentence_a_model(page):
     assert "Mind: Dead channels" in seen
 
 
-def test_many_models_are_rows_of_a_table_that_can_be_sorted(study, make, tmp_path):
-    names = [f"net{i}" for i in range(12)]
-    entries = tuple(
-        replace(study.entries[2], models=(name,), results=(make.norms(name, end=i / 20),))
-        for i, name in enumerate(names)
-    )
-    many = replace(study, models=tuple(names), entries=entries, failures=())
-    write_report(many, tmp_path / "x.html")
+def test_many_models_are_rows_of_a_table_that_can_be_sorted(tmp_path):
+    models = {f"net{n}": load_model(f"vit_pico_patch4_32?depth={n}") for n in range(1, 6)}
+    examine(models, [torch.rand(2, 3, 32, 32)], analyses="anatomy").to_html(tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
     assert '<div class="card"' not in page
+    assert '<table class="glance sortable"' in page
+    assert '<details id="scatter">' in page
     assert Reader(page).open == []
 
 

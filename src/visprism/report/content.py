@@ -19,6 +19,8 @@ Mark = Literal["", "supports", "contradicts", "undecided", "not applicable"]
 Models = tuple[str, ...]  # one model, or two that are compared
 ByModels = Mapping[Models, Sequence[Result]]
 
+MOST_CARDS = 4  # models; more are rows of a table
+
 
 @dataclass(frozen=True)
 class Cell:

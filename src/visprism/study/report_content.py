@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import nan
 from typing import TYPE_CHECKING
 
 from visprism.analyses import ANALYSES, Analysis, Needs
@@ -12,6 +13,7 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.questions import PAPER_CLAIMS, question_of
 from visprism.images.image_set import DATA
 from visprism.report.content import (
+    MOST_CARDS,
     Cell,
     Chapter,
     Comparison,
@@ -59,7 +61,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         questions=table.questions(),
         cards=[_card(study, name, table.lines) for name in study.models],
         sentences=[*study.header.get("alarms", ()), *table.sentences()],
-        glance=table.glance(),
+        glance=[*table.glance(), *_size_rows(study)],
         subtitle=_subtitle(study),
         chapters=chapters,
         omissions=_omissions(study),
@@ -97,6 +99,26 @@ def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
         [*_speed(study, model), *accuracy],
         random_weights=model in study.header.get("untrained", ()),
     )
+
+
+def _size_rows(study: Study) -> Iterator[GlanceRow]:
+    """Size and speed of the models of a study that has too many for cards."""
+    if len(study.models) <= MOST_CARDS:
+        return
+    costs = {e.models[0]: r for e in study.entries for r in e.results if isinstance(r, Costs)}
+    speed = study.header.get("speed", {})
+    sizes: dict[str, dict[str, float]] = {
+        "parameters": {name: of.distinct_parameters for name, of in costs.items()},
+        "MACs per image": {name: of.macs.sum() for name, of in costs.items()},
+        "latency, ms": {
+            name: 1e3 * of["latency"] for name, of in speed.items() if "latency" in of
+        },
+    }
+    for label, values in sizes.items():
+        cells = {name: short(float(f"{value:.3g}")) for name, value in values.items()}
+        numbers = {name: (float(value), nan, nan) for name, value in values.items()}
+        if cells:
+            yield GlanceRow(label, cells, numbers=numbers)
 
 
 def _speed(study: Study, model: str) -> list[str]:

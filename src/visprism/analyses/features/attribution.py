@@ -49,7 +49,7 @@ RANDOM = "random map"
 METHODS = (GRADIENT_ACTIVATION, GRAD_CAM, RANDOM)
 _BLUR = 1 / 8  # standard deviation of the blur, of the shorter side
 _PICTURES = 4  # images whose maps are returned
-_ROUNDING = 1e-5  # of a sum over channels, relative to that of the magnitudes
+_ROUNDING = 1e-5  # of the sums over channels, relative to those of magnitudes
 
 Map = Float[Tensor, "b y x"]
 Maps = dict[tuple[str, Block], Map]  # by method and block
@@ -265,7 +265,7 @@ def gradient_maps(
     """The predicted classes, and both maps of each block on its grid.
 
     A gradient is orthogonal to what a LayerNorm alone reads, such as the patch tokens before
-    the last attention: a sum that is 0 up to rounding is 0.
+    the last attention: a map that is 0 up to rounding is 0.
 
     Costs a forward and a backward pass for each block.
     """
@@ -274,8 +274,11 @@ def gradient_maps(
     for block in blocks:
         target, a, g = _gradient(anatomy, block, images)
         product = g * a
-        total, rounding = product.sum(1), _ROUNDING * product.abs().sum(1)
-        maps[GRADIENT_ACTIVATION, block] = total.where(total.abs() > rounding, 0)
+        total = product.sum(1)
+        largest, magnitude = (
+            x.amax((1, 2), keepdim=True) for x in (total.abs(), product.abs().sum(1))
+        )
+        maps[GRADIENT_ACTIVATION, block] = total.where(largest > _ROUNDING * magnitude, 0)
         maps[GRAD_CAM, block] = (g.mean((2, 3), keepdim=True) * a).sum(1).clamp(min=0)
     return target, maps
 
