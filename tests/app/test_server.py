@@ -9,6 +9,7 @@ import pytest
 from accessibility import Checker
 from app_cases import VIT
 
+import visprism.app.library
 from visprism import ANALYSES, InputError, Study
 from visprism.app.forms import form_options
 from visprism.app.renderer import Renderer
@@ -174,3 +175,13 @@ def test_drawing_without_end_is_one_sentence_and_the_process_can_be_ended():
             await asyncio.wait_for(last, 30)
 
     asyncio.run(ask())
+
+
+def test_a_plan_that_takes_too_long_ends_and_the_next_one_begins(
+    client, request_of, monkeypatch
+):
+    monkeypatch.setattr(visprism.app.library, "_PLANNING", 0.05)
+    late = client.post("api/plan", json=request_of()).json()
+    assert "the plan took longer than" in str(late)
+    monkeypatch.undo()
+    assert client.post("api/plan", json=request_of()).json()["seconds"] > 0

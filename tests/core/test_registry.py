@@ -31,13 +31,13 @@ def test_a_plugin_registers_what_it_offers_beside_a_broken_one(
         "import registry_under_test\n@registry_under_test.models.register\ndef plugged(): ...\n"
     )
     (tmp_path / "registry_under_test.py").write_text("models = None")
+    (tmp_path / "ending.py").write_text("raise SystemExit(3)")
     monkeypatch.syspath_prepend(tmp_path)
     import registry_under_test
 
     registry_under_test.models = models
-    plugins = [
-        EntryPoint(*p, "visprism.plugins") for p in (("broken", "absent"), ("a", "a_plugin"))
-    ]
+    named = {"broken": "absent", "ending": "ending", "no module": "bad/name", "a": "a_plugin"}
+    plugins = [EntryPoint(*plugin, "visprism.plugins") for plugin in named.items()]
     monkeypatch.setattr(
         module, "entry_points", lambda group: plugins * (group == plugins[0].group)
     )
@@ -45,5 +45,7 @@ def test_a_plugin_registers_what_it_offers_beside_a_broken_one(
     try:
         assert list(models) == ["plugged", "resnet20"]
         assert "the plug-in broken is left out (ModuleNotFoundError: No module" in caplog.text
+        assert "the plug-in ending is left out (SystemExit: 3)" in caplog.text
+        assert "the plug-in no module is left out" in caplog.text
     finally:
         load_plugins.cache_clear()

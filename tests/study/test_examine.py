@@ -314,6 +314,35 @@ def test_a_study_with_a_folder_is_resumed(net, loader, brightness, tmp_path):
     assert len(measured) == 6
 
 
+def test_what_a_folder_holds_of_models_that_are_not_named_is_part_of_the_study(
+    net, loader, tmp_path
+):
+    models = {name: net(seed) for seed, name in enumerate("abc")}
+    analyses = ["variance", "calibration"]
+    pair = {name: models[name] for name in "ab"}
+    examine(pair, loader, analyses=analyses, out=tmp_path)
+    events = []
+    added = examine(
+        {"c": models["c"]}, loader, analyses=analyses, out=tmp_path, listener=events.append
+    )
+    together = examine(models, loader, analyses=analyses)
+    assert {e.entry.models for e in events if isinstance(e, Finished)} == {("c",)}
+    for study in (added, Study.load(tmp_path)):
+        assert study.models == together.models
+        assert [line.cells for line in study.glance()] == [
+            line.cells for line in together.glance()
+        ]
+        assert str(study.table()[0]) == str(together.table()[0])  # with all differences
+
+
+def test_what_cannot_be_compared_in_a_folder_is_said(net, loader, brightness, tmp_path):
+    examine({"a": net()}, loader, analyses=[brightness], out=tmp_path)
+    study = examine({"b": net()}, loader, analyses=[type(brightness)(offset=1.0)], out=tmp_path)
+    assert study.models == ("b",)
+    (sentence,) = study.header["alarms"]
+    assert sentence.startswith("a: stored in this folder and not shown, since brightness must")
+
+
 def test_other_weights_are_measured_anew(net, loader, brightness, tmp_path):
     model = net()
     examine({"a": model}, loader, analyses=[brightness], out=tmp_path)

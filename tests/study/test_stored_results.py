@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 import pytest
@@ -155,3 +156,30 @@ def test_names_of_models_never_share_a_file(net, loader, tmp_path):
     models = {name: net(seed) for seed, name in enumerate(["a", "b", "a-and-b"])}
     study = examine(models, loader, analyses="cka", out=tmp_path)
     assert Study.load(tmp_path).entries == study.entries
+
+
+@pytest.mark.parametrize(
+    ("type_", "change"),
+    [
+        ("kind-summary", {"quantity": np.array(["x", "x"])}),
+        ("kind-summary", {"mean.high": None}),
+        ("variances", {"kind": np.array(["", ""]), "change.high": None}),
+    ],
+)
+def test_numbers_that_no_measurement_gives_are_measured_again(loader, tmp_path, type_, change):
+    model = Scaled().eval()
+    assert resumed(model, loader, tmp_path) == [False]
+    (path,) = (tmp_path / "results").glob(f"*-variance-{type_}-*.npz")
+    with np.load(path) as stored:
+        content = {name: stored[name] for name in stored.files} | change
+    np.savez(path, **{name: value for name, value in content.items() if value is not None})
+    index = json.loads((tmp_path / "study.json").read_text())
+    (entry,) = index["entries"].values()
+    entry["files"][f"results/{path.name}"] = blake2b(
+        path.read_bytes(), digest_size=16
+    ).hexdigest()
+    (tmp_path / "study.json").write_text(json.dumps(index))
+    study = Study.load(tmp_path)
+    assert not study.entries or study.to_html(tmp_path / "page.html") is None
+    assert all(path.name in failure.reason for failure in study.failures)
+    assert resumed(model, loader, tmp_path) == [bool(study.entries)]

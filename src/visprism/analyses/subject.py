@@ -97,7 +97,7 @@ class Subject:
     def num_classes(self) -> int:
         """Number of classes that the model predicts; 0 without a vector of logits."""
         shape = self.anatomy.graph.nodes[self.anatomy.graph.output].shape
-        return shape[-1] if shape and len(shape) == 2 else 0
+        return [*shape, 1][1] if shape and len(shape) <= 2 else 0
 
     @property
     def known_preprocessing(self) -> Preprocessing:

@@ -24,6 +24,7 @@ State = Literal["waiting", "running", "complete", "failed", "canceled"]
 ACTIVE = frozenset({"waiting", "running"})
 _PATIENCE = 10.0  # seconds that a canceled process has to end
 _HASTE = 1.5  # and where the app ends with it
+_PLANNING = 120.0  # seconds that a plan may take, also one that nobody waits for any more
 _LOOK = 2.0  # seconds between looks at a folder that a monitor writes to
 _LINE = 2**22  # bytes of the longest event
 _LONGEST = 300  # characters of a reason
@@ -169,7 +170,9 @@ class Library:
         self._plans.add(job)
         try:
             async with self._plan_turn:
-                await job.run()
+                await asyncio.wait_for(job.run(), _PLANNING)
+        except TimeoutError:
+            job._end("failed", f"the plan took longer than {_PLANNING:.0f} s")
         finally:
             self._plans.discard(job)
         return job

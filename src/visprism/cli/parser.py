@@ -239,10 +239,13 @@ def _folder(package: str) -> list[Path]:
 
 def _plugin_sources(plugin: EntryPoint) -> list[Path]:
     """The module that a plug-in names, or the modules of the package; nothing is imported."""
-    top, *rest = plugin.module.split(".")
-    spec = find_spec(top)
-    if spec is None:
+    try:
+        top, *rest = plugin.module.split(".")
+        spec = find_spec(top)
+    except (AttributeError, ValueError):  # an entry point that names no module
         return []  # reported when the plug-in is loaded
+    if spec is None:
+        return []
     if not spec.submodule_search_locations:
         return [Path(spec.origin)] if spec.origin else []
     paths = [Path(place).joinpath(*rest) for place in spec.submodule_search_locations]
@@ -253,11 +256,15 @@ def _plugin_sources(plugin: EntryPoint) -> list[Path]:
 @cache
 def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:
     """Name and summary of each analysis of a file, as it was when last `modified`."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     if "ANALYSES.register" not in text:
         return ()
+    try:
+        nodes = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return ()  # reported when the plug-in is loaded
     declared = []
-    for node in ast.parse(text).body:
+    for node in nodes:
         if isinstance(node, ast.ClassDef) and any(
             ast.unparse(d).endswith("ANALYSES.register") for d in node.decorator_list
         ):

@@ -24,7 +24,7 @@ def load_plugins() -> None:
     for plugin in entry_points(group="visprism.plugins"):
         try:
             plugin.load()
-        except Exception as error:  # whatever a module of somebody else raises
+        except (Exception, SystemExit) as error:  # whatever a module of somebody else does
             reason = f"{type(error).__name__}: {error}"
             _LOGGER.warning("the plug-in %s is left out (%s)", plugin.name, reason)
 

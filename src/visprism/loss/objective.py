@@ -41,6 +41,7 @@ from visprism.passes.batches import (
     first_images,
     on_device,
 )
+from visprism.passes.predictions import check_logits
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);
 # a name or a pattern of names, such as "blocks.*.attn.*"; "block:NAME", "stage:NUMBER" or
@@ -254,7 +255,9 @@ class Objective:
         images = _first_images(self.batches)
         trial = _on_device_of(self.model, first_images(images))
         with as_written(), self.run.compute.arithmetic():
-            check_repeatable(self.model, trial)
+            logits = check_repeatable(self.model, trial)
+        if self.loss is cross_entropy and logits.ndim == 2:
+            check_logits(logits[None].float())
         names = selected(self.model, self.parameters, lambda: dissect(self.model, trial))
         decayed = set(selected(self.model, self.decayed, lambda: dissect(self.model, trial)))
         device = self.run.compute.torch_device

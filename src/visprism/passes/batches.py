@@ -57,7 +57,7 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
             f"images must be {_by(expected)}, as the model was dissected with, got "
             f"{_by(shape)}. Resize the images, or dissect the model with images of this size."
         )
-    return on_device(images, compute, copy=True)
+    return on_device(images, compute)
 
 
 def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
@@ -120,12 +120,12 @@ def _slice(images: Images, start: int, stop: int) -> Images:
     return images[start:stop]
 
 
-def on_device(images: Images, compute: Compute, *, copy: bool = False) -> Images:
+def on_device(images: Images, compute: Compute) -> Images:
     """The same images on the device: one tensor, or a mapping of tensors."""
     device = compute.torch_device
     if isinstance(images, Mapping):
-        return {name: tensor.to(device, copy=copy) for name, tensor in images.items()}
-    return images.to(device, copy=copy)
+        return {name: tensor.to(device) for name, tensor in images.items()}
+    return images.to(device)
 
 
 def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:

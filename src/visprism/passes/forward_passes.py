@@ -56,10 +56,10 @@ def inference(
         with compute.autocast():
             if last:
                 try:
-                    return forward(model, _channels_last(on_device(images, compute, copy=True)))
+                    return forward(model, _channels_last(on_device(images, compute)))
                 except RuntimeError:
                     last = False
-            return forward(model, on_device(images, compute, copy=True))
+            return forward(model, on_device(images, compute))
 
     with compute.borrow(model):
         yield run if dropout else partial(in_halves, run)

@@ -32,7 +32,7 @@ class Predictions:
         check_tensors(logits=self.logits, targets=self.targets)
         check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
-        _check_logits(self.members)
+        check_logits(self.members)
 
     def __len__(self) -> int:
         """Number of images."""
@@ -94,7 +94,7 @@ def _check_targets(targets: Tensor, classes: int) -> None:
         )
 
 
-def _check_logits(members: Float[Tensor, "s n k"]) -> None:
+def check_logits(members: Float[Tensor, "s n k"]) -> None:
     """Check that the largest logits are finite, and that logits are no probabilities."""
     rows = members.flatten(0, 1)
     sums = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100

@@ -33,6 +33,7 @@ def overview(results: Mapping[str, Sequence[Result]], *, footer: bool = False) -
     Returns:
         None where there are fewer than two quantities.
     """
+    results = {name: of_model for name, of_model in results.items() if of_model}
     rows = [
         (drawable, kind, options, label)
         for kind, options, label in _ROWS

@@ -110,26 +110,27 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     Weights and methods do not tell everything that `forward` uses; outputs do. Those of an
     image must not depend on the others of its batch, since analyses cut batches differently.
 
-    Cost: two forward passes of at most two images, and one of the first.
+    Cost: two forward passes of at most two images, and one of each.
     """
-    both, first = (
+    few = subject.limited(min(2, subject.num_images))
+    both, *each = (
         batch[0] if isinstance(batch, tuple | list) else batch
         for number in (2, 1)
-        for batch in subject.limited(min(number, subject.num_images)).batches(number)
+        for batch in few.batches(number)
     )
     with torch.no_grad(), run.compute.borrow(subject.model):
-        outputs, again, alone = (
+        outputs, again, *alone = (
             forward(subject.model, on_device(images, run.compute))
-            for images in (both, both, first)
+            for images in (both, both, *each)
         )
+    alone = torch.cat(alone)
     least = _APART * float(alone.abs().max())
     if float((outputs - again).abs().max()) > least:
         raise InputError(
             f"outputs of {subject.name} must be the same in every pass over the same images. "
-            "In evaluation mode it must draw no random numbers, and change neither its images "
-            "nor its buffers."
+            "In evaluation mode it must draw no random numbers, and not change its buffers."
         )
-    apart = float((outputs[: len(alone)] - alone).abs().max())
+    apart = float((outputs - alone).abs().max())
     if apart > least:
         raise InputError(
             f"outputs of {subject.name} for an image must not depend on other images of its "
@@ -298,6 +299,12 @@ class Examination:
         cost, precision = analysis.cost(subject), self.run.compute.precision
         if (cost.gradients or cost.products) and precision != "fp32":
             return f"precision must be 'fp32' for derivatives of the loss, got {precision!r}"
+        half = {p.dtype for p in subject.model.parameters()} & {torch.bfloat16, torch.float16}
+        if (cost.gradients or cost.products) and half:
+            return (
+                "parameters must be float32 for derivatives of the loss, got "
+                f"{str(half.pop()).removeprefix('torch.')}. model.float() converts them"
+            )
         return analysis.inapplicable(subject)
 
     # What is measured.

@@ -17,6 +17,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.study.console import reported
 from visprism.study.events import Listener
 from visprism.study.examination import Examination
+from visprism.study.merge import with_stored
 from visprism.study.store import Store
 from visprism.study.study import Study
 from visprism.study.study_file import analysis_fields, study_fields, write_study_file
@@ -48,7 +49,8 @@ def examine(
     The effort decides on how many images each analysis runs, the same of every model; nothing
     that is measured depends on the speed of the machine. With `out`, each result is written as
     soon as it exists, and the same call resumes an interrupted study; with one more model or
-    analysis it computes only what is new, and what is stored is always part of the study.
+    analysis it computes only what is new. What is stored is always part of the study, also of
+    models that are not named.
 
     Args:
         models: an ``nn.Module`` in evaluation mode, a name such as "timm:resnet18", a loaded
@@ -129,8 +131,10 @@ def examine(
                 }
                 fields |= analysis_fields(chosen, effort, named=analyses is not None)
                 write_study_file(store.folder, fields)
+            before = {**store.header}
             examination.perform()
-            return examination.result(seconds=time.monotonic() - begin)
+            study = examination.result(seconds=time.monotonic() - begin)
+            return with_stored(study, store, before)
         finally:
             store.close()
 

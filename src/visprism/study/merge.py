@@ -1,13 +1,15 @@
 """Studies of the same images by several jobs, as one study."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis, Needs
 from visprism.core.errors import InputError
+from visprism.study.store import Store
 from visprism.study.study import Entry, Failure, Study
 from visprism.study.table import pairs_of
 
@@ -65,6 +67,42 @@ def merged(studies: Sequence[Study]) -> Study:
         "machine": "; ".join(dict.fromkeys(h["machine"] for h in headers if "machine" in h)),
     }
     return Study(models, tuple(entries), tuple(failures), header)
+
+
+def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
+    """A study, with what its folder held before of models that are not in it.
+
+    Args:
+        study: that was measured now.
+        store: of the folder.
+        before: the header of the folder before the study.
+    """
+    stored = {(*e["models"], e["analysis"]): key for key, e in store.entries.items()}
+    keys = before.get("keys", list(stored.values()))
+    names = [
+        *before.get("models", ()),
+        *(m for key in keys for m in store.entries[key]["models"]),
+    ]
+    others = tuple(dict.fromkeys(name for name in names if name not in study.models))
+    if not others:
+        return study
+    kept = [key for key in keys if {*store.entries[key]["models"]} <= {*others}]
+    failures = [Failure(**f) for f in before.get("failures", ()) if f["model"] in others]
+    untrained = [name for name in before.get("untrained", ()) if name in others]
+    earlier = Study(
+        others,
+        tuple(store.entry(key) for key in kept if store.get(key)),
+        tuple(failures),
+        {**study.header, **before, "untrained": untrained},
+    )
+    try:
+        both = merged([earlier, study])
+    except InputError as error:
+        hidden = f"{', '.join(others)}: stored in this folder and not shown, since {error}"
+        both = replace(study, header={**study.header, "alarms": [hidden]})
+    store.header.update(both.header)
+    store.write()
+    return both
 
 
 def _joint(models: Sequence[str], entries: Sequence[Entry]) -> list[str]:

@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
 from visprism.analyses.subject import Subject
 from visprism.anatomy import costs, forward
+from visprism.core.devices import peak_memory
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run
@@ -181,11 +183,11 @@ class Speed:
 
     @staticmethod
     def timings(subject: Subject, run: Run) -> dict[str, float]:
-        """Latency of one image, throughput of a batch, and on a CUDA device the peak memory.
+        """Latency of one image, throughput and peak memory of a batch.
 
         Of the fastest of 3 passes each, since other work can only slow them: latency in
         seconds, throughput of at most 32 images per second; memory that of the batch, weights
-        included, in bytes. The model is warm, since `of` has run it.
+        included, in bytes, on CUDA and on Linux. The model is warm, since `of` has run it.
         """
         (one,), (several, *_) = (
             [b[0] if isinstance(b, tuple | list) else b for b in subject.limited(n).batches()]
@@ -196,12 +198,14 @@ class Speed:
             device = run.compute.torch_device
             one, several = (on_device(images, run.compute) for images in (one, several))
             latency = _fastest(subject.model, [one], device)
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(device)
-            rate = batch_size(several) / _fastest(subject.model, [several], device)
+            with peak_memory(device) as peak:
+                rate = batch_size(several) / _fastest(subject.model, [several], device)
+                taken = peak()
             measured = {"latency": latency, "throughput": rate}
-            if device.type == "cuda":
-                measured["memory"] = float(torch.cuda.max_memory_allocated(device))
+            if taken is not None:
+                tensors = (*subject.model.parameters(), *subject.model.buffers(), several)
+                leaves = [x for x in tree_leaves(tensors) if isinstance(x, torch.Tensor)]
+                measured["memory"] = float(taken + sum(x.nbytes for x in leaves))
         return measured
 
     def seconds(self, analyses: Sequence[Analysis], subject: Subject) -> float:

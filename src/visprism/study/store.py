@@ -259,7 +259,8 @@ def read_index(path: Path) -> Index:
         )
     index = read_json(path, Index, what)
     for name in (name for entry in index["entries"].values() for name in entry["files"]):
-        if not (path.parent / name).resolve().is_relative_to(path.parent.resolve()):
+        inside, folder = (os.path.realpath(p) for p in (path.parent / name, path.parent))
+        if not Path(inside).is_relative_to(folder):  # `resolve` fails for a link to itself
             raise InputError(
                 f"the index of a study must name files inside its folder, got {name!r}"
             )
@@ -336,4 +337,10 @@ def _read(folder: Path, name: str, digest: str) -> Result:
         raise InputError(f"{name} cannot be read ({error.strerror})") from error
     if _digest(content) != digest:
         raise InputError(f"{name} was changed since it was measured")
-    return Result.load(path)
+    result = Result.load(path)
+    try:
+        _ = [*result.sentences()], result.answers()
+    except Exception as error:  # of numbers that no measurement gives
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{name} holds numbers that are not a result ({reason})") from error
+    return result

@@ -445,10 +445,10 @@ def _estimated(name: str, values: Mapping[str, Any]) -> Any:
     if f"{name}.low" not in values:
         return value
     made = Estimated if isinstance(value, np.ndarray) else Number
-    low, high = (values[f"{name}.{end}"] for end in _ENDS)
+    low, high = (values.get(f"{name}.{end}") for end in _ENDS)
     by_unit = values.get(f"{name}.by_unit")
-    if np.shape(low) != np.shape(value) or np.shape(high) != np.shape(value):
-        raise ValueError(f"the ends of {name} must have its shape, got {np.shape(low)}")
+    if low is None or high is None or not np.shape(low) == np.shape(high) == np.shape(value):
+        raise ValueError(f"both ends of {name} must be there, and have its shape")
     if by_unit is not None and (
         np.shape(by_unit)[1:] != np.shape(value) or by_unit.dtype.kind not in "biuf"
     ):

@@ -301,6 +301,11 @@ def _gradient(
         logits = forward(anatomy.model, images)
         target = logits.argmax(1)
         score = logits.gather(1, target[:, None]).sum()
+        if not torch.isfinite(score):
+            raise InputError(
+                "logits must be finite, got NaN or infinity. Check the weights and the "
+                "preprocessing."
+            )
         gradient = None
         if score.requires_grad:
             (gradient,) = torch.autograd.grad(score, outputs, allow_unused=True)

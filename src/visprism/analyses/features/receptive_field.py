@@ -285,7 +285,7 @@ def receptive_map(
     with run.compute.borrow(anatomy.model), as_written(), torch.enable_grad():
         leaf = pixels(x).detach().clone().requires_grad_()
         with watch(anatomy, lambda y: _signed_sum(y, position, run), blocks=[block]) as sums:
-            forward(anatomy.model, _with_pixels(x, leaf.clone()))
+            forward(anatomy.model, _with_pixels(x, leaf))
         gradient = _gradient(sums[block.name], leaf, block)
     return gradient.abs().sum(1)
 
@@ -307,7 +307,7 @@ def _weights(
     with torch.enable_grad():
         leaf = pixels(images).detach().clone().requires_grad_()
         with watch(anatomy, center, blocks=blocks) as centers:
-            forward(anatomy.model, _with_pixels(images, leaf.clone()))  # a leaf may not change
+            forward(anatomy.model, _with_pixels(images, leaf))
         for block in blocks:
             if block.name not in centers:
                 raise InputError(

@@ -66,7 +66,7 @@ class Costs(Result):
 
 def map_size(shape: Sequence[int]) -> tuple[int, int, int]:
     """Channels, height and width of an output; height and width 1 without a spatial grid."""
-    return (shape[0], shape[1], shape[2]) if len(shape) == 3 else (shape[-1], 1, 1)
+    return (shape[0], shape[1], shape[2]) if len(shape) == 3 else ([1, *shape][-1], 1, 1)
 
 
 def short(number: float) -> str:

@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from visprism.anatomy.trace import operations as vocabulary
-from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward
+from visprism.anatomy.trace.forward import (
+    Images,
+    as_written,
+    batch_size,
+    copies_of,
+    forward,
+    output_of,
+)
 from visprism.anatomy.trace.graph import Address, Graph, Node, Span
 from visprism.anatomy.trace.operation_counter import (
     MacCounter,
@@ -374,12 +381,13 @@ def _add_parameters(graph: Graph, *, of: Graph) -> None:
 
 def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
     """The graph of one pass, and the names of all its torch functions."""
+    images = copies_of(images)  # the tensors that the model is given
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images))
     recorder.add_images(tensors)
     heard = module_calls(model, recorder.enter, recorder.leave)
     with torch.no_grad(), as_written(), heard, recorder:
-        logits = forward(model, images)
+        logits = output_of(model, images)
     output = recorder.node_of(logits)
     if output == 0:
         raise InputError(
