@@ -256,8 +256,6 @@ class Objective:
         trial = _on_device_of(self.model, first_images(images))
         with as_written(), self.run.compute.arithmetic():
             logits = check_repeatable(self.model, trial)
-        if self.loss is cross_entropy and logits.ndim == 2:
-            check_logits(logits[None].float())
         names = selected(self.model, self.parameters, lambda: dissect(self.model, trial))
         decayed = set(selected(self.model, self.decayed, lambda: dissect(self.model, trial)))
         device = self.run.compute.torch_device
@@ -271,6 +269,8 @@ class Objective:
                 f"parameters must be finite, got {len(not_finite)} that are not "
                 f"({not_finite[0]}, ...)"
             )
+        if self.loss is cross_entropy and logits.ndim == 2:
+            check_logits(logits[None].float())
         decay = [torch.full_like(tensors[n], self.weight_decay * (n in decayed)) for n in names]
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "tensors", tensors)
