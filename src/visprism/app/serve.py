@@ -71,6 +71,9 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
         server.handle_exit = handle_exit
         with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
             server.run(sockets=[listener])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # the end of a Python with torch takes seconds
 
 
 def end_with_parent() -> None:
