@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import sys
 import time
 from dataclasses import dataclass, replace
 
 import pytest
+import torch
 from internals import (
     EFFORTS,
     Speed,
@@ -15,6 +17,7 @@ from internals import (
     ordered_steps,
     subjects_of,
 )
+from torch import nn
 
 import visprism as vp
 from visprism import ANALYSES, Cost, DataOptions, Planned, Sizes, Started, examine
@@ -163,3 +166,23 @@ def test_a_study_keeps_its_sizes_when_a_larger_model_joins(net, loader, brightne
     assert [e.images for e in both.entries] == [20, 20]
     assert both.entries[0] == first.entries[0]
     assert [e.images for e in examine(models, loader, analyses=[analysis]).entries] == [2, 2]
+
+
+class Wide(nn.Module):
+    """Takes 2 MiB for each image, and 4 MiB of weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.weight = nn.Parameter(torch.zeros(2**20))
+
+    def forward(self, x):
+        wide = x.new_ones(len(x), 2**19)
+        return self.conv(x).mean((2, 3)) + wide.mean(1, keepdim=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the peak")
+def test_the_peak_memory_is_that_of_a_batch_with_the_weights():
+    study = vp.examine(Wide().eval(), [torch.rand(32, 3, 8, 8)], analyses="anatomy")
+    memory = study.header["speed"]["Wide"]["memory"]
+    assert memory == pytest.approx((32 * 2 + 4) * 2**20, rel=0.1)

@@ -370,7 +370,7 @@ def free_bytes(device: torch.device) -> int:
 def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
     """Inside, a function that gives the most bytes that were taken beyond those at the start.
 
-    On a CPU it is memory of the process, which Linux alone tells; None where it is not reported.
+    On a CPU it is memory of the process, as Linux reports it; None on other devices.
     """
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
