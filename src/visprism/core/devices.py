@@ -366,31 +366,6 @@ def free_bytes(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-@contextmanager
-def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
-    """Inside, a function that gives the most bytes that were taken beyond those at the start.
-
-    On a CPU it is memory of the process, as Linux reports it; None on other devices.
-    """
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-    def resident(name: str) -> int:
-        lines = status.read_text().splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
-
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        before = torch.cuda.memory_allocated(device)
-        yield lambda: torch.cuda.max_memory_allocated(device) - before
-    elif device.type == "cpu" and os.access(reset, os.W_OK):
-        return_free_memory()
-        before = resident("VmRSS")
-        reset.write_text("5")  # the peak is the present from now on
-        yield lambda: resident("VmHWM") - before
-    else:
-        yield lambda: None
-
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -429,6 +404,8 @@ _REUSE = {-4: 0, -1: 2**31 - 1}  # M_MMAP_MAX, M_TRIM_THRESHOLD
 # thresholds itself, M_MMAP_THRESHOLD among them.
 _USUAL = {-4: 65_536, -1: 64 * 2**20, -3: 32 * 2**20}
 
+_RETURN = {-4: 65_536, -1: 0, -3: 2**16}
+
 _lock = threading.Lock()
 _users = 0  # of reused memory
 
@@ -460,6 +437,46 @@ def reused_memory() -> Iterator[None]:
             if not _users:
                 _set(_USUAL)
                 return_free_memory()
+
+
+@contextmanager
+def _returned_memory() -> Iterator[None]:
+    """Inside, each block of 64 KiB and more is returned to the system when it is freed."""
+    if _settable():
+        with _lock:
+            _set(_RETURN)
+    try:
+        yield
+    finally:
+        if _settable():
+            with _lock:
+                _set(_REUSE if _users else _USUAL)
+
+
+@contextmanager
+def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
+    """Inside, a function that gives the most bytes that were taken beyond those at the start.
+
+    On a CPU it is memory of the process, as Linux reports it; None on other devices.
+    """
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+    def resident(name: str) -> int:
+        lines = status.read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        yield lambda: torch.cuda.max_memory_allocated(device) - before
+    elif device.type == "cpu" and os.access(reset, os.W_OK):
+        with _returned_memory():
+            return_free_memory()
+            before = resident("VmRSS")
+            reset.write_text("5")  # the peak is the present from now on
+            yield lambda: resident("VmHWM") - before
+    else:
+        yield lambda: None
 
 
 def _settable() -> bool:
