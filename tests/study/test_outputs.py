@@ -95,27 +95,3 @@ def test_the_command_line_names_an_output(tmp_path, capsys):
         plan = capsys.readouterr().err
         assert f"logits: output main; runs {tmp_path}/net.py" in plan
     assert "output main" in (tmp_path / "out" / "report.html").read_text("utf-8")
-
-
-class Changing(TwoHeads):
-    """Changes its images before it uses them."""
-
-    def forward(self, x):
-        return super().forward(self.change(x))
-
-
-@pytest.mark.parametrize("change", [lambda x: x + torch.rand_like(x), lambda x: x.sub_(0.5)])
-def test_a_model_that_differs_between_passes_is_not_measured(change):
-    model = Changing(lambda p: p.b).eval()
-    model.change = change
-    study = vp.examine(model, BATCHES, analyses="calibration")
-    assert not study.entries
-    assert "must be the same in every pass" in study.failures[0].reason
-
-
-def test_a_model_whose_outputs_depend_on_the_batch_is_not_measured():
-    models = {"a": made(lambda p: p.b), "b": made(lambda p: p.b - p.b.mean(0))}
-    study = vp.examine(models, BATCHES, analyses="calibration")
-    assert [e.models for e in study.entries] == [("a",)]
-    assert study.failures[0].model == "b"
-    assert "must not depend on other images of its batch" in study.failures[0].reason
