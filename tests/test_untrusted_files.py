@@ -8,6 +8,7 @@ docs/security.md.
 import csv
 import io
 import json
+import os
 import pickle
 import resource
 import struct
@@ -216,6 +217,12 @@ def test_a_column_of_texts_is_declared_when_it_is_made():
     names = np.array(["a"])
     with pytest.raises(ValueError, match=r"value must be numbers \(visprism.Texts declares"):
         Found(value=names, names=names)
+
+
+def test_a_pipe_is_no_result(tmp_path):
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(InputError, match=r"must be a file that Result\.save wrote"):
+        Found.load(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("name", ["os", "Result.__class__", "posix.system"])

@@ -65,9 +65,10 @@ def test_a_checkpoint_that_does_not_fit_names_the_keys_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("plain", "average"), [("state_dict", "state_dict_ema"), ("model", "model_ema")]
+    ("plain", "average"),
+    [("state_dict", "state_dict_ema"), ("model", "model_ema"), ("model", "state_dict")],
 )
-def test_of_weights_and_their_average_the_average_is_loaded_with_a_warning(
+def test_of_several_sets_of_weights_the_average_or_the_first_is_loaded_with_a_warning(
     tmp_path, caplog, plain, average
 ):
     both = {plain: network(0).state_dict(), average: network(1).state_dict()}
@@ -75,7 +76,7 @@ def test_of_weights_and_their_average_the_average_is_loaded_with_a_warning(
     model = network(2)
     load_checkpoint(model, tmp_path / "a.pt")
     assert_same_weights(model, network(1))
-    assert f"several sets of weights ({average}, {plain}); {average}, a moving" in caplog.text
+    assert f"several sets of weights ({average}, {plain}); {average} is loaded" in caplog.text
 
 
 @pytest.mark.parametrize(

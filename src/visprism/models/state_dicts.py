@@ -79,11 +79,12 @@ def _unnested(content: Any, path: Path) -> Any:
         entries = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
         if not entries:
             break
-        if len(entries) > 1 and entries[0] in _AVERAGES:
+        sets = [n for n in entries if any(isinstance(v, Tensor) for v in content[n].values())]
+        if len(sets) > 1:
             _log.warning(
-                "%s holds several sets of weights (%s); %s, a moving average, is loaded. To "
-                "load another one, save it alone: torch.save(torch.load(path)[%r], other_path)",
-                *(path, ", ".join(entries), entries[0], entries[-1]),
+                "%s holds several sets of weights (%s); %s is loaded. To load another one, "
+                "save it alone: torch.save(torch.load(path)[%r], other_path)",
+                *(path, ", ".join(sets), sets[0], sets[-1]),
             )
         content = content[entries[0]]
     return content

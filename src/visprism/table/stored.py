@@ -23,6 +23,8 @@ class UnknownTypeError(InputError):
 
 def stored_values(path: Path) -> dict[str, Any]:
     """Arrays and scalars of a file; an array without axes comes back as a scalar."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} must be a file that Result.save wrote")  # no pipe, no folder
     try:
         check_uncompressed(path)  # which a small file could expand beyond all memory
         with np.load(path, allow_pickle=False) as stored:
