@@ -129,7 +129,7 @@ def _speed(study: Study, model: str) -> list[str]:
     forms = {
         "latency": lambda seconds: f"{float(f'{1e3 * seconds:.3g}'):,g} ms for one image",
         "throughput": lambda rate: f"{float(f'{rate:.3g}'):,g} images/s in batches",
-        "memory": lambda size: f"{size / 2**20:.3g} MiB at most",
+        "memory": lambda size: f"peak memory {size / 2**20:.3g} MiB",
     }
     return [forms[name](value) for name, value in speed.items()]
 
