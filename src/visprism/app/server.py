@@ -29,7 +29,7 @@ from visprism.app.renderer import Renderer
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable
-from visprism.report.page import script_hash, style_sheet
+from visprism.report.page import script_hashes, style_sheet
 
 Value = TypeVar("Value")
 
@@ -39,7 +39,7 @@ _POLL = 0.25  # seconds between looks at whether a live panel still has its clie
 _SCRIPTS = frozenset({"app.js", "live.js", "shared.js"})
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'; script-src 'sha256-{}'"
+    "form-action 'none'; frame-ancestors 'self'; script-src {}"
 )
 
 
@@ -159,7 +159,7 @@ class Server:
         folder = self._folder(request.path_params["name"])
         figures = request.query_params.get("figures") != "no"
         page = await self.renderer.page(folder, figures=figures)
-        policy = _REPORT_POLICY.format(script_hash())
+        policy = _REPORT_POLICY.format(script_hashes())
         return HTMLResponse(page, headers={"content-security-policy": policy})
 
     async def export(self, request: Request) -> Response:

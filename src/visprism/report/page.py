@@ -158,9 +158,9 @@ def page_html(content: Content, figures: PageFigures) -> str:
         linked=links,
         color_of=color_of,
         figures=figures,
-        script=Markup(_template_text("script.js")),
+        scripts=[Markup(_template_text(name)) for name in _SCRIPTS],
         style=Markup(style_sheet()),
-        script_hash=script_hash(),
+        script_hashes=Markup(script_hashes()),
         sections={
             part.anchor: _section_context(part) for c in content.chapters for part in c.sections
         },
@@ -177,9 +177,13 @@ def style_sheet() -> str:
     return _template_text("style.css")
 
 
-def script_hash() -> str:
-    """SHA-256 of the script of a page, as a Content-Security-Policy names it."""
-    return b64encode(sha256(_template_text("script.js").encode()).digest()).decode()
+_SCRIPTS = ("script.js", "scatter.js")  # of every page, and of many models
+
+
+def script_hashes() -> str:
+    """SHA-256 of the scripts of a page, as a Content-Security-Policy names them."""
+    digests = (sha256(_template_text(name).encode()).digest() for name in _SCRIPTS)
+    return " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
 
 
 def _section_context(part: SectionContent) -> dict[str, Any]:
