@@ -333,6 +333,11 @@ def test_what_a_folder_holds_of_models_that_are_not_named_is_part_of_the_study(
             line.cells for line in together.glance()
         ]
         assert str(study.table()[0]) == str(together.table()[0])  # with all differences
+    pairs = {e.models for e in added.entries if len(e.models) == 2}
+    assert pairs == {("a", "b")}  # what is measured of two models together
+    again = examine({"a": models["a"]}, loader, analyses=analyses, out=tmp_path)
+    assert again.models == added.models
+    assert {e.models for e in again.entries} == {e.models for e in added.entries}
 
 
 def test_what_cannot_be_compared_in_a_folder_is_said(net, loader, brightness, tmp_path):

@@ -412,6 +412,32 @@ def metric_that_is_text(monitor):
     assert monitor.studies[4].header["metrics"] == {"loss": 1.0}
 
 
+class Once(nn.Module):
+    """Fails in its first forward pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.fails = Net(), True
+
+    def forward(self, x):
+        if self.fails:
+            self.fails = False
+            raise RuntimeError("not yet")
+        return self.net(x)
+
+
+def failing_once(monitor):
+    model = Once()
+    for step in (1, 2, 3, 4):
+        monitor.step(model, step)
+    assert list(monitor.studies) == [2, 4]
+
+
+def metric_with_a_gradient(monitor):
+    monitor.step(MODEL, 2, metrics={"loss": torch.ones((), requires_grad=True) * 2, "b": "x"})
+    assert monitor.studies[2].header["metrics"] == {"loss": 2.0}
+
+
 def failing_logger(monitor):
     monitor.step(MODEL, 2)
     monitor.step(MODEL, 4)
@@ -429,6 +455,8 @@ def nothing_to_measure(monitor):
         (nothing_to_measure, {}, "step 1 is not measured"),
         (copied_model, {}, "step 4: the model is another object than before"),
         (metric_that_is_text, {}, "must be numbers, got 'warm-up' for phase"),
+        (failing_once, {}, "step 1 is not measured: "),
+        (metric_with_a_gradient, {}, "must be numbers, got 'x' for b"),
         (failing_logger, {"log": [RaisingLogger()]}, "step 2, not logged by RaisingLogger: no"),
     ],
 )

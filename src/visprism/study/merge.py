@@ -32,8 +32,8 @@ _JOINT = (
 )
 
 
-def merged(studies: Sequence[Study]) -> Study:
-    """One study of the models of several; see `Study.merge`."""
+def merged(studies: Sequence[Study], order: Sequence[str] = ()) -> Study:
+    """One study of the models of several, those of `order` first; see `Study.merge`."""
     if not studies:
         raise InputError("studies must be at least one study, got none")
     first = studies[0]
@@ -41,6 +41,10 @@ def merged(studies: Sequence[Study]) -> Study:
         _check_header(first, study)
     _check_entries([entry for study in studies for entry in study.entries])
     models = tuple(name for study in studies for name in study.models)
+    models = (
+        *(name for name in order if name in models),
+        *(m for m in models if m not in order),
+    )
     repeated = sorted({name for name in models if models.count(name) > 1})
     if repeated:
         raise InputError(
@@ -86,7 +90,10 @@ def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
     others = tuple(dict.fromkeys(name for name in names if name not in study.models))
     if not others:
         return study
-    kept = [key for key in keys if {*store.entries[key]["models"]} <= {*others}]
+    now = study.header["weights"]
+    same = {n for n, w in before.get("weights", {}).items() if n in now and w == now[n]}
+    beside = [key for key in keys if not {*store.entries[key]["models"]} <= {*study.models}]
+    kept = [key for key in beside if {*store.entries[key]["models"]} <= {*others, *same}]
     failures = [Failure(**f) for f in before.get("failures", ()) if f["model"] in others]
     untrained = [name for name in before.get("untrained", ()) if name in others]
     earlier = Study(
@@ -96,7 +103,7 @@ def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
         {**study.header, **before, "untrained": untrained},
     )
     try:
-        both = merged([earlier, study])
+        both = merged([earlier, study], before.get("models", ()))
     except InputError as error:
         hidden = f"{', '.join(others)}: stored in this folder and not shown, since {error}"
         both = replace(study, header={**study.header, "alarms": [hidden]})

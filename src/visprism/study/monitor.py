@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.analyses import ANALYSES, Analysis
@@ -138,6 +138,7 @@ class Monitor:
     studies: dict[int, Study] = field(default_factory=dict, init=False, repr=False)  # by step
     seconds: float = field(default=0.0, init=False)  # that measurements of this process took
     _begin: float | None = field(default=None, init=False)
+    _planned: bool = field(default=False, init=False)
     _groups: list["_Group"] = field(default_factory=list, init=False, repr=False)
     _subject: Subject | None = field(default=None, init=False, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
@@ -184,10 +185,13 @@ class Monitor:
         step = int(step)
         given = () if optimizer is None else optimizer
         optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
-        if self._begin is None:
+        first = self._begin is None
+        if first:
             self._begin = time.perf_counter()
+        if not self._planned and (first or not step % self.every):
             with self._guarded(model, step):  # a fault is reported now, not at the first study
                 self._plan(self._subject_of(model), step, optimizers)
+                self._planned = True
             for group in self._groups:
                 group.taken = self.seconds / len(self._groups)
         if step < self._last:
@@ -236,7 +240,7 @@ class Monitor:
         """Whether the step was measured, of these weights."""
         if step not in self.studies:
             return False
-        stored = self.studies[step].header["weights"].values()
+        stored = self.studies[step].header.get("weights", {}).values()
         with self._guarded(model, step):
             now = fingerprint_of(self._subject_of(model).model)
             if now not in [weights["fingerprint"] for weights in stored]:
@@ -352,7 +356,7 @@ class Monitor:
         numbers = {}
         for name, value in metrics.items():
             try:
-                numbers[name] = float(value)
+                numbers[name] = float(value.detach() if isinstance(value, Tensor) else value)
             except (TypeError, ValueError):
                 self._say(
                     f"metrics must be numbers, got {value!r} for {name}, which is left out"
@@ -405,7 +409,7 @@ class Monitor:
         try:
             action()
         except Exception as error:  # of any library
-            self._say(f"step {self._last}, {fault}: {error}", of=f"{fault}: {error}")
+            self._say(f"step {self._last}, {fault}: {error}", of=fault)
 
     def _say(self, text: str, *, of: str = "") -> None:
         """Log a sentence once, in the first process."""
