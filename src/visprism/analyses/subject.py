@@ -97,7 +97,9 @@ class Subject:
     def num_classes(self) -> int:
         """Number of classes that the model predicts; 0 without a vector of logits."""
         shape = self.anatomy.graph.nodes[self.anatomy.graph.output].shape
-        return [*shape, 1][1] if shape and len(shape) <= 2 else 0
+        if not shape or len(shape) > 2:
+            return 0
+        return shape[1] if len(shape) == 2 else 1  # one number for each image
 
     @property
     def known_preprocessing(self) -> Preprocessing:

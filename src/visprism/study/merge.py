@@ -33,7 +33,7 @@ _JOINT = (
 
 
 def merged(studies: Sequence[Study], order: Sequence[str] = ()) -> Study:
-    """One study of the models of several, those of `order` first; see `Study.merge`."""
+    """Join several studies, with the models in `order` first; see `Study.merge`."""
     if not studies:
         raise InputError("studies must be at least one study, got none")
     first = studies[0]

@@ -49,7 +49,7 @@ RANDOM = "random map"
 METHODS = (GRADIENT_ACTIVATION, GRAD_CAM, RANDOM)
 _BLUR = 1 / 8  # standard deviation of the blur, of the shorter side
 _PICTURES = 4  # images whose maps are returned
-_ROUNDING = 1e-5  # of the sums over channels, relative to those of magnitudes
+_ROUNDING = 1e-5  # ratio of a map to the sum of magnitudes below which it is rounding
 
 Map = Float[Tensor, "b y x"]
 Maps = dict[tuple[str, Block], Map]  # by method and block
