@@ -1,18 +1,21 @@
 """What visprism costs on a GPU, beside its peers, in one run of about a minute and a half.
 
-Watching a pass, Hessian eigenvalues, points of a loss landscape, training steps, predictions
-and CKA. All ways compute in float32 with TF32 off, lie on one GPU and take turns in one
-process. A way runs once to warm up and then as often as is asked for; one that takes over 4 s
-counts its first run alone. Times are of the wall clock, between two synchronizations; memory is
-the peak that torch allocated meanwhile, weights and data of all ways included. Rows are written
-one by one, and a way that fails has its error there.
+Watching a pass, Hessian eigenvalues, points of a loss landscape, training steps, predictions,
+predictions of photographs that are decoded meanwhile, and CKA. All ways compute in float32 with
+TF32 off, lie on one GPU and take turns in one process. A way runs once to warm up and then as
+often as is asked for; one that takes over 4 s counts its first run alone. Times are of the wall
+clock, between two synchronizations; memory is the peak that torch allocated meanwhile, weights
+and data of all ways included. Rows are written one by one, and a way that fails has its error
+there.
 
     python benchmarks/gpu.py --out FILE [--peers DIR]     # of curvature.py; and torch-cka
+        [--photos DIR]    # DIR/CLASS/IMAGE
     python benchmarks/gpu.py --out FILE --device cpu --tiny    # whether each row runs
 """
 
 import argparse
 import copy
+import importlib
 import json
 import os
 import platform
@@ -36,9 +39,11 @@ import numpy as np
 import observe  # pyrefly: ignore
 import timm
 import torch
+from timm.data import create_transform
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
+from torchvision.datasets import ImageFolder
 
 import visprism as vp
 from visprism.analyses.attention.attention import Attention
@@ -58,7 +63,7 @@ from visprism.training import Recipe, fit
 HALF = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy")
 PACKAGES += ("pyhessian", "hessian-eigenthings", "curvlinops-for-pytorch", "torch-cka")
-TASKS = ("watching", "predict", "training", "landscape", "cka", "hessian")
+TASKS = ("watching", "predict", "decoding", "training", "landscape", "cka", "hessian")
 LONG = 4.0  # seconds
 Ways = Mapping[str, Callable[[], Any]]
 Row = dict[str, Any]
@@ -70,7 +75,7 @@ class Benchmark:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.device, self.tiny, self.out = arguments.device, arguments.tiny, arguments.out
         self.repeats, self.tasks = arguments.repeats, arguments.tasks
-        self.peers = arguments.peers
+        self.peers, self.photos = arguments.peers, arguments.photos
         self.report: Row = {"setting": setting(arguments), "rows": []}
         self.begun = time.perf_counter()
 
@@ -166,6 +171,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="sizes that show whether it runs")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--photos", metavar="DIR", help="DIR/CLASS/IMAGE, for decoding")
     parser.add_argument("--peers", metavar="DIR", help="where they were installed to")
     arguments = parser.parse_args()
     if arguments.peers:
@@ -183,6 +189,9 @@ def main() -> None:
         for name in ("resnet50", "vit_small_patch16_224"):
             results = here.measure("predict", name, partial(prediction, here, name))
             compare(here, results, "plain loop", lambda a, b: float((a - b).abs().max()))
+        if here.photos:
+            results = here.measure("decoding", "resnet50", partial(decoding, here))
+            compare(here, results, "DataLoader", lambda a, b: float((a - b).abs().max()))
         for name in ("resnet20", "vit_pico_patch4_32"):
             here.measure("training", name, partial(training, here, name))
         for name in landscape.MODELS:
@@ -238,6 +247,43 @@ def prediction(here: Benchmark, name: str) -> tuple[Ways, Row]:
 
     ways = {"plain loop": loop, "visprism": lambda: vp.predict(model, labeled).logits.cpu()}
     return ways, {"batches": len(data), "shape": list(data[0].shape)}
+
+
+def decoding(here: Benchmark) -> tuple[Ways, Row]:
+    """Predictions of photographs from files, which several threads or one decode ahead."""
+    model = here.network("resnet50").to(here.device)
+    images, size = load_data(f"folder:{here.photos}"), (32, 32) if here.tiny else (224, 224)
+    way = Preprocessing(size, HALF.mean, HALF.std, "bilinear", 0.875)
+    transform = create_transform(
+        (3, *size), interpolation="bilinear", crop_pct=0.875, mean=HALF.mean, std=HALF.std
+    )
+    folder, ready = ImageFolder(here.photos, transform), here.images(len(images), 64)
+    workers = max(1, min(8, torch.get_num_threads() - 1))
+    module: Any = importlib.import_module("visprism.images.batches")  # not its function
+
+    def predicted(threads: int) -> Tensor:
+        module._THREADS = threads
+        return vp.predict(model, batches(images, way, 64)).logits.cpu()
+
+    def loader() -> Tensor:
+        pinned = here.device.startswith("cuda")
+        loaded = DataLoader(folder, 64, num_workers=workers, pin_memory=pinned)
+        with torch.inference_mode():
+            moved = (batch.to(here.device, non_blocking=True) for batch, _ in loaded)
+            return torch.cat([model(batch) for batch in moved]).cpu()
+
+    def forward() -> None:
+        with torch.inference_mode():
+            for batch in ready:
+                model(batch.to(here.device, non_blocking=True)).cpu()
+
+    ways = {
+        "forward": forward,
+        "DataLoader": loader,
+        "visprism": lambda: predicted(8),
+        "visprism, one thread": lambda: predicted(1),
+    }
+    return ways, {"images": len(images), "workers": workers}
 
 
 def training(here: Benchmark, name: str) -> tuple[Ways, Row]:

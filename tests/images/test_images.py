@@ -1,11 +1,20 @@
 """Laws of the images of a study, and of their batches."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 import torch
-from internals import center_crop, decoded_images, normalized, ordered, tensor_images, to_pixels
+from internals import (
+    center_crop,
+    decoded_images,
+    normalized,
+    ordered,
+    prepared_ahead,
+    tensor_images,
+    to_pixels,
+)
 from PIL import Image
 
 from visprism import ImageSet, InputError, Preprocessing, batches, load_data
@@ -176,6 +185,18 @@ def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(ten
     assert changed.wait(timeout=10)
     iterator.close()
     assert threading.active_count() == before
+
+
+def test_several_threads_keep_the_order_of_batches(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    at_once = threading.Barrier(4)
+
+    def prepare(number):
+        at_once.wait(timeout=10)  # four threads, or an error
+        time.sleep(0.01 * (-number % 4))  # the last one of four is ready first
+        return number
+
+    assert list(prepared_ahead(prepare, range(12))) == list(range(12))
 
 
 def test_an_error_in_the_thread_reaches_the_user(folder):

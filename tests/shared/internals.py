@@ -67,6 +67,7 @@ PLACES = {
     "harmonize.replacement_search": "paired_gain",
     "harmonize.search": "SearchLog is_significant",
     "images.augmented": "Mix batch_share cut draw_mix mixed shifted soft",
+    "images.batches": "prepared_ahead",
     "images.corruptions": "COMMON EXTRA PERTURBATIONS sequence table_for",
     "images.corruptions.blur": "copied_from",
     "images.corruptions.corrupt": "Randomness",

@@ -1,4 +1,4 @@
-"""Batches: image sets as preprocessed tensors, most of them prepared ahead in a thread."""
+"""Batches: image sets as preprocessed tensors, most of them prepared ahead in threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +19,7 @@ from visprism.images.image_set import ImageSet
 from visprism.images.pixels import crops_of, framing, normalized
 
 T = TypeVar("T")
+_THREADS = 8  # at most, that prepare batches
 _SMALL = 64  # pixels: longest side of images with padding instead of random resized crops
 
 # Changes crops in eight bits, given the indices of their images.
@@ -26,23 +27,27 @@ Change = Callable[[UInt8[Tensor, "b c h w"], Sequence[int]], UInt8[Tensor, "b c 
 
 
 def prepared_ahead(prepare: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
-    """What `prepare` returns for each number; a thread prepares the next while one is used."""
-    worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="batches")
+    """What `prepare` returns for each number; threads prepare the next ones while one is used.
+
+    They are one less than the threads of torch, but one to eight.
+    """
+    threads = max(1, min(_THREADS, torch.get_num_threads() - 1))
+    workers = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="batches")
     ahead: deque[Future[T]] = deque()
     try:
         for number in numbers:
-            ahead.append(worker.submit(prepare, number))
-            if len(ahead) == 2:  # one to yield, and one in preparation
+            ahead.append(workers.submit(prepare, number))
+            if len(ahead) > threads:  # one to yield, and one in preparation by each thread
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
     finally:
-        worker.shutdown(cancel_futures=True)
+        workers.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)
 class Batches(Sequence):
-    """Images and targets by batch; the next batch may be prepared while one is used.
+    """Images and targets by batch; the next ones may be prepared while one is used.
 
     A slice is read only when it is iterated over.
     """
@@ -51,7 +56,7 @@ class Batches(Sequence):
     images: int
     batch_size: int
     numbers: range  # of the batches, from 0
-    ahead: bool = True  # whether a thread prepares the next batch
+    ahead: bool = True  # whether threads prepare the next batches
 
     def __len__(self) -> int:
         """Number of batches; the last one may be smaller."""
@@ -91,7 +96,7 @@ def batches(
     seed: int = 0,
     crops: Callable[[range], UInt8[Tensor, "b 3 h w"]] | None = None,
 ) -> Batches:
-    """The image set preprocessed for a model; a thread prepares the next batch.
+    """The image set preprocessed for a model; threads prepare the next batches.
 
     Args:
         image_set: the images.
