@@ -49,6 +49,14 @@ def test_tensors_of_one_device_and_type_are_one_copy(simulated):
     assert simulated.copies == 2
 
 
+def test_random_signs_are_sent_to_the_device_once(simulated):
+    maps = torch.rand(2, 3, 5, 7).to(DEVICE)
+    first = vp.Variance().extract(maps)
+    simulated.sent = 0
+    assert torch.equal(vp.Variance().extract(maps), first)
+    assert simulated.sent == 0
+
+
 def test_a_model_is_dissected_where_it_lies(simulated):
     blocks = vp.dissect(put_there(network("fourier")), torch.zeros(1, 3, 16, 16))
     assert list(blocks) == list(vp.dissect(network("fourier"), torch.zeros(1, 3, 16, 16)))

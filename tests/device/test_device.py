@@ -30,8 +30,9 @@ pytestmark = pytest.mark.usefixtures("draws_of_python")
 TOLERANCE = 1e-4  # of the largest value of a column
 LOOSER = {
     ("fourier-plane", "vit"): 2e-4,  # one end of an interval of a logarithm: 1.01e-4
-    # On a GPU, pixels whose scores differ by rounding swap places; its insertion gain is small.
-    ("attribution", "convnet"): 3e-4,
+    # On a GPU, pixels whose scores differ by rounding swap places: areas change by 4e-5. The
+    # insertion gain, a difference of areas, is only 2.5e-3.
+    ("attribution", "convnet"): 2e-2,
     ("attribution", "vit"): 1e-2,
 }
 ROUNDING = 2e-6  # of float32, where all values of a column are smaller
@@ -187,7 +188,7 @@ def test_a_model_over_two_devices(name, split, device, tmp_path):
     _, expected = measured(name, network("convnet"), tmp_path, Run())
     reason, results = measured(name, split(device), tmp_path, Run())
     assert reason is None
-    assert_close(expected, results)
+    assert_close(expected, results, LOOSER.get((name, "convnet"), TOLERANCE))
 
 
 @pytest.mark.parametrize("split", SPLITS)

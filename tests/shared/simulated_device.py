@@ -30,11 +30,11 @@ def _placed(result, there):
 
 
 class SimulatedDevice(TorchFunctionMode):
-    """Inside, `device="vulkan"` is a device, and copies from it are counted."""
+    """Inside, `device="vulkan"` is a device; copies from it and numbers sent to it count."""
 
     def __init__(self):
         super().__init__()
-        self.copies = 0
+        self.copies = self.sent = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -47,6 +47,7 @@ class SimulatedDevice(TorchFunctionMode):
         if func in {Tensor.to, Tensor.cpu}:
             moved = _moved(func, *args, **kwargs)
             self.copies += there[0] and not isinstance(moved, There)
+            self.sent += moved.numel() * (isinstance(moved, There) and not there[0])
             return moved
         if (
             func not in _ACROSS

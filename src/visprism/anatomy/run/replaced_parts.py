@@ -181,6 +181,7 @@ def _exchanged_sum(
     out: Tensor, came: Tensor, layout: Layout | None, replacement: Replacement
 ) -> Tensor:
     """`came` plus the replacement of `out - came`; `out` itself where nothing is replaced."""
+    came = came.to(out.device)  # the block may begin on another device than it ends on
     added = _positions(out - came, layout)
     new = replacement(added)
     return out if new is added else came + _as_in_model(new, layout, out.shape)
