@@ -1,13 +1,16 @@
 """Laws of the evolution over checkpoints."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
-from internals import Estimated, content_of, drawings, joined
+from internals import Estimated, content_of, drawings, joined, json_of
 from torch import nn
 
 import visprism as vp
 from visprism.cli import main
+from visprism.cli.output import print_study
 from visprism.results import CurvatureDuringTraining, Evolution
 
 STEPS = (0, 5, 100)
@@ -232,6 +235,50 @@ def test_snapshots_that_name_their_model_need_no_name(tmp_path):
     with pytest.raises(vp.InputError, match=r"one network, and .*6\.safetensors is of another"):
         vp.evolve(tmp_path, images, analyses="variance", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()  # none was measured
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def test_a_damaged_checkpoint_is_left_out_and_said(tmp_path, nets, net, loader, capsys):
+    run, out = tmp_path / "run", tmp_path / "out"
+    run.mkdir()
+    nets[100].head.weight.data[0] = float("nan")
+    for step, model in nets.items():
+        plain(run, step, model)
+    plain(run, 7, nets[0])
+    cut(run / "net_7.pt")
+    study = vp.evolve(run, loader, model=net(9), analyses=("variance", "cka"), out=out)
+    assert curves(study, "run", "variance")[0].step.tolist() == [0, 5]
+    print_study(study)
+    printed, stored = capsys.readouterr().out, json.loads(json_of(study))
+    study.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    faults = {7: "it is not an archive", 100: "hold NaN or infinite values"}
+    for (step, fault), failure in zip(faults.items(), stored["failures"], strict=True):
+        assert failure["analysis"] == f"step {step}"
+        assert failure["reason"].startswith(f"{run / f'net_{step}.pt'} was refused: ")
+        assert fault in failure["reason"]
+        assert printed.count(failure["reason"]) == page.count(failure["reason"]) == 1
+    for step in (0, 5, 100):
+        cut(run / f"net_{step}.pt")
+    with pytest.raises(vp.InputError, match=r"net_0\.pt was refused"):
+        vp.evolve(run, loader, model=net(9), analyses="variance")
+
+
+def test_a_damaged_checkpoint_of_transformers_is_left_out(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ViTConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        image_size=16, patch_size=8,
+    )  # fmt: skip
+    for step in (1, 2):
+        network = transformers.ViTForImageClassification(config)
+        network.save_pretrained(tmp_path / f"checkpoint-{step}")
+    cut(tmp_path / "checkpoint-2" / "model.safetensors")
+    study = vp.evolve(tmp_path, [torch.rand(4, 3, 16, 16)], analyses="variance")
+    assert [f.analysis for f in study.failures] == ["step 2"]
 
 
 def two_models(folder, nets):

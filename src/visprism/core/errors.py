@@ -9,6 +9,10 @@ class InputError(ValueError):
     """
 
 
+class DamagedError(InputError):
+    """A file that cannot be read, or that holds weights which are not finite."""
+
+
 class OutputError(OSError):
     """A file that could not be written, as on a full disk.
 

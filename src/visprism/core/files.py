@@ -14,7 +14,7 @@ from time import time
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from visprism.core.errors import InputError, OutputError
+from visprism.core.errors import DamagedError, InputError, OutputError
 
 try:
     import fcntl
@@ -171,7 +171,7 @@ def check_uncompressed(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise InputError(f"{path} was refused: it is not an archive ({error})") from error
+        raise DamagedError(f"{path} was refused: it is not an archive ({error})") from error
     compressed = any(m.compress_type != zipfile.ZIP_STORED for m in members)
     if compressed or sum(m.file_size for m in members) > path.stat().st_size:
         raise InputError(

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from timm.layers import resample_abs_pos_embed, resample_abs_pos_embed_nhwc
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
+from visprism.core.errors import DamagedError, InputError
 from visprism.core.files import atomic_write, is_file
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import Provenance
@@ -50,7 +50,7 @@ def read_metadata(path: Path | str) -> Metadata:
         with safe_open(path, "pt") as file:
             entries: Mapping[str, str] = file.metadata() or {}
     except SafetensorError as error:
-        raise InputError(
+        raise DamagedError(
             f"{path} was refused: it is not a safetensors file ({error})"
         ) from error
     try:
@@ -258,7 +258,7 @@ def load_state(model: nn.Module, state: State, path: Path) -> None:
     state = {k: v.to(expected[k].dtype) for k, v in state.items()}
     broken = [k for k in expected if _not_finite(state[k], expected[k])]
     if broken:
-        raise InputError(
+        raise DamagedError(
             f"{path} was refused: {len(broken)} of its {len(state)} tensors "
             f"({first_names(broken)}) hold NaN or infinite values, as after a "
             "diverged training. Name an earlier checkpoint."

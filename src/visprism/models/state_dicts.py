@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from visprism.core.errors import InputError, printable
+from visprism.core.errors import DamagedError, InputError, printable
 from visprism.core.files import check_uncompressed, is_file, read_json
 
 _SHOWN = 3  # keys of each sort in an error message
@@ -101,7 +101,7 @@ def _shards(index: Path) -> dict[str, Tensor]:
         raise InputError(f"{index} was refused: it must name files in its own folder")
     missing = [name for name, shard in shards.items() if not is_file(shard)]
     if missing:
-        raise InputError(
+        raise DamagedError(
             f"{index} names {len(shards)} files, of which {len(missing)} do not exist "
             f"({first_names(missing)})"
         )
@@ -120,7 +120,7 @@ def _read(path: Path) -> Any:
         try:
             return load_file(path)
         except SafetensorError as error:
-            raise InputError(
+            raise DamagedError(
                 f"{path} was refused: it is not a safetensors file ({error})"
             ) from error
     check_uncompressed(path)
@@ -131,7 +131,7 @@ def _read(path: Path) -> Any:
     except Exception as error:  # of ten types, by what is damaged
         code = re.search(r"GLOBAL ([\w.]+)", str(error))
         fault = "it is not a checkpoint that torch.load reads with weights_only=True"
-        raise InputError(
+        raise DamagedError(
             f"{path} was refused: "
             f"{f'it would run code when loaded ({code[1]})' if code else fault}. Save the "
             "weights alone, with torch.save(model.state_dict(), path) or as safetensors."

@@ -14,7 +14,7 @@ from visprism.analyses import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
 from visprism.analyses.features.fourier import Spectrum
-from visprism.core.errors import InputError
+from visprism.core.errors import DamagedError, InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort
 from visprism.core.preprocessing import Preprocessing
@@ -63,7 +63,8 @@ def evolve(
     Each run is a folder of checkpoints, which are measured one after the other; without `data`,
     the folder of a `Monitor`, whose studies are read. A checkpoint is a file of `visprism
     train`, Lightning or timm, any other file of a state dict, or a folder of Transformers, with
-    the number of its step (or epoch) in its name.
+    the number of its step (or epoch) in its name. One that is damaged, or has weights that are
+    not finite, is left out and listed as a failure.
 
     The study that is returned has the results at the last step of each run, and for each of
     their numbers, and for the main number of each block, an `Evolution` over the steps; with
@@ -103,7 +104,7 @@ def evolve(
     similar = [analysis for analysis in chosen if isinstance(analysis, CKA)]
     by_run: dict[str, dict[int, Study]] = {}
     settling: dict[str, Evolution | None] = {}
-    late: list[Failure] = []
+    failures: list[Failure] = []
     for name, folder in _folders(runs).items():
         if data is None:
             by_run[name] = {s: Study.load(p) for s, p in steps_of_run(folder).items()}
@@ -113,14 +114,15 @@ def evolve(
                     "are no studies of a monitor. Name the data."
                 )
             continue
-        files, by_run[name] = checkpoints_in(folder), {}
-        require_one_network(files.values(), model)
+        files, damaged = of_one_network(checkpoints_in(folder), model)
+        failures += [Failure(name, f"step {step}", why) for step, why in damaged.items()]
+        by_run[name] = {}
         to_last: dict[int, Study] = {}
         tracked = replace(run, deadline=None).track(files.items(), f"checkpoints of {name}")
         for step, path in tracked:
             if run.seconds_left < 0:
                 left = f"the time limit was reached before step {step}. {LATE}"
-                late += [Failure(name, analysis.name, left, "no time") for analysis in chosen]
+                failures += [Failure(name, a.name, left, "no time") for a in chosen]
                 break
             into = None if out is None else out / slug(name) / f"step-{step:08d}"
             now = loaded_checkpoint(path, model)
@@ -134,7 +136,7 @@ def evolve(
                     **given,
                 )
         settling[name] = _settling(to_last)
-    study = joined({n: studies for n, studies in by_run.items() if studies}, late, settling)
+    study = joined({n: studies for n, studies in by_run.items() if studies}, failures, settling)
     if out is not None:
         study.save(out)
     return study
@@ -192,8 +194,10 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
 def loaded_checkpoint(path: Path, model: Any) -> Any:
     """The model with the weights of a checkpoint."""
     from visprism.models import LoadedModel, load_checkpoint, load_model, read_metadata
+    from visprism.models.state_dicts import read_state_dict
 
     if model is None and (path.parent / "config.json").is_file():
+        read_state_dict(path)  # which raises if it is damaged
         return load_model(f"hf:{path.parent}")
     if model is None:
         if path.suffix != ".safetensors" or read_metadata(path).provenance is None:
@@ -210,11 +214,19 @@ def loaded_checkpoint(path: Path, model: Any) -> Any:
     return other.eval()
 
 
-def require_one_network(files: Iterable[Path], model: Any) -> None:
-    """Require checkpoints of one network, before the first is measured."""
+def of_one_network(
+    files: Mapping[int, Path], model: Any
+) -> tuple[dict[int, Path], dict[int, str]]:
+    """Checkpoints, which must be of one network, and why others are damaged; by step."""
+    readable, damaged = {}, {}
     first: tuple[Path, dict[str, tuple[int, ...]]] | None = None
-    for path in files:
-        loaded = loaded_checkpoint(path, model)
+    for step, path in files.items():
+        try:
+            loaded = loaded_checkpoint(path, model)
+        except DamagedError as error:
+            damaged[step] = str(error)
+            continue
+        readable[step] = path
         module = loaded if isinstance(loaded, nn.Module) else loaded.model
         shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
         first = first or (path, shapes)
@@ -223,6 +235,9 @@ def require_one_network(files: Iterable[Path], model: Any) -> None:
                 f"checkpoints of a run must be of one network, and {path} is of another one "
                 f"than {first[0].name}. Move one of them away."
             )
+    if not readable:
+        raise InputError(next(iter(damaged.values())))
+    return readable, damaged
 
 
 def joined(
