@@ -152,6 +152,15 @@ def test_a_given_study_is_read_only(tmp_path):
     assert not listed["resumable"]
 
 
+def test_the_state_of_a_training_does_not_say_that_it_runs(tmp_path):
+    step = tmp_path / "run" / "step-00000002"
+    step.mkdir(parents=True)
+    (step / "study.json").touch()
+    server = Server(Settings(tmp_path / "workspace", studies=(step.parent,)))
+    (listed,) = server.library.listing()
+    assert (listed["state"], listed["results"]) == ("watched", 1)
+
+
 def _until(condition, seconds=120):
     end = time.monotonic() + seconds
     while time.monotonic() < end:

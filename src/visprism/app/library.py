@@ -318,11 +318,11 @@ def _stored_state(folder: Path) -> dict[str, Any]:
 
 
 def _training(folder: Path) -> dict[str, Any]:
-    """The state of a folder that a monitor may write to, as long as the app shows it."""
+    """The state of a folder that a monitor may write to, or has written to."""
     steps = [{"analysis": f"step {step}"} for step in steps_of_run(folder)]
     if not steps:
         return {"state": "interrupted", "reason": "no result is complete", "followed": True}
-    return {"state": "training", "finished": steps, "followed": True}
+    return {"state": "watched", "finished": steps, "followed": True}
 
 
 def _stored_reason(folder: Path) -> str:

@@ -172,7 +172,7 @@ const setUpStudy = (box) => {
   const show = (state) => {
     const active = ["waiting", "running"].includes(state.state);
     const badge = find("#state");
-    badge.textContent = state.state === "training" ? state.finished.at(-1).analysis : state.state;
+    badge.textContent = state.state === "watched" ? state.finished.at(-1).analysis : state.state;
     badge.className = `state ${state.state}`;
     find("#cancel").hidden = !active;
     find("#resume").hidden = active || ["complete", "unreadable"].includes(state.state) || box.dataset.resumable !== "yes";
@@ -186,7 +186,7 @@ const setUpStudy = (box) => {
     if (progress?.total) { bar.max = progress.total; bar.value = progress.done; } else bar.removeAttribute("value");
     find("#plan-lines").hidden = !state.plan.length;
     find("#plan-lines pre").textContent = state.plan.join("\n");
-    find("#finished").hidden = state.state === "training" || (!state.finished.length && !state.failures.length);
+    find("#finished").hidden = state.state === "watched" || (!state.finished.length && !state.failures.length);
     find("#finished summary").textContent = `${state.finished.length} measured, ${state.failures.length} not measured`;
     find("#finished ul").replaceChildren(
       ...state.finished.map((entry) => make("li", {}, `${entry.analysis} of ${(entry.models ?? []).join(" and ")}: ${entry.seconds?.toFixed(1)} s${entry.resumed ? ", stored before" : ""}`)),
