@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from forks import forked
+from internals import Speed
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from two_processes import SHARED
@@ -199,10 +200,29 @@ def test_another_training_in_the_same_folder_is_measured_again_and_said(tmp_path
     assert "another training another folder" in record.message
 
 
-def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog, monkeypatch):
-    ticks = itertools.count()  # a clock that only advances when it is read
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only advances when it is read."""
+    ticks = itertools.count()
     for name in ("perf_counter", "monotonic"):
         monkeypatch.setattr(time, name, lambda: next(ticks) / 1000)
+
+
+def test_a_first_measurement_of_three_times_its_plan_is_within_the_share(clock, monkeypatch):
+    model, one = Net(), vp.DataOptions(batch_size=1)
+    model.register_forward_hook(lambda *_: [time.perf_counter() for _ in range(9)].clear())
+    warm = vp.Monitor(DATA, "calibration", every=1, share=1.0, images=one)
+    warm.step(model, 1)  # what is imported when it is needed
+    planned = warm._groups[0].expected / 3
+    monkeypatch.setattr(Speed, "seconds", lambda *_: planned)
+    monitor = vp.Monitor(DATA, "calibration", every=1, share=0.25, images=one)
+    begin, steps = time.perf_counter(), itertools.count(1)
+    while not monitor.studies:
+        monitor.step(model, next(steps))
+    assert monitor.seconds / (time.perf_counter() - begin) < 0.25
+
+
+def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog, clock):
     model, analyses = Net(), ("variance", "calibration")
     warm = vp.Monitor(DATA, analyses, every=1, share=1.0)
     warm.step(model, 1)  # what is imported when it is needed
@@ -215,10 +235,10 @@ def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog,
             shares.append(monitor.seconds / (time.perf_counter() - begin))
             for name in study.analyses:
                 measured[name] += 1
-        if min(measured.values()) == 3:
+        if min(measured.values()) == 10:
             break
     assert max(shares) < 0.25 * 1.1
-    assert min(measured.values()) == 3
+    assert min(measured.values()) == 10
     for name in measured:
         sentences = [r.message for r in caplog.records if r.message.startswith(f"{name}: a ")]
         assert "share=0.25 has room for the first" in sentences[0]
@@ -433,6 +453,12 @@ def failing_once(monitor):
     assert list(monitor.studies) == [2, 4]
 
 
+def no_model_at_first(monitor):
+    for step, model in enumerate((None, None, MODEL), start=2):
+        monitor.step(model, step)
+    assert list(monitor.studies) == [4]
+
+
 def metric_with_a_gradient(monitor):
     monitor.step(MODEL, 2, metrics={"loss": torch.ones((), requires_grad=True) * 2, "b": "x"})
     assert monitor.studies[2].header["metrics"] == {"loss": 2.0}
@@ -447,6 +473,7 @@ def nothing_to_measure(monitor):
     monitor.step(nn.Linear(5, 4), 1)
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("act", "options", "sentence"),
     [
@@ -455,6 +482,7 @@ def nothing_to_measure(monitor):
         (nothing_to_measure, {}, "step 1 is not measured"),
         (copied_model, {}, "step 4: the model is another object than before"),
         (metric_that_is_text, {}, "must be numbers, got 'warm-up' for phase"),
+        (no_model_at_first, {}, "the model must be an nn.Module, got NoneType"),
         (failing_once, {}, "step 1 is not measured: "),
         (metric_with_a_gradient, {}, "must be numbers, got 'x' for b"),
         (failing_logger, {"log": [RaisingLogger()]}, "step 2, not logged by RaisingLogger: no"),
@@ -486,10 +514,14 @@ def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
     assert not (tmp_path / "step-00000004").exists()
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"every": 0}, "every must be at least 1"),
+        ({"every": 0}, "every must be an integer of at least 1, got 0"),
+        ({"every": 1.5}, "every must be an integer of at least 1, got 1.5"),
+        ({"log": "csv"}, "log must be a list of loggers, got 'csv'"),
+        ({"log": print}, "log must be a list of loggers"),
         ({"share": 0.0}, "share must be above 0"),
         ({"log": ["tensorboard"]}, "out must be a folder for the logger"),
     ],
@@ -497,3 +529,9 @@ def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
 def test_bad_input(options, sentence):
     with pytest.raises(vp.InputError, match=sentence):
         monitor_of(**options)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_metrics_in_the_place_of_the_optimizer_are_refused():
+    with pytest.raises(vp.InputError, match="optimizer must be one or several optimizers"):
+        monitor_of().step(MODEL, 1, {"loss": 1.0})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from io import BytesIO
 from math import isfinite
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,9 @@ from visprism.table.shapes import ScalarPerBlock
 from visprism.training.loggers import Draw, Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
-_CAUTION = 2.0  # times the expected seconds, for which the share must have room
+# Times the expected seconds, for which the share must have room: of a first measurement, which
+# the plan of `examine` expects, and of the others.
+_CAUTION_AT_FIRST, _CAUTION = 4.0, 2.0
 _STEP = re.compile(r"step-(\d+)")
 _HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
 
@@ -77,6 +80,11 @@ class _Group:
         entries = () if study is None else study.entries
         return max((e.seconds for e in entries if e.analysis in self.names), default=0.0)
 
+    @property
+    def needed(self) -> float:
+        """Seconds for which the share must have room."""
+        return (_CAUTION if self.measured else _CAUTION_AT_FIRST) * self.expected
+
     def __str__(self) -> str:
         return ", ".join(self.names)
 
@@ -93,10 +101,10 @@ class Monitor:
     A measurement is due after every `every` updates. The analyses that share a pass are a
     group, each other one is a group alone, and each of n groups has share / n of the time since
     the first call: it is measured when it is due and its time so far, with twice what it is
-    expected to take, is within that, so that the share is kept where a measurement takes up to
-    twice as long as the last one, or as the plan of `examine` estimates the first. A costly
-    analysis is measured less often, and no other waits for it. Finding the blocks of the model
-    in the first call counts too.
+    expected to take, is within that. So the share is kept where a measurement takes up to twice
+    as long as the last one; for the first, which the plan of `examine` estimates, there is room
+    for four times as long. A costly analysis is measured less often, and no other waits for it.
+    Finding the blocks of the model in the first call counts too.
 
     Nothing that a measurement, a full disk or a logger raises ends the training: one sentence
     is logged as a warning, and the training continues. Of several processes that train one
@@ -146,12 +154,14 @@ class Monitor:
     _said: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise InputError(f"every must be at least 1, got {self.every}")
+        if not isinstance(self.every, Integral) or self.every < 1:
+            raise InputError(f"every must be an integer of at least 1, got {self.every!r}")
         if not 0 < self.share <= 1:
             raise InputError(f"share must be above 0 and at most 1, got {self.share}")
         self._chosen = ANALYSES.chosen(self.analyses, self.options, self.effort)
         self.out = None if self.out is None else Path(self.out)
+        if isinstance(self.log, str) or not isinstance(self.log, Sequence):
+            raise InputError(f"log must be a list of loggers, got {self.log!r}")
         names = [logger for logger in self.log if isinstance(logger, str)]
         if names and self.out is None:
             raise InputError(f"out must be a folder for the logger {names[0]}, got None")
@@ -183,6 +193,18 @@ class Monitor:
             The study, if one was made.
         """
         step = int(step)
+        if isinstance(optimizer, Mapping):
+            raise InputError(
+                "optimizer must be one or several optimizers, got a dictionary. Numbers to "
+                "store are metrics=."
+            )
+        if not isinstance(model, nn.Module):
+            kind = type(model).__name__
+            self._say(
+                f"step {step} is not measured: the model must be an nn.Module, got {kind}",
+                of=kind,
+            )
+            return None
         given = () if optimizer is None else optimizer
         optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         first = self._begin is None
@@ -277,7 +299,7 @@ class Monitor:
         elapsed = time.perf_counter() - self._begin
         part = self.share / max(1, len(self._groups))
         waits = [
-            (group.taken + _CAUTION * group.expected) / part - group.expected - elapsed
+            (group.taken + group.needed) / part - group.expected - elapsed
             for group in self._groups
         ]
         waits = gather(waits)[0]
