@@ -256,13 +256,7 @@ def load_state(model: nn.Module, state: State, path: Path) -> None:
     _check_fit(state, expected, path)
     # Large numbers of a wider type become infinite when they are cast.
     state = {k: v.to(expected[k].dtype) for k, v in state.items()}
-    broken = [k for k in expected if _not_finite(state[k], expected[k])]
-    if broken:
-        raise DamagedError(
-            f"{path} was refused: {len(broken)} of its {len(state)} tensors "
-            f"({first_names(broken)}) hold NaN or infinite values, as after a "
-            "diverged training. Name an earlier checkpoint."
-        )
+    require_finite(state, expected, path)
     model.load_state_dict(state, strict=not left_out)
     if counters:
         _log.warning(
@@ -317,6 +311,17 @@ def _remedy(state: State, expected: State) -> str:
     if state.keys() < expected.keys() and len(layers) == 1 and not others:
         return f". To load it without {layers.pop()}, name the model with ?num_classes=0"
     return ""
+
+
+def require_finite(state: State, expected: State, path: Path) -> None:
+    """Require values that are finite where those of a model are."""
+    broken = [k for k in expected if _not_finite(state[k], expected[k])]
+    if broken:
+        raise DamagedError(
+            f"{path} was refused: {len(broken)} of its {len(state)} tensors "
+            f"({first_names(broken)}) hold NaN or infinite values, as after a "
+            "diverged training. Name an earlier checkpoint."
+        )
 
 
 def _not_finite(stored: Tensor, expected: Tensor) -> bool:

@@ -194,10 +194,12 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
 def loaded_checkpoint(path: Path, model: Any) -> Any:
     """The model with the weights of a checkpoint."""
     from visprism.models import LoadedModel, load_checkpoint, load_model, read_metadata
+    from visprism.models.checkpoints import require_finite
     from visprism.models.state_dicts import read_state_dict
 
     if model is None and (path.parent / "config.json").is_file():
-        read_state_dict(path)  # which raises if it is damaged
+        state = read_state_dict(path)
+        require_finite(state, state, path)
         return load_model(f"hf:{path.parent}")
     if model is None:
         if path.suffix != ".safetensors" or read_metadata(path).provenance is None:
