@@ -67,10 +67,21 @@ class ClaimEffects(Result):
         return text.replace("-", "\N{MINUS SIGN}")
 
     def margin_text(self, row: int) -> str:
-        """The margin with its unit: ``5 points`` or ``25%``."""
+        """The margin with its unit: ``5 points`` or ``factor 1.25``."""
         unit = str(self.unit[row])
-        suffix = {RATIO: "%", "": ""}.get(unit, f" {unit}")
+        if unit == RATIO:
+            return f"factor {exp(float(self.margin[row])):.3g}"
+        suffix = f" {unit}" * bool(unit)
         return f"{self._in_unit(float(self.margin[row]), unit):.3g}{suffix}"
+
+    def narrow(self, row: int) -> tuple[float, float]:
+        """The 90% interval, which lies within the margin where there is no effect beyond it."""
+        from scipy.special import stdtrit
+
+        effect, low, high = (float(v[row]) for v in (self.effect, self.low, self.high))
+        freedom, level = int(self.seeds[row]) - 1, (1 + float(self.confidence[row])) / 2
+        half = (high - low) / 2 * stdtrit(freedom, 0.95) / stdtrit(freedom, level)
+        return effect - half, effect + half
 
     @staticmethod
     def _in_unit(value: float, unit: str) -> float:
@@ -105,8 +116,6 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
     intervals, which lie within the margin where there is none beyond it. Effects at equal
     training NLL are hollow. Rows without enough seeds have no mark.
     """
-    from scipy.special import stdtrit
-
     first = np.flatnonzero(result.comparison == PRIMARY)
     rows = result.row[first].tolist()
     ax.axvspan(-1, 1, color="#EDEDED", linewidth=0, zorder=0)
@@ -120,12 +129,10 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
             continue
         scale = result.sign[i] / result.margin[i]
         effect, low, high = (scale * v[i] for v in (result.effect, result.low, result.high))
-        color, freedom = _COLORS[verdict], int(result.seeds[i]) - 1
-        level = (1 + float(result.confidence[i])) / 2
-        narrow = (high - low) / 2 * stdtrit(freedom, 0.95) / stdtrit(freedom, level)
+        color = _COLORS[verdict]
         ax.plot([low, high], [y, y], color=color, linewidth=0.7, zorder=2)
         thick = 1.2 if equal else 2.2
-        ax.plot([effect - narrow, effect + narrow], [y, y], color=color, linewidth=thick)
+        ax.plot([scale * v for v in result.narrow(i)], [y, y], color=color, linewidth=thick)
         label = f"{result.row[i]} · {result.effect_text(i)} · {verdict}"
         fill = "white" if equal else color
         ax.plot(

@@ -14,7 +14,7 @@ from visprism.claims.claim_networks import scale_of
 from visprism.claims.effects import ClaimEffects
 from visprism.claims.experiment import RawNumbers
 from visprism.claims.hypotheses import PRIMARY, SECONDARY, WARM_UP, Hypothesis
-from visprism.claims.verdicts import NOT_RUN, Decision, decide, decide_all, estimate
+from visprism.claims.verdicts import NO_EFFECT, NOT_RUN, Decision, decide, decide_all, estimate
 from visprism.core.provenance import Provenance
 from visprism.drawing.panel import panel
 from visprism.drawing.save import render_figure
@@ -115,6 +115,9 @@ def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
         verdict = str(effects.verdict[i])
         if needed := int(effects.seeds_needed[i]):
             verdict += f" ({needed if needed > 0 else 'over 1,000'} seeds for 80% power)"
+        if verdict == NO_EFFECT:
+            low, high = effects.narrow(i)
+            verdict += f" (90%: {low:+.3g} to {high:+.3g})".replace("-", "\N{MINUS SIGN}")
         if effects.note[i]:
             verdict += f" ({effects.note[i]})"
         confidence = float(effects.confidence[i])
