@@ -157,9 +157,9 @@ def write(raw: RawNumbers) -> None:
     used = {shared[name]: minutes[name] for h in PRIMARY.values() for name in h.networks}
     status = (
         f"{len(raw.runs)} of {seeds * len(used)} networks are trained and measured, "
-        f"which takes about {seeds * sum(used.values()) / 60:.0f} hours of one CPU core in all; "
-        f"{(primary != 'not run').sum()} of {len(primary)} rows have the {seeds} seeds that "
-        "the rules ask for."
+        f"which takes about {seeds * sum(used.values()) / 60:.0f} hours of one CPU core in "
+        f"all; {(primary != 'not run').sum()} of {len(primary)} rows have the {seeds} seeds "
+        "that the rules ask for."
     )
     for name, content in {
         "status": status,

@@ -1,6 +1,7 @@
-"""Processes that draw figures end with the process that started them."""
+"""Figures are drawn, or say why not; processes that draw end with the one that began them."""
 
 import os
+import re
 import sys
 import time
 
@@ -16,6 +17,15 @@ def draw_forever(pipe):
         time.sleep(600)
 
     list(_shared([Drawing("a", "a", "a", forever)] * 2, ["svg"], 2))
+
+
+def test_a_figure_that_cannot_be_drawn_says_so():
+    def fail():
+        raise ZeroDivisionError("no blocks <&")
+
+    svg = Drawing("a", "a", "Spectra: m", fail).files(["svg"])["svg"].decode()
+    texts = " ".join(re.findall(r"<!-- (.*?) -->", svg))
+    assert texts.startswith("Spectra: m: not drawn. ZeroDivisionError: no blocks")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one process draws")

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,6 +28,7 @@ from visprism.table.result import Result
 OVERVIEW = "overview"
 _FEWEST = 6  # figures of a process, which takes some time to start
 _PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
+_LONGEST = 300  # characters of what is said of a figure that cannot be drawn
 _MOST = 4  # processes; each holds a figure and its files in memory
 
 
@@ -42,9 +44,23 @@ class Drawing:
     step: str = ""  # of a training, whose main figure this is
 
     def files(self, formats: Sequence[str]) -> dict[str, bytes]:
-        """The figure in each format; empty if there is nothing to show."""
-        figure = self.draw()
-        return {} if figure is None else render_formats(figure, formats)
+        """The figure in each format; empty if there is nothing to show.
+
+        One that cannot be drawn is the sentence that says so: it costs no other.
+        """
+        try:
+            figure = self.draw()
+            return {} if figure is None else render_formats(figure, formats)
+        except Exception as error:  # of a plug-in, or of numbers that were changed in the file
+            return render_formats(_sentence(self.label, error), formats)
+
+
+def _sentence(label: str, error: Exception) -> Figure:
+    """A figure that says why another one cannot be drawn."""
+    figure = Figure(figsize=(6.9, 0.6))
+    text = f"{label}: not drawn. {type(error).__name__}: {error}"
+    figure.text(0, 0.5, textwrap.fill(text[:_LONGEST], 95), fontsize=8, va="center")
+    return figure
 
 
 def drawings(content: Content, *, footer: bool = False) -> list[Drawing]:

@@ -32,6 +32,12 @@ def test_directions_are_a_basis(size):
         assert torch.equal(nonzero, both)
 
 
+@pytest.mark.parametrize(("size", "highest"), [((32, 40), 8), ((12, 14), 6), ((5, 9), 2)])
+def test_the_highest_frequency_fits_the_images(size, highest):
+    frequencies = FourierSensitivity(frequency_step=1).conditions(size)
+    assert max(max(map(abs, k)) for k in frequencies) == highest
+
+
 def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     result = measured(max_frequency=4, frequency_step=1, rms=0.05)
     assert len(result) == 81

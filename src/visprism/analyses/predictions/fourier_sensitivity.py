@@ -33,6 +33,7 @@ from visprism.passes.perturbed import Paired, Pixels
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 Frequency = tuple[int, int]  # cycles over the height and over the width
+_HIGHEST = 8  # cycles per image side, unless an option says otherwise
 
 
 @result_type("fourier-sensitivity")
@@ -100,19 +101,25 @@ class FourierSensitivity(PerturbedAccuracy):
     rms: float = option(
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
     )
-    max_frequency: int = option(8, "highest frequency in cycles per image side", minimum=1)
+    max_frequency: int | None = option(
+        None,
+        "highest frequency in cycles per image side; by default 8, or that of smaller images",
+        minimum=1,
+    )
     frequency_step: int = option(
         2, "distance between frequencies in cycles", minimum=1, quick=4
     )
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Frequency]:
         """One of each two opposite frequencies, by rows."""
-        if 2 * self.max_frequency > min(size):
+        nyquist = min(size) // 2
+        highest = min(_HIGHEST, nyquist) if self.max_frequency is None else self.max_frequency
+        if highest > nyquist:
             raise InputError(
-                f"max_frequency must be at most {min(size) // 2}, the Nyquist frequency of "
-                f"{size[0]}x{size[1]} images, got {self.max_frequency}"
+                f"max_frequency must be at most {nyquist}, the Nyquist frequency of "
+                f"{size[0]}x{size[1]} images, got {highest}"
             )
-        steps = self.max_frequency // self.frequency_step
+        steps = highest // self.frequency_step
         multiples = [self.frequency_step * k for k in range(-steps, steps + 1)]
         return [(i, j) for i in multiples for j in multiples if i > 0 or (i == 0 and j >= 0)]
 
