@@ -1,6 +1,7 @@
 """Laws of the evolution over checkpoints."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -235,6 +236,19 @@ def test_snapshots_that_name_their_model_need_no_name(tmp_path):
     with pytest.raises(vp.InputError, match=r"one network, and .*6\.safetensors is of another"):
         vp.evolve(tmp_path, images, analyses="variance", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()  # none was measured
+
+
+def test_an_analysis_that_fails_at_an_earlier_step_is_said(nets, loader):
+    studies = {
+        step: vp.examine({"net": net}, loader, analyses=["variance"])
+        for step, net in nets.items()
+    }
+    failures = (vp.Failure("net", "variance", "no room."), vp.Failure("net", "cka", "no room."))
+    for step in STEPS[:2]:
+        studies[step] = replace(studies[step], failures=failures)
+    studies[100] = replace(studies[100], failures=failures[1:])
+    found = [(f.model, f.analysis) for f in joined({"run": studies}).failures]
+    assert found == [("run", "cka"), ("run", "variance at step 0")]
 
 
 def cut(path):

@@ -256,7 +256,7 @@ def joined(
     ]
     headers = [study.header for study in last.values()]
     weights = {name: next(iter(s.header["weights"].values())) for name, s in last.items()}
-    of_last = [replace(f, model=name) for name, study in last.items() for f in study.failures]
+    failed = [failure for name, studies in runs.items() for failure in _failed(name, studies)]
     untrained = [name for name, study in last.items() if study.header.get("untrained")]
     seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
     header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
@@ -268,7 +268,20 @@ def joined(
             "runs must be measured on the same images, and their studies have other images. "
             "Evolve them one by one."
         )
-    return Study(tuple(runs), tuple(entries), (*of_last, *failures), header, _followed(runs))
+    return Study(tuple(runs), tuple(entries), (*failed, *failures), header, _followed(runs))
+
+
+def _failed(run: str, studies: Mapping[int, Study]) -> Iterator[Failure]:
+    """What gave no result at the last step, and what failed at an earlier one, said once."""
+    last = max(studies)
+    yield from (replace(f, model=run) for f in studies[last].failures)
+    said = {f.analysis for f in studies[last].failures}
+    for step, study in sorted(studies.items()):
+        for failure in study.failures:
+            if failure.kind == "failed" and failure.analysis not in said:
+                said.add(failure.analysis)
+                where = f"{failure.analysis} at step {step}"
+                yield replace(failure, model=run, analysis=where)
 
 
 def _followed(runs: Mapping[str, Mapping[int, Study]]) -> tuple[Study, ...]:

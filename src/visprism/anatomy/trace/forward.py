@@ -74,8 +74,8 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
     if len(dtypes) == 1 and dtypes != {kind}:
         return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
     remedy = (
-        "Pass images of the shape that its forward takes: --size, or size of DataOptions. Files "
-        "give three channels, a Dataset or DataLoader in Python any number."
+        "Pass images of the shape that its forward takes: --size, or size of DataOptions. "
+        "Files give three channels, a Dataset or DataLoader in Python any number."
     )
     return f"{text}: {reason}. {remedy}"
 
