@@ -118,6 +118,7 @@ PLACES = {
     "report.page": "inline_svg style_sheet",
     "report.tables": "MINUS amount table_cell table_of",
     "report.terms": "TermLinks",
+    "study.alarms": "alarms_of",
     "study.console": "TimeLeft",
     "study.evolve": "joined",
     "study.examination": "code_of fingerprint_of",

@@ -1,12 +1,17 @@
 """Alarms: none in a healthy training, and one in each of six that are made ill."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from internals import Estimated, alarms_of
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import visprism as vp
 from visprism import Monitor
+from visprism.results import OutlierTokens
 
 CLASSES, SIDE = 4, 16
 
@@ -115,10 +120,42 @@ def trained(make, fall, lr, analyses, steps=40, every=10):
 FEATURES = ("variance", "singular-values", "token-norms", "attention")
 
 
+@pytest.fixture(scope="module")
+def token_norms():
+    """Studies of a network whose outliers have these shares in blocks of this kind."""
+    study = vp.examine({"net": ViT().eval()}, [textures(1, 32)], analyses=["token-norms"])
+    (entry,) = study.entries
+    (result,) = (r for r in entry.results if isinstance(r, OutlierTokens))
+
+    def of(share, kind):
+        shares = Estimated(
+            np.full(len(result), float(share)), result.share.low, result.share.high
+        )
+        changed = replace(result, share=shares, kind=np.full(len(result), kind))
+        return replace(study, entries=(replace(entry, results=(changed,)),))
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("shares", "kind", "alarm"),
+    [
+        ((0, 0.02, 0.02), "attention", True),
+        ((0, 0.002, 0.002), "attention", False),
+        ((0, 0, 0.02), "attention", False),
+        ((0.02, 0.02, 0.02), "attention", False),
+        ((0, 0.02, 0.02), "conv", False),
+    ],
+)
+def test_outliers_are_an_alarm_where_attention_keeps_them(token_norms, shares, kind, alarm):
+    codes = [a.code for a in alarms_of([token_norms(share, kind) for share in shares])]
+    assert codes == ["VP204"] * alarm
+
+
 @pytest.mark.parametrize("make", [ViT, CNN])
 def test_a_healthy_training_raises_no_alarm(make):
-    model, alarms = trained(make, healthy, 0.05, FEATURES, steps=100, every=25)
-    assert not any(alarms.values()), alarms
+    model, raised = trained(make, healthy, 0.05, FEATURES, steps=100, every=25)
+    assert not any(raised.values()), raised
     accuracy = vp.calibration(vp.predict(model.eval(), [textures(3, 64)]))
     assert accuracy.answers()[0].value > 0.5
 
@@ -134,9 +171,9 @@ def test_a_healthy_training_raises_no_alarm(make):
     ],
 )
 def test_an_ill_training_raises_its_alarm(caplog, code, make, fall, analysis):
-    _, alarms = trained(make, fall, 1e-3, analysis)
-    assert code not in alarms[10]
-    assert code in alarms[40]
+    _, raised = trained(make, fall, 1e-3, analysis)
+    assert code not in raised[10]
+    assert code in raised[40]
     (sentence,) = [r.message for r in caplog.records if f"[{code}]" in r.message]
     assert sentence.startswith("step ")
 

@@ -333,3 +333,23 @@ def test_what_is_missing_is_named(tmp_path, nets, loader):
         vp.evolve(tmp_path, loader, analyses="variance")
     with pytest.raises(vp.InputError, match="data must be images for the checkpoints"):
         vp.evolve(tmp_path)
+
+
+def test_alarms_are_said_wherever_results_are(tmp_path, net, loader, capsys):
+    monitor = vp.Monitor(loader, "variance", every=1, share=1.0, out=tmp_path / "run")
+    for step in (1, 2):
+        model = net(step)
+        with torch.no_grad():  # no channel is above 0 before the first ReLU
+            next(m for m in model.modules() if isinstance(m, nn.Conv2d)).bias -= 100 * step
+        monitor.step(model, step)
+    text = "more than 20% of the channels are 0 everywhere"
+    with pytest.raises(vp.InputError, match="analyses must be left out without data"):
+        vp.evolve(tmp_path / "run", analyses="cka")
+    with pytest.raises(vp.InputError, match="The studies of its monitor need no data"):
+        vp.evolve(tmp_path / "run", loader, model=net(1))
+    main(["evolve", str(tmp_path / "run"), "--out", str(tmp_path / "page")])
+    assert text in capsys.readouterr().out
+    assert all(
+        text in (tmp_path / "page" / n).read_text("utf-8")
+        for n in ("study.md", "results.json", "report.html")
+    )

@@ -182,22 +182,33 @@ def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path):
             assert entry.results == other.results
 
 
-def test_another_training_in_the_same_folder_is_measured_again_and_said(tmp_path, caplog):
+def test_another_training_leaves_the_folder_of_the_first_as_it_is(tmp_path, caplog):
     trained("sgd", monitor_of(tmp_path))
     again = monitor_of(tmp_path)
     stored = dict(again.studies)
     trained("sgd", again)
     assert again.studies == stored
     assert not caplog.records
-    other = monitor_of(tmp_path)
-    trained("adamw", other)
-    losses = [study.header["metrics"] for study in other.studies.values()]
-    assert all(
-        now != study.header["metrics"]
-        for now, study in zip(losses, stored.values(), strict=True)
-    )
+    for every in (2, 3):
+        other = monitor_of(tmp_path, every=every)
+        trained("adamw", other)
+        assert other.studies == stored
+    for record in caplog.records:
+        assert "left as it is. Give another training another folder" in record.message
+    assert len(caplog.records) == 2
+
+
+def test_a_resumed_training_that_differs_by_rounding_is_measured_again(tmp_path, caplog):
+    half = trained("sgd", steps=3)
+    trained("sgd", monitor_of(tmp_path))
+    next(iter(half["model"].values())).mul_(1 + 1e-6)
+    resumed = monitor_of(tmp_path)
+    before = dict(resumed.studies)
+    trained("sgd", resumed, begin=half)
     (record,) = caplog.records
-    assert "another training another folder" in record.message
+    assert "and are measured again" in record.message
+    changed = [step for step in before if resumed.studies[step] != before[step]]
+    assert changed == [4, 6, 8]
 
 
 @pytest.fixture
@@ -241,7 +252,7 @@ def test_measurements_take_their_share_of_the_time_from_the_first_one_on(caplog,
     assert min(measured.values()) == 10
     for name in measured:
         sentences = [r.message for r in caplog.records if r.message.startswith(f"{name}: a ")]
-        assert "share=0.25 has room for the first" in sentences[0]
+        assert "share=0.25 has room from" in sentences[0]
         assert "share=0.25 has room for one every" in sentences[1]
 
 
@@ -416,8 +427,17 @@ def other_model(monitor):
 
 
 def backwards(monitor):
-    monitor.step(Net(), 4)
-    monitor.step(Net(), 2)
+    for step in (4, 2, 3, 1):
+        monitor.step(MODEL, step)
+
+
+def diverged(monitor):
+    model = Net()
+    with torch.no_grad():
+        next(model.parameters()).fill_(torch.nan)
+    for step in (2, 4):
+        monitor.step(model, step)
+    assert not monitor.studies
 
 
 def copied_model(monitor):
@@ -479,6 +499,7 @@ def nothing_to_measure(monitor):
     [
         (other_model, {}, "the model must stay the same, and its parameter"),
         (backwards, {}, "step must not decrease, got 2 after 4"),
+        (diverged, {}, "step 2 is not measured: its weights are not finite"),
         (nothing_to_measure, {}, "step 1 is not measured"),
         (copied_model, {}, "step 4: the model is another object than before"),
         (metric_that_is_text, {}, "must be numbers, got 'warm-up' for phase"),
@@ -522,7 +543,12 @@ def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
         ({"every": 1.5}, "every must be an integer of at least 1, got 1.5"),
         ({"log": "csv"}, "log must be a list of loggers, got 'csv'"),
         ({"log": print}, "log must be a list of loggers"),
+        ({"log": [3]}, "log must be loggers, names or functions, got 3"),
         ({"share": 0.0}, "share must be above 0"),
+        ({"effort": "huge"}, "effort must be one of quick, standard, full, got 'huge'"),
+        ({"images": 64}, "images must be a DataOptions, got 64"),
+        ({"run": "cpu"}, "run must be a Run, got 'cpu'"),
+        ({"folder": "/proc/none"}, "out must be a folder that can be written to"),
         ({"log": ["tensorboard"]}, "out must be a folder for the logger"),
     ],
 )

@@ -96,6 +96,8 @@ def print_study(study: "Study", *, verbose: bool = False) -> None:
     for f in study.failures:
         if f.kind != "failed":
             missing.setdefault(f.analysis, {})[f.model] = f.reason
+    for alarm in study.alarms:
+        print(alarm)
     if missing:
         texts = []
         for analysis, reasons in missing.items():

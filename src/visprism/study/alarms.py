@@ -24,7 +24,7 @@ ENTROPY = 0.1  # of log(keys), below which attention has collapsed,
 HEADS = 0.5  # in more than this fraction of heads
 RANK = 0.5  # of the largest effective rank of a block so far
 DEAD = 0.2  # fraction of channels
-OUTLIERS = 0.001  # fraction of tokens of a block that had none at the first measurement
+OUTLIERS = 0.01  # fraction of tokens of a block that had none at the first measurement
 UNSTABLE = 10  # measurements in a row
 UNCHANGED = 1e-6  # relative change of features that is rounding
 
@@ -79,10 +79,11 @@ def _dead(studies: Sequence[Study]) -> Iterator[str]:
 
 
 def _outliers(studies: Sequence[Study]) -> Iterator[str]:
+    """Of networks with attention: positions of a CNN after a ReLU differ that much."""
     results = _of_type(studies, OutlierTokens)
-    if len(results) > 1:
-        first, now = np.asarray(results[0].share), np.asarray(results[-1].share)
-        rows = np.flatnonzero((first == 0) & (now > OUTLIERS))
+    if len(results) > 2 and any("attention" in kind for kind in results[-1].kind):
+        first, before, now = (np.asarray(results[i].share) for i in (0, -2, -1))
+        rows = np.flatnonzero((first == 0) & (before > OUTLIERS) & (now > OUTLIERS))
         if len(rows):
             parts = [f"{results[-1].block[i]} {now[i]:.2%}" for i in rows]
             yield f"outlier tokens appeared: {some_of(parts)} of the tokens"

@@ -26,7 +26,7 @@ from visprism.loss.training_curvature import CurvatureDuringTraining
 from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
-from visprism.study.monitor import WATCHED, steps_of_run
+from visprism.study.monitor import WATCHED, step_folders, steps_of_run
 from visprism.study.study import Entry, Failure, Study
 from visprism.study.subjects import DataOptions
 from visprism.table.result import Result
@@ -113,6 +113,11 @@ def evolve(
                     f"data must be images for the checkpoints in {folder}, got none, and there "
                     "are no studies of a monitor. Name the data."
                 )
+            if analyses is not WATCHED:
+                raise InputError(
+                    f"analyses must be left out without data, as the studies of the monitor in "
+                    f"{folder} are shown. Name the data to measure the checkpoints."
+                )
             continue
         files, damaged = of_one_network(checkpoints_in(folder), model)
         failures += [Failure(name, f"step {step}", why) for step, why in damaged.items()]
@@ -184,9 +189,10 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
             )
         steps[step] = file
     if len(steps) < 2:
+        hint = ". The studies of its monitor need no data" * bool(step_folders(folder))
         raise InputError(
             f"{folder} must hold at least two checkpoints with the number of their step in "
-            f"their names, got {len(steps)}"
+            f"their names, got {len(steps)}{hint}"
         )
     return dict(sorted(steps.items()))
 

@@ -23,6 +23,10 @@ _FORMAT = 2  # of results.json; raise it when entries change their meaning
 def markdown_of(study: Study) -> str:
     """The table, the findings by analysis, and what was not measured, as Markdown."""
     parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
+    if study.alarms:
+        parts.append(
+            "\n".join(["## To read first", "", *(f"- {_escaped(a)}" for a in study.alarms)])
+        )
     for analysis in study.analyses:
         lines = _findings(study, analysis)
         if lines:
@@ -62,6 +66,7 @@ def json_of(study: Study) -> str:
             for entry in study.entries
         ],
         "failures": [asdict(failure) for failure in study.failures],
+        "alarms": study.alarms,
         "data": {"name": origin.data, "split": origin.split, "shape": origin.image_shape},
         "seed": study.header.get("seed", origin.seed),
         "seconds": study.header.get("seconds"),

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from visprism.analyses import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, without_replicas
 from visprism.core.errors import InputError
-from visprism.core.options import Effort
+from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run
@@ -136,7 +136,7 @@ class Monitor:
     every: int = field(default=500, kw_only=True)
     share: float = field(default=0.02, kw_only=True)
     out: Path | str | None = field(default=None, kw_only=True)
-    log: Sequence[str | Logger | Log] = field(default=(), kw_only=True)
+    log: Sequence[str | Logger | Log] | None = field(default=None, kw_only=True)
     options: Mapping[str, Mapping[str, Any]] | None = field(default=None, kw_only=True)
     effort: Effort = field(default="quick", kw_only=True)
     images: DataOptions = field(default_factory=lambda: DataOptions(limit=256), kw_only=True)
@@ -151,6 +151,8 @@ class Monitor:
     _subject: Subject | None = field(default=None, init=False, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _last: int = field(default=-1, init=False)  # step of the last call
+    _from_the_start: bool = field(default=False, init=False)  # whether the folder's steps recur
+    _others: bool = field(default=False, init=False)  # whether they are of another training
     _said: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -158,19 +160,34 @@ class Monitor:
             raise InputError(f"every must be an integer of at least 1, got {self.every!r}")
         if not 0 < self.share <= 1:
             raise InputError(f"share must be above 0 and at most 1, got {self.share}")
+        if self.effort not in EFFORTS:
+            raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {self.effort!r}")
         self._chosen = ANALYSES.chosen(self.analyses, self.options, self.effort)
         self.out = None if self.out is None else Path(self.out)
-        if isinstance(self.log, str) or not isinstance(self.log, Sequence):
-            raise InputError(f"log must be a list of loggers, got {self.log!r}")
-        names = [logger for logger in self.log if isinstance(logger, str)]
+        log = () if self.log is None else self.log
+        if isinstance(log, str) or not isinstance(log, Sequence):
+            raise InputError(f"log must be a list of loggers, got {log!r}")
+        for name, kind in (("images", DataOptions), ("run", Run)):
+            if not isinstance(given := getattr(self, name), kind):
+                raise InputError(f"{name} must be a {kind.__name__}, got {given!r}")
+        names = [logger for logger in log if isinstance(logger, str)]
         if names and self.out is None:
             raise InputError(f"out must be a folder for the logger {names[0]}, got None")
         made = make_loggers(names, self.out, {}) if self.out and rank() == 0 else []
-        given = [one for one in self.log if not isinstance(one, str)]
+        given = [one for one in log if not isinstance(one, str)]
         self._loggers: list[Logger | _Function] = [*made]
         for logger in given:
+            if not callable(logger) and not isinstance(logger, Logger):
+                raise InputError(f"log must be loggers, names or functions, got {logger!r}")
             self.add_logger(logger)
         if self.out is not None:
+            try:
+                self.out.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(
+                    f"out must be a folder that can be written to, got {self.out} "
+                    f"({error.strerror})"
+                ) from error
             self.studies = {s: Study.load(p) for s, p in step_folders(self.out).items()}
 
     def step(
@@ -216,14 +233,18 @@ class Monitor:
                 self._planned = True
             for group in self._groups:
                 group.taken = self.seconds / len(self._groups)
+        if first:
+            self._from_the_start = step <= min(self.studies, default=step)
         if step < self._last:
             self._say(
                 f"step must not decrease, got {step} after {self._last}. A new run needs a "
-                "Monitor with another folder."
+                "Monitor with another folder.",
+                of="step decreases",
             )
+        if step <= self._last or self._is_stored(model, step) or self._others:
             return None
         self._last = step
-        due = not step % self.every and not self._is_stored(model, step)
+        due = not step % self.every
         groups = self._affordable() if due else []
         if not groups:
             return None
@@ -254,21 +275,36 @@ class Monitor:
         self._loggers.append(given)
 
     def close(self) -> None:
-        """End the loggers."""
+        """End the loggers, and say so if nothing was measured."""
+        if self._planned and not self.studies:
+            self._say(
+                f"nothing was measured, as share={self.share:g} had no room. Give it a larger "
+                "one, fewer analyses or fewer images"
+            )
         for logger in self._loggers:
             self._try(logger.close, f"{_named(logger)} is not closed")
 
     def _is_stored(self, model: nn.Module, step: int) -> bool:
-        """Whether the step was measured, of these weights."""
+        """Whether the step was measured, of these weights.
+
+        A training that begins before the first stored step and comes to other weights is
+        another one. One that was resumed may differ by rounding, and is measured again.
+        """
         if step not in self.studies:
             return False
         stored = self.studies[step].header.get("weights", {}).values()
         with self._guarded(model, step):
             now = fingerprint_of(self._subject_of(model).model)
             if now not in [weights["fingerprint"] for weights in stored]:
+                self._others = self._from_the_start
                 self._say(
                     f"step {step}: the weights differ from those that were measured in "
-                    f"{self.out}, and are measured again. Give another training another folder",
+                    f"{self.out}, "
+                    + (
+                        "which is left as it is. Give another training another folder"
+                        if self._others
+                        else "and are measured again"
+                    ),
                     of="other weights",
                 )
                 return False
@@ -308,12 +344,12 @@ class Monitor:
             if wait <= 0 or self.share == 1:
                 affordable.append(group)
                 continue
-            often = f"one every {duration(group.expected / part)}"
-            first = f"the first {duration(elapsed + wait)} after the start"
+            often = f"has room for one every {duration(group.expected / part)}, not every"
+            first = f"has room from {duration(elapsed + wait)} after the start on, not after"
             self._say(
                 f"{group}: a measurement takes about {duration(group.expected)}, so that "
-                f"share={self.share:g} has room for {often if group.measured else first}, not "
-                f"every {self.every} steps",
+                f"share={self.share:g} {often if group.measured else first} "
+                f"{self.every} steps",
                 of=f"{group} {group.measured}",
             )
         return affordable
@@ -339,6 +375,8 @@ class Monitor:
         metrics: Mapping[str, Any],
     ) -> Study:
         subject = self._subject_of(model)
+        if not all(p.isfinite().all() for p in subject.model.parameters()):
+            raise InputError("its weights are not finite, as in a training that has diverged")
         training = subject.training_images
         study = examine(
             {subject.name: subject.anatomy},

@@ -60,7 +60,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
         models=study.models,
         questions=table.questions(),
         cards=[_card(study, name, table.lines) for name in study.models],
-        sentences=[*study.header.get("alarms", ()), *table.sentences()],
+        sentences=[*study.alarms, *table.sentences()],
         glance=[*table.glance(), *_size_rows(study)],
         subtitle=_subtitle(study),
         chapters=chapters,

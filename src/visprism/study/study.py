@@ -121,6 +121,11 @@ class Study:
         return tuple(dict.fromkeys(entry.analysis for entry in self.entries))
 
     @property
+    def alarms(self) -> list[str]:
+        """Sentences to read first: alarms of a training, and models that are not shown."""
+        return list(self.header.get("alarms", ()))
+
+    @property
     def positions(self) -> Int64[np.ndarray, " n"]:
         """Index in the data of each image of the study, in the order of the study.
 

@@ -88,6 +88,9 @@ class TrainingCurvature(Analysis):
         """Without an optimizer there is no training."""
         if not self.optimizers:
             return "it needs the optimizer of a training: measure it with vp.Monitor"
+        updated = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
+        if updated.isdisjoint(map(id, subject.model.parameters())):
+            return "the optimizer must update parameters of the model, as of no average of it"
         return super().inapplicable(subject)
 
 
