@@ -254,8 +254,12 @@ def decoding(here: Benchmark) -> tuple[Ways, Row]:
     model = here.network("resnet50").to(here.device)
     images, size = load_data(f"folder:{here.photos}"), (32, 32) if here.tiny else (224, 224)
     way = Preprocessing(size, HALF.mean, HALF.std, "bilinear", 0.875)
-    transform = create_transform(
-        (3, *size), interpolation="bilinear", crop_pct=0.875, mean=HALF.mean, std=HALF.std
+    transform: Any = create_transform(
+        (3, size[0], size[1]),
+        interpolation="bilinear",
+        crop_pct=0.875,
+        mean=HALF.mean,
+        std=HALF.std,
     )
     folder, ready = ImageFolder(here.photos, transform), here.images(len(images), 64)
     workers = max(1, min(8, torch.get_num_threads() - 1))

@@ -561,3 +561,5 @@ def test_bad_input(options, sentence):
 def test_metrics_in_the_place_of_the_optimizer_are_refused():
     with pytest.raises(vp.InputError, match="optimizer must be one or several optimizers"):
         monitor_of().step(MODEL, 1, {"loss": 1.0})
+    with pytest.raises(vp.InputError, match="metrics must be numbers by name, got 3"):
+        monitor_of().step(MODEL, 1, metrics=3)

@@ -268,7 +268,11 @@ def joined(
     header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
     for key in ("step", "metrics", "outputs"):
         header.pop(key, None)
-    header["alarms"] = [text for name, of in runs.items() for text in _alarms(name, of)]
+    ends = {f"step {max(of)}" + f" of {name}" * (len(runs) > 1) for name, of in runs.items()}
+    header["alarms"] = [
+        f"Numbers without a step are of {', '.join(sorted(ends))}.",
+        *(text for name, of in runs.items() for text in _alarms(name, of)),
+    ]
     if len({h.get("images") for h in headers}) > 1:
         raise InputError(
             "runs must be measured on the same images, and their studies have other images. "

@@ -215,6 +215,8 @@ class Monitor:
                 "optimizer must be one or several optimizers, got a dictionary. Numbers to "
                 "store are metrics=."
             )
+        if not isinstance(metrics, Mapping | None):
+            raise InputError(f"metrics must be numbers by name, got {metrics!r}")
         if not isinstance(model, nn.Module):
             kind = type(model).__name__
             self._say(

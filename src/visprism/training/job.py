@@ -116,8 +116,13 @@ def train(
             class_names=prepared.images.class_names,
             provenance=prepared.provenance,
         )
-        all_loggers = [*job_loggers, *loggers]
+        all_loggers: list[Logger] = [*job_loggers, *loggers]
+        to_close: list[Any] = [*all_loggers]
         try:
+            monitor = None
+            if watch is not None:
+                monitor = watch(prepared, test or prepared.images, all_loggers)
+                to_close = [monitor]  # it ends its loggers
             history = fit(
                 prepared.network.model,
                 training_feed(job, prepared.images, preprocessing, recipe, run),
@@ -127,11 +132,7 @@ def train(
                 resume=job.resume,
                 teacher=teacher,
                 loggers=all_loggers,
-                monitor=(
-                    None
-                    if watch is None
-                    else watch(prepared, test or prepared.images, all_loggers)
-                ),
+                monitor=monitor,
                 watch_average=job.watch_average,
                 sharded=job.sharded,
                 checkpoint_minutes=job.checkpoint_minutes,
@@ -146,8 +147,8 @@ def train(
                 run=replace(run, provenance=prepared.provenance),
             )
         finally:
-            for logger in all_loggers:
-                logger.close()
+            for one in to_close:
+                one.close()
         if rank() == 0:
             history.save(job.folder / "history.npz")
     return history

@@ -90,7 +90,7 @@ class TrainingCurvature(Analysis):
             return "it needs the optimizer of a training: measure it with vp.Monitor"
         updated = {id(p) for o in self.optimizers for g in o.param_groups for p in g["params"]}
         if updated.isdisjoint(map(id, subject.model.parameters())):
-            return "the optimizer must update parameters of the model, as of no average of it"
+            return "the optimizer must update the weights that are measured, and not others"
         return super().inapplicable(subject)
 
 
