@@ -347,7 +347,7 @@ class Curve(Valued):
             first, last = rows[0], rows[-1]
             yield (
                 f"{name + ': ' if name else ''}{label} {self._interval(first)} at "
-                f"{x_info.label.lower()} {x[first]:.3g}{unit}, {self._interval(last)} at "
+                f"{in_sentence(x_info.label)} {x[first]:.3g}{unit}, {self._interval(last)} at "
                 f"{x[last]:.3g}{unit}{self.over()}"
             )
 
