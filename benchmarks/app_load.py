@@ -61,7 +61,7 @@ def requests_of(model: str, size: int, rng: random.Random) -> dict[str, Values]:
     }
     if model != SMALL[0]:
         panels["attention"] = {"row": rng.randrange(size), "column": rng.randrange(size)}
-    subject = {"model": {"name": model}, "data": "shapes"}
+    subject = {"model": {"name": model}, "data": "shapes", "pretrained": model != LARGE}
     images = {"images": [rng.randrange(40)]}
     return {panel: {**subject, **images, **values} for panel, values in panels.items()}
 
