@@ -58,8 +58,11 @@ def test_a_new_tensor_of_the_shape_of_the_images_does_not_depend_on_them(images,
 def test_a_scripted_model_is_refused(images):
     with warnings.catch_warnings(action="ignore"):  # of some versions: scripting is old
         model = torch.jit.script(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()).eval())
-    with pytest.raises(InputError, match="Scripted and exported models cannot be dissected"):
+    with pytest.raises(InputError, match=r"the model must be an nn\.Module, got a scripted"):
         dissect(model, images)
+    mixed = nn.Sequential(nn.Conv2d(3, 3, 1), model).eval()
+    with pytest.raises(InputError, match=r"1 must be an nn\.Module, got a scripted"):
+        dissect(mixed, images)
 
 
 @pytest.mark.parametrize(

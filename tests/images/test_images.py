@@ -224,6 +224,13 @@ def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
     assert torch.equal(images.pixels(WAY, 0, 6), pixels)
 
 
+def test_another_file_of_the_same_name_has_another_fingerprint(folder, photo):
+    before = ordered(load_data(f"folder:{folder}")).fingerprint()
+    assert ordered(load_data(f"folder:{folder}")).fingerprint() == before
+    photo(9, 11, 5).save(folder / "dogs" / "0.PNG")
+    assert ordered(load_data(f"folder:{folder}")).fingerprint() != before
+
+
 def test_other_pixels_or_targets_have_another_fingerprint(tensors):
     images, pixels = tensors
     labels = torch.arange(11) % 3

@@ -71,12 +71,15 @@ def test_a_checkpoint_that_does_not_fit_names_the_keys_and_changes_nothing(
 def test_of_several_sets_of_weights_the_average_or_the_first_is_loaded_with_a_warning(
     tmp_path, caplog, plain, average
 ):
-    both = {plain: network(0).state_dict(), average: network(1).state_dict()}
-    torch.save(both, tmp_path / "a.pt")
-    model = network(2)
-    load_checkpoint(model, tmp_path / "a.pt")
-    assert_same_weights(model, network(1))
-    assert f"several sets of weights ({average}, {plain}); {average} is loaded" in caplog.text
+    of_average = network(1).state_dict()
+    for stored in (of_average, {"module": of_average, "decay": 0.9}):
+        caplog.clear()
+        torch.save({plain: network(0).state_dict(), average: stored}, tmp_path / "a.pt")
+        model = network(2)
+        load_checkpoint(model, tmp_path / "a.pt")
+        assert_same_weights(model, network(1))
+        words = f"several sets of weights ({average}, {plain}); {average} is loaded"
+        assert words in caplog.text
 
 
 @pytest.mark.parametrize(

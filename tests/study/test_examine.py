@@ -36,6 +36,42 @@ def test_a_module_and_any_iterable_of_batches_give_a_study(net, loader, brightne
     assert study["Net"]["brightness"].provenance.images == 20
 
 
+class Complex(nn.Module):
+    """The magnitude of a complex convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, dtype=torch.cfloat)
+        self.second = nn.Conv2d(4, 4, 3, dtype=torch.cfloat)
+
+    def forward(self, x):
+        return self.second(self.first(x.to(torch.cfloat))).abs().mean((2, 3))
+
+
+def test_complex_maps_and_weights_are_refused(loader):
+    study = examine(Complex().eval(), loader, analyses=["variance", "hessian"])
+    reasons = {f.analysis: f.reason for f in study.failures}
+    assert "feature maps must be real, got complex" in reasons["variance"]
+    assert "must be float32 for derivatives of the loss, got complex64" in reasons["hessian"]
+
+
+def test_a_model_that_turns_gradients_on_is_measured(net, loader):
+    class Enabling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net()
+
+        def forward(self, x):
+            with torch.enable_grad():
+                return self.net(x)
+
+    names = ["variance", "fourier", "calibration"]
+    study = examine({"a": Enabling().eval(), "b": net()}, loader, analyses=names)
+    assert not [f for f in study.failures if f.kind == "failed"]
+    (mine, plain) = (study.model(m)["calibration"] for m in "ab")
+    assert mine.answers()[0].value == plain.answers()[0].value
+
+
 @pytest.mark.parametrize("form", ["list", "DataLoader", "TensorDataset", "generator", "images"])
 def test_the_form_of_the_data_does_not_matter(net, loader, brightness, form):
     images, targets = images_of(loader), torch.cat([t for _, t in loader])

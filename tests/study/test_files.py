@@ -98,6 +98,7 @@ def test_a_result_of_a_plug_in_that_is_not_installed_is_a_failure_beside_the_res
         lambda index: index["header"].update(models=3),
         lambda index: index["header"].update(budget="x", weights=[1]),
         lambda index: index["entries"].update(x=None),
+        lambda index: next(iter(index["entries"].values())).update(models=[]),
         lambda index: index.update(format="2"),
         lambda index: index.update(header=None),
     ],

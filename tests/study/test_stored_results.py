@@ -152,6 +152,27 @@ def test_a_changed_file_is_measured_again_and_said_so(net, loader, brightness, t
     assert any("is measured again" in text for text in events[0].preparation)
 
 
+def test_a_changed_file_that_is_not_asked_for_is_said(net, loader, tmp_path):
+    examine(net(), loader, analyses=["variance", "fourier"], out=tmp_path)
+    (path,) = tmp_path.glob("results/*-fourier-spectrum-*.npz")
+    path.write_bytes(path.read_bytes()[:100])
+    events = []
+    study = examine(net(), loader, analyses="variance", out=tmp_path, listener=events.append)
+    (failure,) = study.failures
+    assert failure.analysis == "fourier"
+    assert f"{path.name} was changed since it was measured. Run" in failure.reason
+    (planned,) = [e for e in events if isinstance(e, Planned)]
+    assert not any("measured again" in text for text in planned.preparation)
+
+
+def test_null_among_stored_outputs_is_another_number(net, loader, tmp_path):
+    examine(net(), loader, analyses="variance", out=tmp_path)
+    index = json.loads((tmp_path / "study.json").read_text())
+    next(iter(index["header"]["outputs"].values()))[0][0] = None
+    (tmp_path / "study.json").write_text(json.dumps(index))
+    assert examine(net(), loader, analyses="variance", out=tmp_path).analyses == ("variance",)
+
+
 def test_names_of_models_never_share_a_file(net, loader, tmp_path):
     models = {name: net(seed) for seed, name in enumerate(["a", "b", "a-and-b"])}
     study = examine(models, loader, analyses="cka", out=tmp_path)

@@ -67,6 +67,7 @@ def _file_set(
         targets=targets,
         read=lambda indices: [decode(files[i]) for i in indices],
         fault=file_fault,
+        size_of=lambda i: files[i].stat().st_size,
     )
 
 

@@ -47,6 +47,8 @@ class ImageSet:
     class_subset: tuple[int, ...] = ()
     # The index of each image in the data that this is a subset of; None: these are all of it.
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
+    # Bytes of the file of an image, where each has one: another image has another size.
+    size_of: Callable[[int], int] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -78,8 +80,10 @@ class ImageSet:
             )
         chosen = positions.tolist()
         before = np.arange(len(self)) if self.positions is None else self.positions
+        size_of = self.size_of
         return replace(
             self,
+            size_of=None if size_of is None else lambda i: size_of(chosen[i]),
             positions=before[positions],
             targets=self.targets[positions],
             read=lambda indices: self.read([chosen[i] for i in indices]),

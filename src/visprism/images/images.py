@@ -143,10 +143,13 @@ class Images:
         return to_pixels(_rows(self.tensors, rows), way)
 
     def fingerprint(self) -> str:
-        """A digest of names, order and targets; of tensors, of pixels and targets."""
-        if self.image_set is not None:
-            head = f"{self.name}|{self.split}|{len(self)}|".encode()
-            return blake2b(head + self.image_set.targets.tobytes(), digest_size=16).hexdigest()
+        """A digest of names, order, targets and sizes of files; of tensors and targets."""
+        if (images := self.image_set) is not None:
+            digest = blake2b(f"{self.name}|{self.split}|{len(self)}|".encode(), digest_size=16)
+            digest.update(images.targets.tobytes())
+            if images.size_of is not None:
+                digest.update(np.array([*map(images.size_of, range(len(images)))]).tobytes())
+            return digest.hexdigest()
         digest = blake2b(digest_size=16)
         labels = [] if self.targets is None else [torch.from_numpy(self.targets)]
         for tensor in (*_tensors(self.tensors), *labels):

@@ -79,7 +79,7 @@ def _unnested(content: Any, path: Path) -> Any:
         entries = [n for n in (*_AVERAGES, *_NESTS) if isinstance(content.get(n), Mapping)]
         if not entries:
             break
-        sets = [n for n in entries if any(isinstance(v, Tensor) for v in content[n].values())]
+        sets = [n for n in entries if _has_tensors(content[n])]
         if len(sets) > 1:
             _log.warning(
                 "%s holds several sets of weights (%s); %s is loaded. To load another one, "
@@ -88,6 +88,13 @@ def _unnested(content: Any, path: Path) -> Any:
             )
         content = content[entries[0]]
     return content
+
+
+def _has_tensors(content: Mapping[Any, Any]) -> bool:
+    return any(
+        _has_tensors(v) if isinstance(v, Mapping) else isinstance(v, Tensor)
+        for v in content.values()
+    )
 
 
 def _shards(index: Path) -> dict[str, Tensor]:

@@ -282,5 +282,6 @@ def _without_autocast(like: Tensor) -> AbstractContextManager[object]:
 
 
 def _precise(x: Tensor) -> Tensor:
-    """In float32 or better, whatever the precision of the forward pass."""
+    """In float32 or better, whatever the precision of the forward pass; without a gradient."""
+    x = x.detach()  # a model may turn gradients on in its forward pass
     return x if x.dtype == torch.float64 else x.float()

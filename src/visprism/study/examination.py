@@ -29,7 +29,7 @@ from visprism.passes.batches import on_device
 from visprism.passes.features import observations
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
-from visprism.study.store import Store, key_of
+from visprism.study.store import AGAIN, Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.table.result import Result
@@ -146,7 +146,7 @@ def version_of(outputs: Sequence[float], earlier: list[Sequence[float]]) -> int:
     """Index of the outputs among those of earlier runs, to which new ones are added."""
     for index, stored in enumerate(earlier):
         if len(stored) == len(outputs) and np.allclose(
-            outputs, stored, rtol=_RTOL, atol=_ATOL, equal_nan=True
+            outputs, np.array(stored, dtype=float), rtol=_RTOL, atol=_ATOL, equal_nan=True
         ):
             return index
     earlier.append(list(outputs))
@@ -207,6 +207,11 @@ class Examination:
                     self._resume(key)
                     self.notify(Finished(self.entries[models, name], resumed=True))
                     break
+        for key, reason in self.store.damaged.items():
+            stored_entry = self.store.entries[key]
+            place = tuple(stored_entry["models"]), stored_entry["analysis"]
+            if place not in self.entries and place[1] not in self.applicable:
+                self._fail(Failure(" and ".join(place[0]), place[1], f"{reason}. {AGAIN}"))
 
     # What is planned.
 
@@ -288,8 +293,12 @@ class Examination:
 
     def _preparation(self) -> tuple[str, ...]:
         """How models are given images, and which stored results are not used."""
-        damaged = (f"{reason}; it is measured again" for reason in self.store.damaged)
-        return (*(s.preparation() for s in self.subjects), *damaged)
+        again = [
+            f"{reason}; it is measured again"
+            for key, reason in self.store.damaged.items()
+            if self.store.entries[key]["analysis"] in self.applicable
+        ]
+        return (*(s.preparation() for s in self.subjects), *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> str | None:
         if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
@@ -299,11 +308,12 @@ class Examination:
         cost, precision = analysis.cost(subject), self.run.compute.precision
         if (cost.gradients or cost.products) and precision != "fp32":
             return f"precision must be 'fp32' for derivatives of the loss, got {precision!r}"
-        half = {p.dtype for p in subject.model.parameters()} & {torch.bfloat16, torch.float16}
-        if (cost.gradients or cost.products) and half:
+        odd = {p.dtype for p in subject.model.parameters() if p.is_complex()}
+        odd |= {p.dtype for p in subject.model.parameters()} & {torch.bfloat16, torch.float16}
+        if (cost.gradients or cost.products) and odd:
             return (
                 "parameters must be float32 for derivatives of the loss, got "
-                f"{str(half.pop()).removeprefix('torch.')}. model.float() converts them"
+                f"{str(odd.pop()).removeprefix('torch.')}"
             )
         return analysis.inapplicable(subject)
 
@@ -430,7 +440,7 @@ class Examination:
         entry = self.store.entries[key]
         singles = [self.entries.get(((m,), entry["analysis"])) for m in entry["models"]]
         return len(singles) == 1 or all(
-            s is not None and (s.images, s.options) == (entry["images"], entry["options"])
+            s is None or (s.images, s.options) == (entry["images"], entry["options"])
             for s in singles
         )
 

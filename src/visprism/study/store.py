@@ -28,13 +28,13 @@ from visprism.table.stored import UnknownTypeError
 INDEX = "study.json"
 _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
 _FORMAT = 2  # of the index; raise it when entries change their meaning
-_AGAIN = "Run the study again with this folder as out to measure it again."
+AGAIN = "Run the study again with this folder as out to measure it again."
 
 
 class StoredEntry(TypedDict):
     """What the index says of the results of one analysis of one model, or of two."""
 
-    models: list[str]
+    models: Annotated[list[str], msgspec.Meta(min_length=1)]
     analysis: str
     options: dict[str, Any]
     images: int
@@ -115,7 +115,7 @@ class Store:
     header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
     entries: dict[str, StoredEntry] = field(default_factory=dict)  # by key
     writes: bool = True  # of several processes that make a study, the first
-    damaged: list[str] = field(default_factory=list)  # sentences about files that are not used
+    damaged: dict[str, str] = field(default_factory=dict)  # why files are not used, by key
     _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
     _lock: int | None = None  # descriptor of the folder, while this run writes to it
 
@@ -189,7 +189,7 @@ class Store:
                 results = [_read(self.folder, name, digest) for name, digest in files]
                 self._results[key] = tuple(results)
             except InputError as error:
-                self.damaged.append(str(error))
+                self.damaged[key] = str(error)
                 return ()
         return self._results[key]
 
@@ -316,7 +316,7 @@ def load_study(folder: Path) -> Study:
             entries.append(store.entry(key))
         except InputError as error:
             unknown = isinstance(error, UnknownTypeError)
-            reason = error.reason if unknown else f"{error}. {_AGAIN}"
+            reason = error.reason if unknown else f"{error}. {AGAIN}"
             model = " and ".join(stored[key]["models"])
             failures.append(Failure(model, stored[key]["analysis"], reason))
     measured = (m for key in keys for m in stored[key]["models"])

@@ -42,6 +42,8 @@ def output_of(model: nn.Module, images: Images) -> Tensor:
         logits = _logits(model(**images), model)
     else:
         logits = _logits(model(images), model)
+    if logits.requires_grad and not torch.is_grad_enabled():
+        logits = logits.detach()  # of a model that turns gradients on
     return logits if logits.device == first.device else logits.to(first.device)
 
 

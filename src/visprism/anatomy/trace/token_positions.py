@@ -20,6 +20,8 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
+from visprism.core.errors import InputError
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -43,6 +45,8 @@ class Layout:
 
         A view of `x`, so it costs nothing; a copy only where the tokens are out of order.
         """
+        if x.is_complex():
+            raise InputError("feature maps must be real, got complex numbers")
         if self.axes == "b c h w":
             return x
         if self.axes == "b h w c":

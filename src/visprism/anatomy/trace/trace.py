@@ -381,6 +381,12 @@ def _add_parameters(graph: Graph, *, of: Graph) -> None:
 
 def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
     """The graph of one pass, and the names of all its torch functions."""
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise InputError(
+                f"{name or 'the model'} must be an nn.Module, got a scripted or traced one, "
+                "whose operations cannot be followed. Pass the original one."
+            )
     images = copies_of(images)  # the tensors that the model is given
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images))
