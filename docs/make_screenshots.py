@@ -22,6 +22,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 FIGURES = Path(__file__).parent / "figures"
 SITE = Path(__file__).parent / "_build" / "html"
+# Whether all pictures are there, those of studies too, which the server draws first.
+_DRAWN = "[...document.images].every((image) => image.complete && image.naturalWidth)"
 VARIANTS = {  # ending of the file: color scheme, width, height
     "": ("light", 1280, 800),
     "-dark": ("dark", 1280, 800),
@@ -73,10 +75,13 @@ def shoot(browser: Browser, report: Path, address: str) -> None:
     for name, (url, ready) in pages.items():
         for ending, (scheme, width, height) in VARIANTS.items():
             page = browser.new_page(
-                viewport={"width": width, "height": height}, color_scheme=scheme
+                viewport={"width": width, "height": height},
+                color_scheme=scheme,
+                bypass_csp=True,  # to ask whether pictures are there
             )
             page.goto(url)
             page.wait_for_selector(ready, timeout=120_000)
+            page.wait_for_function(_DRAWN, timeout=120_000)
             page.wait_for_timeout(2000)
             save(page, f"{name}{ending}.png")
             page.close()
