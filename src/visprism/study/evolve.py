@@ -268,9 +268,11 @@ def joined(
     header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
     for key in ("step", "metrics", "outputs"):
         header.pop(key, None)
-    ends = {f"step {max(of)}" + f" of {name}" * (len(runs) > 1) for name, of in runs.items()}
+    ends = {name: f"step {max(of)}" for name, of in runs.items()}
+    texts = [f"{step} of {name}" for name, step in ends.items()]
+    at = texts if len({*ends.values()}) > 1 else sorted({*ends.values()})
     header["alarms"] = [
-        f"Numbers without a step are of {', '.join(sorted(ends))}.",
+        f"Numbers without a step are of {', '.join(at)}.",
         *(text for name, of in runs.items() for text in _alarms(name, of)),
     ]
     if len({h.get("images") for h in headers}) > 1:
