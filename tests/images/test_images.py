@@ -187,8 +187,14 @@ def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(ten
     assert threading.active_count() == before
 
 
-def test_several_threads_keep_the_order_of_batches(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+def test_files_are_read_by_several_threads_and_data_sets_by_one(monkeypatch, folder, source):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    files = load_data(f"folder:{folder}")
+    assert batches(files, Preprocessing((8, 8)), 2).threads == 3
+    assert batches(source(4).image_set(), Preprocessing((8, 8)), 2).threads == 1
+
+
+def test_several_threads_keep_the_order_of_batches():
     at_once = threading.Barrier(4)
 
     def prepare(number):
@@ -196,7 +202,7 @@ def test_several_threads_keep_the_order_of_batches(monkeypatch):
         time.sleep(0.01 * (-number % 4))  # the last one of four is ready first
         return number
 
-    assert list(prepared_ahead(prepare, range(12))) == list(range(12))
+    assert list(prepared_ahead(prepare, range(12), threads=4)) == list(range(12))
 
 
 def test_an_error_in_the_thread_reaches_the_user(folder):

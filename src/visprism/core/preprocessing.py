@@ -40,11 +40,10 @@ class Preprocessing:
             )
         checks = {
             "size": (self.size, min(self.size) >= 1, "at least one pixel each way"),
-            "mean": (self.mean, all(map(isfinite, self.mean)), "finite numbers"),
-            "mean of pixels": (
+            "mean": (
                 self.mean,
-                max(self.mean) <= 1,
-                "at most 1, as pixels are in [0, 1]",
+                all(isfinite(m) and m <= 1 for m in self.mean),
+                "finite numbers up to 1, as pixels are in [0, 1]",
             ),
             "std": (self.std, all(isfinite(s) and s > 0 for s in self.std), "numbers above 0"),
             "crop": (self.crop, 0 < self.crop <= 1, "a number above 0 and up to 1"),

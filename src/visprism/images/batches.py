@@ -26,12 +26,10 @@ _SMALL = 64  # pixels: longest side of images with padding instead of random res
 Change = Callable[[UInt8[Tensor, "b c h w"], Sequence[int]], UInt8[Tensor, "b c h w"]]
 
 
-def prepared_ahead(prepare: Callable[[int], T], numbers: Iterable[int]) -> Iterator[T]:
-    """What `prepare` returns for each number; threads prepare the next ones while one is used.
-
-    They are one less than the threads of torch, but one to eight.
-    """
-    threads = max(1, min(_THREADS, torch.get_num_threads() - 1))
+def prepared_ahead(
+    prepare: Callable[[int], T], numbers: Iterable[int], threads: int = 1
+) -> Iterator[T]:
+    """What `prepare` returns for each number; threads prepare the next ones meanwhile."""
     workers = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="batches")
     ahead: deque[Future[T]] = deque()
     try:
@@ -47,7 +45,7 @@ def prepared_ahead(prepare: Callable[[int], T], numbers: Iterable[int]) -> Itera
 
 @dataclass(frozen=True)
 class Batches(Sequence):
-    """Images and targets by batch; the next ones may be prepared while one is used.
+    """Images and targets by batch; threads may prepare the next ones while one is used.
 
     A slice is read only when it is iterated over.
     """
@@ -56,7 +54,7 @@ class Batches(Sequence):
     images: int
     batch_size: int
     numbers: range  # of the batches, from 0
-    ahead: bool = True  # whether threads prepare the next batches
+    threads: int = 1  # that prepare the next batches; 0: none
 
     def __len__(self) -> int:
         """Number of batches; the last one may be smaller."""
@@ -69,8 +67,8 @@ class Batches(Sequence):
         return self._prepared(self.numbers[index])
 
     def __iter__(self) -> Iterator:
-        if self.ahead:
-            return prepared_ahead(self._prepared, self.numbers)
+        if self.threads:
+            return prepared_ahead(self._prepared, self.numbers, self.threads)
         return map(self._prepared, self.numbers)
 
     def _prepared(self, number: int) -> Any:
@@ -124,7 +122,10 @@ def batches(
         return normalized(images, preprocessing), targets[rows.start : rows.stop]
 
     if augmentation is None:
-        return in_batches(plain, len(image_set), batch_size)
+        # A data set of the user's may not be read by several threads; files may.
+        several = max(1, min(_THREADS, torch.get_num_threads() - 1))
+        threads = several if image_set.size_of is not None else 1
+        return replace(in_batches(plain, len(image_set), batch_size), threads=threads)
     classes = checked_labels(image_set, num_classes)
     way = framing(image_set, preprocessing)
     augmenter = Augmenter(augmentation, way, classes, seed)
@@ -135,7 +136,7 @@ def batches(
         return augmenter.batch(pixels, targets[rows.start : rows.stop], plan)
 
     # timm draws from Python's global generator, which the caller's thread may use meanwhile.
-    return replace(in_batches(augmented, len(image_set), batch_size), ahead=False)
+    return replace(in_batches(augmented, len(image_set), batch_size), threads=0)
 
 
 def fixed_augmentation(

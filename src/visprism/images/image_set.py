@@ -47,7 +47,7 @@ class ImageSet:
     class_subset: tuple[int, ...] = ()
     # The index of each image in the data that this is a subset of; None: these are all of it.
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
-    # Bytes of the file of an image, where each has one: another image has another size.
+    # Bytes of the file of each image, where there is one; part of the fingerprint.
     size_of: Callable[[int], int] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

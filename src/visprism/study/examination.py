@@ -34,6 +34,7 @@ from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.table.result import Result
 
+_NO_DERIVATIVES = {torch.bfloat16, torch.float16, torch.complex64, torch.complex128}
 _NUMBERS = 64  # of the outputs, that are stored and compared
 _APART = 1e-2  # relative; batches of another size are added up in another order
 _RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of threads
@@ -308,12 +309,12 @@ class Examination:
         cost, precision = analysis.cost(subject), self.run.compute.precision
         if (cost.gradients or cost.products) and precision != "fp32":
             return f"precision must be 'fp32' for derivatives of the loss, got {precision!r}"
-        odd = {p.dtype for p in subject.model.parameters() if p.is_complex()}
-        odd |= {p.dtype for p in subject.model.parameters()} & {torch.bfloat16, torch.float16}
-        if (cost.gradients or cost.products) and odd:
+        kinds = {p.dtype for p in subject.model.parameters() if p.dtype in _NO_DERIVATIVES}
+        if (cost.gradients or cost.products) and kinds:
             return (
                 "parameters must be float32 for derivatives of the loss, got "
-                f"{str(odd.pop()).removeprefix('torch.')}"
+                f"{str(kinds.pop()).removeprefix('torch.')}. model.float() converts half "
+                "precision"
             )
         return analysis.inapplicable(subject)
 

@@ -92,8 +92,8 @@ def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
         return study
     now = study.header["weights"]
     same = {n for n, w in before.get("weights", {}).items() if n in now and w == now[n]}
-    beside = [key for key in keys if not {*store.entries[key]["models"]} <= {*study.models}]
-    kept = [key for key in beside if {*store.entries[key]["models"]} <= {*others, *same}]
+    models = {key: {*store.entries[key]["models"]} for key in keys}
+    kept = [k for k, m in models.items() if not m <= {*study.models} and m <= {*others, *same}]
     failures = [Failure(**f) for f in before.get("failures", ()) if f["model"] in others]
     untrained = [name for name in before.get("untrained", ()) if name in others]
     earlier = Study(

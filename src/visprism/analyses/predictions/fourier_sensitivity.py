@@ -103,7 +103,7 @@ class FourierSensitivity(PerturbedAccuracy):
     )
     max_frequency: int | None = option(
         None,
-        "highest frequency in cycles per image side; by default 8, or that of smaller images",
+        "highest frequency in cycles per image side (default: 8, or Nyquist if lower)",
         minimum=1,
     )
     frequency_step: int = option(
