@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from visprism.core.errors import InputError
-from visprism.core.files import slug, write_text
+from visprism.core.files import make_folder, slug, write_text
 
 _TOKEN_FILE = ".visprism-token"
 _FEWEST = 32  # characters of a token
@@ -49,13 +49,7 @@ class Settings:
             for folder in folders:
                 if not folder.is_dir():
                     raise InputError(f"{name} must be folders, got {folder}")
-        try:
-            self.workspace.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"out must be a folder that can be written to, got {self.workspace} "
-                f"({error.strerror})"
-            ) from error
+        make_folder(self.workspace)
 
     @cached_property
     def token(self) -> str:

@@ -158,6 +158,16 @@ def _move(scratch: Path, target: Path, replaced: Collection[str], last: str) -> 
 _ZIP = b"PK\x03\x04"  # how an archive begins
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of an option `out`, where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"out must be a folder that can be written to, got {folder} ({error.strerror})"
+        ) from error
+
+
 def check_uncompressed(path: Path) -> None:
     """Check that an archive holds no more bytes than the file has; other files pass.
 

@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 from visprism.analyses import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, without_replicas
 from visprism.core.errors import InputError
+from visprism.core.files import make_folder
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import gather, rank
@@ -181,13 +182,7 @@ class Monitor:
                 raise InputError(f"log must be loggers, names or functions, got {logger!r}")
             self.add_logger(logger)
         if self.out is not None:
-            try:
-                self.out.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"out must be a folder that can be written to, got {self.out} "
-                    f"({error.strerror})"
-                ) from error
+            make_folder(self.out)
             self.studies = {s: Study.load(p) for s, p in step_folders(self.out).items()}
 
     def step(
