@@ -20,7 +20,6 @@ from visprism.anatomy.run.attention_weights import attend, watch_heads
 from visprism.anatomy.run.cached_forward import (
     cache_cuts,
     can_start_at,
-    first_images,
     forward_from_cut,
 )
 from visprism.anatomy.run.replaced_parts import (
@@ -41,7 +40,9 @@ from visprism.anatomy.trace.forward import (
     check_repeatable,
     errors_of_model,
     forward,
+    part_of,
     pixels,
+    placed,
 )
 from visprism.anatomy.trace.token_positions import Layout
 
@@ -74,13 +75,14 @@ __all__ = [
     "costs",
     "dissect",
     "errors_of_model",
-    "first_images",
     "forward",
     "forward_from_cut",
     "head_parts",
     "inner_blocks",
     "layers",
+    "part_of",
     "pixels",
+    "placed",
     "quantization",
     "quantized",
     "replace",

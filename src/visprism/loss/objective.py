@@ -22,6 +22,7 @@ from visprism.anatomy import (
     dissect,
     forward,
     pixels,
+    placed,
 )
 from visprism.anatomy.trace.forward import as_written
 from visprism.core.devices import require_one_device
@@ -459,10 +460,7 @@ def weights_of_examples(
 def _on_device_of(model: nn.Module, images: Images) -> Images:
     """The images on the device of the model's first parameter."""
     first = next(chain(model.parameters(), model.buffers()), None)
-    device = None if first is None else first.device
-    if isinstance(images, Mapping):
-        return {name: tensor.to(device) for name, tensor in images.items()}
-    return images.to(device)
+    return placed(images, None if first is None else first.device)
 
 
 def _first_images(batches: Iterable) -> Images:

@@ -21,8 +21,8 @@ from visprism.anatomy import (
     Replacement,
     cache_cuts,
     can_start_at,
-    first_images,
     forward,
+    part_of,
     pixels,
 )
 from visprism.core.errors import InputError
@@ -61,7 +61,7 @@ def ablated_outcomes(
             shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
             with run.compute.autocast():
                 if partial is None:
-                    trial = first_images(images, _TRIAL_IMAGES)
+                    trial = part_of(images, 0, _TRIAL_IMAGES)
                     partial = can_start_at(anatomy, trial, [a.cut for a in ablations])
                 _add(paired, anatomy, ablations, partial, images, targets, start, tick)
     paired = paired.gathered()

@@ -1,7 +1,7 @@
 """Batches: validation of images, targets and models at the start of a measurement."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int, Int64
 from torch import Tensor, nn
 
-from visprism.anatomy import Anatomy, Block, Images, batch_size, pixels
+from visprism.anatomy import Anatomy, Block, Images, batch_size, part_of, pixels, placed
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
@@ -110,22 +110,12 @@ def in_halves(compute: Callable[[Images], Tensor], images: Images) -> Tensor:
         stacklevel=2,
     )
     ends = ((0, number // 2), (number // 2, number))
-    return torch.cat([in_halves(compute, _slice(images, *pair)) for pair in ends])
-
-
-def _slice(images: Images, start: int, stop: int) -> Images:
-    if isinstance(images, Mapping):
-        number = batch_size(images)
-        return {n: t[start:stop] if len(t) == number else t for n, t in images.items()}
-    return images[start:stop]
+    return torch.cat([in_halves(compute, part_of(images, *pair)) for pair in ends])
 
 
 def on_device(images: Images, compute: Compute) -> Images:
-    """The same images on the device: one tensor, or a mapping of tensors."""
-    device = compute.torch_device
-    if isinstance(images, Mapping):
-        return {name: tensor.to(device) for name, tensor in images.items()}
-    return images.to(device)
+    """The same images on the device."""
+    return placed(images, compute.torch_device)
 
 
 def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
@@ -199,4 +189,4 @@ def with_targets(batch: object) -> tuple[Images, Tensor]:
 
 def first_images(images: Images) -> Images:
     """At most the first two images of a batch, for a trial run of a model."""
-    return _slice(images, 0, 2)
+    return part_of(images, 0, 2)

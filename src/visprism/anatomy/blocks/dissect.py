@@ -16,7 +16,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.kinds import Kind, kind_of
 from visprism.anatomy.blocks.layers import names_of
 from visprism.anatomy.blocks.segments import Segment, has_head, segments
-from visprism.anatomy.trace.forward import Images, pixels
+from visprism.anatomy.trace.forward import Images, pixels, placed
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.operations import JOINS
 from visprism.anatomy.trace.trace import trace
@@ -50,8 +50,10 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
 def _few(images: Images, device: torch.device) -> Images:
     pixels(images)  # whether there are any
     if isinstance(images, Mapping):
-        return {name: value[_IMAGES].to(device) for name, value in images.items()}
-    return images[_IMAGES].to(device)
+        images = {name: value[_IMAGES] for name, value in images.items()}
+    else:
+        images = images[_IMAGES]
+    return placed(images, device)
 
 
 def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:

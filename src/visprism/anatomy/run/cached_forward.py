@@ -17,7 +17,7 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.run.interception import is_intercepted
-from visprism.anatomy.trace.forward import Images, batch_size, forward, pixels
+from visprism.anatomy.trace.forward import Images, forward, pixels
 from visprism.anatomy.trace.operation_counter import (
     Operation,
     OperationCounter,
@@ -206,11 +206,3 @@ def can_start_at(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> set[i
         ):
             exact_cuts.add(cut)
     return exact_cuts
-
-
-def first_images(images: Images, number: int) -> Images:
-    """The first few images of a batch."""
-    if isinstance(images, Mapping):
-        size = batch_size(images)
-        return {k: v[:number] if len(v) == size else v for k, v in images.items()}
-    return images[:number]

@@ -101,6 +101,14 @@ def check_repeatable(model: nn.Module, images: Images) -> Tensor:
     return once
 
 
+def part_of(images: Images, start: int, stop: int) -> Images:
+    """Consecutive images of a batch, with what a mapping holds for all images."""
+    if isinstance(images, Mapping):
+        number = batch_size(images)
+        return {n: t[start:stop] if len(t) == number else t for n, t in images.items()}
+    return images[start:stop]
+
+
 def copies_of(images: Images) -> Images:
     """The same images in new memory."""
     if isinstance(images, Mapping):
@@ -123,6 +131,15 @@ def pixels(images: object) -> Float[Tensor, "b c h w"]:
             f"mapping with them, got {got}"
         )
     return batch
+
+
+def placed(images: Images, device: torch.device | None) -> Images:
+    """The same images on a device; a GPU receives them while it computes."""
+    if isinstance(images, Mapping):
+        return {name: placed(tensor, device) for name, tensor in images.items()}
+    if images.device.type == "cpu" and device is not None and device.type == "cuda":
+        return images.pin_memory().to(device, non_blocking=True)
+    return images.to(device)
 
 
 def _described(value: object) -> str:
