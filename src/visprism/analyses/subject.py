@@ -139,8 +139,18 @@ class Subject:
         )
 
     def output_batches(self, run: Run, change: Change | None = None) -> Sequence:
-        """The evaluation images in batches for passes that return logits only."""
-        return self.batches(self.size_of_outputs(run), change)
+        """The evaluation images in batches for passes that return logits only.
+
+        Their pixels are changed on the GPU where the run has one. Other accelerators would
+        compile each change first.
+        """
+        device = run.compute.torch_device
+
+        def on_gpu(crops: Tensor, rows: Sequence[int]) -> Tensor:
+            return change(crops.to(device), rows)
+
+        there = on_gpu if change and device.type == "cuda" else change
+        return self.batches(self.size_of_outputs(run), there)
 
     def size_of_outputs(self, run: Run) -> int:
         """Number of images in such a batch."""
