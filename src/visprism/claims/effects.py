@@ -153,5 +153,6 @@ def _(result: ClaimEffects, ax: Axes) -> Axes:
     ax.set_xscale("symlog", linthresh=_LINEAR)
     ends = max(4.0, *np.abs(ax.get_xlim()))
     ax.set_xlim(-ends, ends)
-    ax.set_xlabel("Effect / margin (gray: too small to count; right: as the paper claims)")
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set_xlabel("Effect / margin (gray: within one margin; right: as the paper claims)")
     return ax
