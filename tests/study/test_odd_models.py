@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from small_models import seeded
 from torch import nn
 from torch.nn import functional
+from unusual_modules import Network
 
 import visprism as vp
 
@@ -49,6 +51,16 @@ def test_a_model_that_changes_its_images_changes_no_number(net, loader):
     assert numbers(study, "in place") == numbers(study, "out of place")
 
 
+def test_a_hook_of_the_model_itself_is_part_of_its_pass(noise):
+    hooked = seeded(Network)
+    hooked.register_forward_pre_hook(lambda _, x: (out_of_place(x[0]),))
+    models = {"hook": hooked, "code": Around(seeded(Network), out_of_place).eval()}
+    data = [(noise(8, 3, 16, 16).float(), torch.arange(8) % 10)]
+    study = vp.examine(models, data, analyses=[*FEATURES, "ablation"])
+    assert not study.failures
+    assert numbers(study, "hook") == numbers(study, "code")
+
+
 def test_a_model_without_any_result_costs_the_others_no_page(net, loader, tmp_path):
     models = {"good": net(), "drawing": Around(net(), lambda x: x + torch.rand_like(x)).eval()}
     study = vp.examine(models, loader, analyses=FEATURES, out=tmp_path)
@@ -76,6 +88,12 @@ def test_an_output_that_depends_on_the_batch_is_refused(net, loader, mix):
     study = vp.examine(Around(net(), after=mix).eval(), loader, analyses=FEATURES)
     assert not study.entries
     assert all("must not depend on other images" in f.reason for f in study.failures)
+
+
+def test_an_image_alone_has_a_row_of_logits(net, loader):
+    study = vp.examine(Around(net(), after=torch.squeeze).eval(), loader, analyses=FEATURES)
+    assert not study.entries
+    assert all("one row for each image, and an image alone" in f.reason for f in study.failures)
 
 
 def test_probabilities_have_no_curvature(net, loader):

@@ -66,6 +66,18 @@ def test_the_logits_are_found_by_name_shape_or_classes(give, auxiliary, output, 
     assert (f"logits: output {chosen}" in events[0].preparation[0]) == bool(chosen)
 
 
+def test_an_output_that_is_chosen_for_one_study_is_not_chosen_for_the_next():
+    model = made(lambda p: (p.a, p.b), auxiliary=4)
+    ((images, targets),) = BATCHES
+    for classes, output in ((5, "1"), (4, "0"), (5, "1")):
+        data = [(images, targets % classes)]
+        study = vp.examine(model, data, analyses="calibration")
+        for result in (study["TwoHeads"]["calibration"], vp.Calibration()(model, data)):
+            assert f"logits: output {output}" in result.provenance.preprocessing
+    with pytest.raises(vp.InputError, match="Name it: output="):
+        vp.predict(model, BATCHES)
+
+
 @pytest.mark.parametrize("give", [lambda p: {"aux": p.a, "main": p.b}, lambda p: (p.a, p.b)])
 def test_several_outputs_that_could_be_logits_are_listed(give):
     with pytest.raises(vp.InputError, match=r"\(2, 5\), (main|1) \(2, 5\). Name it: output="):

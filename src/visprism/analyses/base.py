@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar, get_origin
 
 from torch.optim import Optimizer
 
-from visprism.analyses.subject import Measured, Subject, subject_of
+from visprism.analyses.subject import Measured, Subject, forget_choice, subject_of
 from visprism.core.errors import InputError
 from visprism.core.options import Effort, check_options, options_of
 from visprism.core.registry import Registry, suggestion
@@ -206,10 +206,13 @@ class Analysis(ABC):
             run: device, precision, seed and progress.
         """
         subject = subject_of(model, data, preprocessing=preprocessing, run=run)
-        reason = self.inapplicable(subject)
-        if reason is not None:
-            raise InputError(f"{self.name} does not apply: {reason}")
-        return self.measure(subject, subject.named(run))[0]
+        try:
+            reason = self.inapplicable(subject)
+            if reason is not None:
+                raise InputError(f"{self.name} does not apply: {reason}")
+            return self.measure(subject, subject.named(run))[0]
+        finally:
+            forget_choice(subject.model)
 
 
 def reason_of_error(compute: Callable[..., object], *args: Any) -> str | None:

@@ -362,14 +362,25 @@ def dissected(
 ) -> Anatomy:
     """The anatomy of a model on the first two images; errors begin with its name."""
     example = _inputs(images.batches(preprocessing, batch_size=2, limit=2)[0])
+    forget_choice(model)
     try:
         return dissected_on(model, example, run, name)
     except SeveralOutputsError as error:
         fitting = [n for n, width in error.vectors.items() if width == images.classes]
         if len(fitting) != 1:
             raise InputError(f"{name}: {error}" if name else str(error)) from error
-        setattr(model, OUTPUT, fitting[0])
+        setattr(model, OUTPUT, _Chosen(fitting[0]))
     return dissected_on(model, example, run, name)
+
+
+class _Chosen(str):
+    """An output with the number of classes of the data, which other data may not have."""
+
+
+def forget_choice(model: nn.Module) -> None:
+    """Leave which output holds the logits to the next data, unless the user has named it."""
+    if isinstance(getattr(model, OUTPUT, None), _Chosen):
+        delattr(model, OUTPUT)
 
 
 def _inputs(batch: Any) -> Any:

@@ -125,6 +125,12 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
             for images in (both, both, *each)
         )
     alone = torch.cat(alone)
+    if alone.shape != outputs.shape:
+        raise InputError(
+            f"outputs of {subject.name} must have one row for each image, and an image alone "
+            f"has {len(alone) // len(each)}. squeeze() drops the axis of a single image; "
+            "flatten(1) keeps it."
+        )
     least = _APART * float(alone.abs().max())
     if float((outputs - again).abs().max()) > least:
         raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
-from visprism.analyses.subject import Subject
+from visprism.analyses.subject import Subject, forget_choice
 from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
 from visprism.core.options import EFFORTS, Effort
@@ -137,6 +137,8 @@ def examine(
             return with_stored(study, store, before)
         finally:
             store.close()
+            for subject in subjects:
+                forget_choice(subject.model)
 
 
 def _open_store(

@@ -94,7 +94,8 @@ def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:
 def count_operations(model: nn.Module, mode: OperationCounter) -> Iterator[None]:
     """Inside, the mode is on and is informed where each forward pass begins and ends."""
     with as_written(), ExitStack() as stack:
-        stack.callback(model.register_forward_pre_hook(mode.begin, with_kwargs=True).remove)
+        first = {"with_kwargs": True, "prepend": True}  # hooks of the user are part of the pass
+        stack.callback(model.register_forward_pre_hook(mode.begin, **first).remove)
         stack.callback(model.register_forward_hook(mode.end, always_call=True).remove)
         stack.enter_context(mode)
         yield
