@@ -271,8 +271,15 @@ def test_a_mapping_of_images_and_labels_is_images_and_targets():
     data = tensor_images([{"pixel_values": pixels, "labels": labels}])
     assert torch.equal(data.tensors, pixels)
     assert data.targets.tolist() == [2, 0, 1]
-    two = tensor_images([{"image": pixels, "mask": pixels[:, :1]}])
-    assert set(two.tensors) == {"image", "mask"}
+    data = tensor_images(
+        [{"index": labels, "image": pixels, "label": labels, "name": ["a"] * 3}]
+    )
+    assert torch.equal(data.tensors, pixels)
+    inputs = {"pixel_values": pixels, "pixel_mask": pixels[:, 0]}
+    for more in ({}, {"labels": labels}):
+        several = tensor_images([inputs | more])
+        assert several.tensors.keys() == inputs.keys()
+        assert (several.targets is None) == (not more)
 
 
 X = torch.zeros(2, 3, 4, 4)
@@ -284,6 +291,7 @@ X = torch.zeros(2, 3, 4, 4)
         (X, "must be an iterable of batches, got one batch"),
         ([], "at least one image"),
         ([(X, X, X)], "got 3 items"),
+        ([X, torch.zeros(2).long()], r"got \(2,\)\. Images and targets are a pair"),
         ([X, X[..., :2]], "one size, got 3x4x2 after 3x4x4"),
         ([(X, torch.zeros(2).long()), X], "either all batches or none"),
         ([np.zeros((2, 3, 4, 4))], r"must be tensors, got ndarray\. Convert"),

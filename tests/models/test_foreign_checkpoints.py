@@ -136,6 +136,13 @@ def test_a_file_without_classifier_loads_without_one(tmp_path):
     ):
         load_model(f"timm:resnet10t@{path}")
     assert_same_weights(load_model(f"timm:resnet10t?num_classes=0@{path}").model, trained)
+    whole = timm.create_model("resnet10t").state_dict()
+    del whole["layer1.0.conv1.weight"]
+    torch.save({"net": whole}, path)
+    with pytest.raises(
+        InputError, match=r"missing from the file \(layer1\.0\.conv1\.weight\)$"
+    ):
+        load_model(f"timm:resnet10t@{path}")
 
 
 def test_the_classifier_of_a_file_is_left_out_if_the_model_is_to_have_none(tmp_path, caplog):

@@ -364,10 +364,13 @@ def _split_batch(batch: Any) -> tuple[Any, Any]:
             )
         return batch[0], batch[1]
     if isinstance(batch, Mapping):
-        inputs = {key: value for key, value in batch.items() if key not in _LABELS}
         labels = [value for key, value in batch.items() if key in _LABELS]
-        if len(inputs) == len(labels) == 1:
-            return next(iter(inputs.values())), labels[0]
+        # Other vectors, such as indices, are no input of a model.
+        inputs = {
+            k: v for k, v in batch.items() if k not in _LABELS and getattr(v, "ndim", 0) > 1
+        }
+        if inputs and len(labels) == 1:
+            return next(iter(inputs.values())) if len(inputs) == 1 else inputs, labels[0]
     return batch, None
 
 
@@ -399,6 +402,11 @@ def _first(images: Any) -> Tensor:
             else "A Dataset of PIL images is passed as it is, without a DataLoader."
         )
         raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
+    if isinstance(images, Tensor) and images.ndim == 1:
+        raise InputError(
+            f"images must have shape (B, C, H, W), got {tuple(images.shape)}. Images and "
+            "targets are a pair: [(images, targets)]."
+        )
     if any(t.layout is not torch.strided for t in tensors):
         raise InputError(
             f"images must be dense tensors, got {tensors[0].layout}. Use to_dense()."

@@ -308,8 +308,9 @@ def _remedy(state: State, expected: State) -> str:
             f"{wanted}. Build it with {stored}, as by ?num_classes={stored} in its name"
         )
     layers = {name.rpartition(".")[0] for name in expected.keys() - state.keys()}
-    if state.keys() < expected.keys() and len(layers) == 1 and not others:
-        return f". To load it without {layers.pop()}, name the model with ?num_classes=0"
+    last = list(expected)[-1].rpartition(".")[0]
+    if state.keys() < expected.keys() and layers == {last} and not others:
+        return f". To load it without {last}, name the model with ?num_classes=0"
     return ""
 
 

@@ -27,7 +27,10 @@ _LONGEST = 100  # characters of a key in an error message
 _LONGEST_FILE = 255  # characters of a file's name
 _WRAPPERS = ("module.", "_orig_mod.")  # DistributedDataParallel, torch.compile
 _INNER = ("_checkpoint_wrapped_module", "_fsdp_wrapped_module")  # anywhere in a name
-_NESTS = ("state_dict", "model_state_dict", "model", "module")  # the last of DeepSpeed
+_NESTS = (
+    "state_dict", "model_state_dict", "model_state", "model", "net",
+    "module",  # of DeepSpeed
+)  # fmt: skip
 _AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
 _COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its module
 _INDEX = (".safetensors.index.json", ".bin.index.json")

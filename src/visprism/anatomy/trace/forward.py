@@ -77,7 +77,8 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
         return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
     remedy = (
         "Pass images of the shape that its forward takes: --size, or size of DataOptions. "
-        "Files give three channels, a Dataset or DataLoader in Python any number."
+        "Files give three channels, a Dataset or DataLoader in Python any number. A module "
+        "around a model may convert what it takes from float images (B, C, H, W)."
     )
     return f"{text}: {reason}. {remedy}"
 
