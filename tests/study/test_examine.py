@@ -392,6 +392,7 @@ def test_other_weights_are_measured_anew(net, loader, brightness, tmp_path):
     examine({"a": model}, loader, analyses=[brightness], out=tmp_path, listener=events.append)
     (finished,) = [e for e in events if isinstance(e, Finished)]
     assert not finished.resumed
+    assert "stored results of these models that are not shown: 1" in events[0].preparation[-1]
 
 
 def test_a_folder_of_another_study_is_refused(net, loader, brightness, tmp_path):

@@ -182,6 +182,7 @@ class Examination:
     failures: list[Failure] = field(default_factory=list)
     identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
     applicable: dict[str, list[Subject]] = field(default_factory=dict)  # by analysis
+    superseded: int = 0  # stored results of these names that another model, or way, gave
 
     def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
@@ -305,6 +306,12 @@ class Examination:
             for key, reason in self.store.damaged.items()
             if self.store.entries[key]["analysis"] in self.applicable
         ]
+        if self.superseded:
+            again.append(
+                f"stored results of these models that are not shown: {self.superseded}, of "
+                "other weights, code, preprocessing, precision or batch size; they stay in "
+                f"{self.store.folder}"
+            )
         return (*(s.preparation() for s in self.subjects), *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> str | None:
@@ -435,6 +442,7 @@ class Examination:
             digest = self._digest(types[name], entry["options"], subjects)
             if key == digest and self.store.get(key):
                 stored.setdefault((models, name), []).append(key)
+            self.superseded += key != digest
         return stored
 
     def _of(self, models: Sequence[str], images: int) -> list[Subject]:
