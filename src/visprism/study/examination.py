@@ -35,6 +35,7 @@ from visprism.study.table import pairs_of
 from visprism.table.result import Result
 
 _NO_DERIVATIVES = {torch.bfloat16, torch.float16, torch.complex64, torch.complex128}
+_LONGEST = 500  # characters of a reason
 _NUMBERS = 64  # of the outputs, that are stored and compared
 _APART = 1e-2  # relative; batches of another size are added up in another order
 _RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of threads
@@ -548,7 +549,7 @@ def _measured(
 
 
 def _reason(error: Exception) -> str:
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    text = (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
     if isinstance(error, TimeBudgetError):
         return f"{text}. {LATE}"
     return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject, forget_choice
@@ -95,7 +97,8 @@ def examine(
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
     if device is not None:
         run = replace(run, compute=replace(run.compute, device=device))
-    with reused_memory(), reported(run, listener) as (run, notify):
+    unchanged_draws = torch.random.fork_rng(devices=[])  # of a model that draws some
+    with reused_memory(), unchanged_draws, reported(run, listener) as (run, notify):
         begin = time.monotonic()
         chosen = ANALYSES.chosen(analyses, options, effort)
         candidates = candidates_of(models, pretrained=pretrained, output=output, run=run)
