@@ -101,7 +101,7 @@ def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
     )
 
 
-def _as_shown(answer: Answer) -> tuple[float, float, float]:
+def _scaled(answer: Answer) -> tuple[float, float, float]:
     """The number and its interval in the unit of the label."""
     scale = 100 if answer.unit in ("%", POINTS) else 1
     return scale * answer.value, scale * answer.low, scale * answer.high
@@ -407,7 +407,7 @@ class _Table:
                 line.cells,
                 line.better,
                 line.reason,
-                {m: _as_shown(answer) for m, answer in line.answers.items()},
+                {m: _scaled(answer) for m, answer in line.answers.items()},
                 direction=line.question.better,
                 percent=line.question.better == "higher"
                 and any(a.unit == "%" for a in line.answers.values()),
