@@ -3,10 +3,13 @@
 import os
 import sys
 from importlib.metadata import version as installed_version
+from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("MPLBACKEND", "agg")
+
+MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent
 
 project = "visprism"
 author = "The visprism developers"
@@ -16,6 +19,7 @@ version = release = installed_version("visprism")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -26,7 +30,7 @@ templates_path: list[str] = []
 default_role = "code"
 suppress_warnings = ["config.cache"]  # functions in the settings of the gallery
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 
 autodoc_typehints = "signature"
@@ -57,7 +61,8 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "visprism"
-html_static_path = ["static"]
+html_static_path = ["static", str(MATHJAX / "static" / "mathjax" / "tex-svg.js")]
+mathjax_path = "tex-svg.js"  # one file with its glyphs, for a site without a network
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False

@@ -113,6 +113,18 @@ def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch)
     assert line.anchor == "test-norms"
 
 
+def test_numbers_at_a_glance_have_the_unit_of_their_label(study, monkeypatch):
+    def answers(_result):
+        return (Answer(questions.ACCURACY.text, "accuracy", 0.75, 0.7, 0.8, unit="%"),)
+
+    monkeypatch.setattr(type(study.entries[1].results[0]), "answers", answers)
+    (row,) = content_of(study).glance
+    assert row.label == "accuracy (%)"
+    assert row.cells["a"].startswith("75")
+    assert row.numbers["a"] == pytest.approx((75, 70, 80))
+    assert row.marks["a"] == pytest.approx((75, 70, 80))
+
+
 def test_the_subtitle_states_data_images_size_seed_and_date(study):
     subtitle = content_of(study).subtitle
     assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")

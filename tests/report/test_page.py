@@ -116,10 +116,13 @@ def test_a_section_begins_with_its_figure_and_one_sentence_a_model(page):
 
 def test_many_models_are_rows_of_a_table_that_can_be_sorted(tmp_path):
     models = {f"net{n}": load_model(f"vit_pico_patch4_32?depth={n}") for n in range(1, 6)}
-    examine(models, [torch.rand(2, 3, 32, 32)], analyses="anatomy").to_html(tmp_path / "x.html")
+    study = examine(models, [torch.rand(2, 3, 32, 32)], analyses=["anatomy", "variance"])
+    study.to_html(tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text()
     assert '<div class="card"' not in page
     assert '<table class="glance sortable"' in page
+    headings = re.findall(r'<th scope="col"( class="t")?>(\w+)', page)
+    assert headings.index(("", "Parameters")) < headings.index((' class="t"', "Variance"))
     assert '<details id="scatter">' in page
     assert Reader(page).open == []
 

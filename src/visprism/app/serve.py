@@ -1,8 +1,9 @@
 """Serving: the app on a port of this machine, until Ctrl-C."""
 
 import logging
-import multiprocessing
+import multiprocessing.util
 import os
+import signal
 import socket
 import sys
 import threading
@@ -71,6 +72,7 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
         server.handle_exit = handle_exit
         with suppress(KeyboardInterrupt):  # which uvicorn raises again after it has closed
             server.run(sockets=[listener])
+    multiprocessing.util._run_finalizers(0)  # pyrefly: ignore (of semaphores, or they leak)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # the end of a Python with torch takes seconds
@@ -83,6 +85,7 @@ def end_with_parent() -> None:
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
 
     def wait() -> None:
         parent.join()

@@ -273,7 +273,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Value]) ->
     """The value of `work`, which is canceled if the client leaves.
 
     Raises:
-        HTTPException: if the client has left; nobody reads it.
+        HTTPException: if the client has left.
     """
     task = asyncio.ensure_future(work)
     while True:

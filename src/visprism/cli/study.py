@@ -129,13 +129,15 @@ class _Study(_Output):
 
     def perform(self, make: "Callable[[Run, Listener], Study]") -> int:
         """Measure by `make`, write the files of the study and print it; the exit code."""
-        from visprism.core.processes import processes, rank
         from visprism.core.progress import StatusLine, console_progress
-        from visprism.study.console import study_listener
-        from visprism.study.files import write_files
 
         status = StatusLine(self.begin)
         with console_progress(status) as progress:
+            # They import torch, which takes seconds.
+            from visprism.core.processes import processes, rank
+            from visprism.study.console import study_listener
+            from visprism.study.files import write_files
+
             run = self.new_run(progress)
             with resumable(self.out), processes(run.compute):
                 study = make(run, study_listener(status, verbose=self.verbose))

@@ -225,8 +225,7 @@ def _residual_branches(
     branches = residual_branches(anatomy)
     if not branches:
         raise InputError(
-            f"{type(anatomy.model).__name__} must have a residual branch with an identity "
-            "shortcut, and has none"
+            f"{type(anatomy.model).__name__} has no residual branch with an identity shortcut"
         )
     extracted = stack.enter_context(branch_maps(anatomy, branches, extract))
     ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]

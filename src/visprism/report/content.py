@@ -87,7 +87,7 @@ class GlanceRow:
     reason: str = ""  # of "can't tell"
     numbers: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     direction: Literal["", "higher", "lower"] = ""  # that is better
-    fractions: bool = False  # the axis is 0 to 1
+    percent: bool = False  # the axis is 0 to 100
     anchor: str = ""  # of the section with the result
     images: str = ""  # how many were measured
 
@@ -103,7 +103,7 @@ class GlanceRow:
         """The ends of the axis of the numbers."""
         ends = [end for number in self.numbers.values() for end in number if isfinite(end)]
         low, high = min(0.0, *ends), max(ends)
-        return (0.0, 1.0) if self.fractions else (low, high if high > low else low + 1)
+        return (0.0, 100.0) if self.percent else (low, high if high > low else low + 1)
 
     def place(self, number: float) -> float:
         """Place on the axis, in percent."""

@@ -118,4 +118,4 @@ def reported(run: Run, listener: Listener | None) -> Iterator[tuple[Run, Listene
 
 
 def _ignore(event: Event) -> None:
-    """The listener of a study that nobody watches."""
+    """The listener of a study without a display."""

@@ -523,7 +523,7 @@ class Examination:
         return Study(self._names, tuple(entries), tuple(self.failures), header)
 
     def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
-        """Skipped: an analysis that nobody named cannot use the input."""
+        """Skipped: an analysis that was not named cannot use the input."""
         skipped = isinstance(error, InputError) and not self.named
         kind: Kind = "skipped" if skipped else "failed"
         kind = "no time" if isinstance(error, TimeBudgetError) else kind

@@ -9,7 +9,7 @@ from visprism.analyses import ANALYSES, Analysis, Needs
 from visprism.anatomy.blocks.anatomy import Costs, short
 from visprism.core.preprocessing import NOT_STATED
 from visprism.core.provenance import Provenance
-from visprism.estimates.answers import POINTS
+from visprism.estimates.answers import POINTS, Answer
 from visprism.estimates.questions import PAPER_CLAIMS, question_of
 from visprism.images.image_set import DATA
 from visprism.report.content import (
@@ -99,6 +99,12 @@ def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
         [*_speed(study, model), *accuracy],
         random_weights=model in study.header.get("untrained", ()),
     )
+
+
+def _scaled(answer: Answer) -> tuple[float, float, float]:
+    """The number and its interval in the unit of the label."""
+    scale = 100 if answer.unit in ("%", POINTS) else 1
+    return scale * answer.value, scale * answer.low, scale * answer.high
 
 
 def _size_rows(study: Study) -> Iterator[GlanceRow]:
@@ -293,6 +299,9 @@ def _unequal_training(study: Study) -> str:
     number_of = {name: c.train_images * c.epochs for name, c in _cards(study).items()}
     if len(set(number_of.values())) < 2:
         return ""
+    if len(study.models) > MOST_CARDS:
+        low, *_, high = sorted(number_of.values())
+        return f" They were trained on {low:,} to {high:,} images."
     seen = (f"{number:,} ({name})" for name, number in number_of.items())
     return f" They were trained on different numbers of images: {', '.join(seen)}."
 
@@ -398,9 +407,9 @@ class _Table:
                 line.cells,
                 line.better,
                 line.reason,
-                {m: (a.value, a.low, a.high) for m, a in line.answers.items()},
+                {m: _scaled(answer) for m, answer in line.answers.items()},
                 direction=line.question.better,
-                fractions=line.question.better == "higher"
+                percent=line.question.better == "higher"
                 and any(a.unit == "%" for a in line.answers.values()),
                 anchor=self._anchor(line.rows[0]),
                 images=images_of(line.rows[:1]),

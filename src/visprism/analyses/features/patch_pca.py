@@ -129,7 +129,7 @@ class PatchPCA(Analysis):
         anatomy = subject.anatomy
         blocks = [b for b in blocks_on_grid(anatomy) if np.prod(grid_of(b)) > 1]
         if not blocks:
-            raise InputError("model must have a block with several positions, and has none")
+            raise InputError("the model has no block with several positions")
         blocks = spread(blocks, self.num_blocks)
         batches = subject.limited(min(subject.num_images, _MOST_IMAGES)).batches()
         maps: dict[str, list[Tensor]] = {block.name: [] for block in blocks}

@@ -92,9 +92,7 @@ def _parts(anatomy: Anatomy, by: str) -> dict[str, list[Block]]:
             name = block.name if by == "block" else f"{by} {getattr(block, by)}"
             parts.setdefault(name, []).append(block)
     if not parts:
-        raise InputError(
-            f"{type(anatomy.model).__name__} must have a block with parameters, and has none"
-        )
+        raise InputError(f"{type(anatomy.model).__name__} has no block with parameters")
     return parts
 
 

@@ -177,9 +177,7 @@ class Quantization(Analysis):
         anatomy = subject.anatomy
         blocks = [block for block in anatomy if weights_of(anatomy, block)]
         if not blocks:
-            raise InputError(
-                f"{type(anatomy.model).__name__} must have a block with weights, and has none"
-            )
+            raise InputError(f"{type(anatomy.model).__name__} has no block with weights")
         traces, reason = self._traces(subject, run)
         rows = [(number, block) for number in self.bits for block in blocks]
         changes = np.array([_change(anatomy, block, number) for number, block in rows])

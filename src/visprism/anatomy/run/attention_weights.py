@@ -132,8 +132,7 @@ def watch_heads(anatomy: Anatomy, read: ReadHeads) -> Iterator[tuple[Attention, 
         reads[node.index] = _reader(attention, read)
     if not readable:
         raise InputError(
-            f"{type(anatomy.model).__name__} must have an attention that exposes its heads, "
-            "and has none"
+            f"{type(anatomy.model).__name__} has no attention that exposes its heads"
         )
     with fixed_image_size(anatomy), intercept(anatomy, reads=reads, changes={}):
         yield tuple(readable)

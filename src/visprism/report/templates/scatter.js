@@ -4,7 +4,8 @@
   // Many models: a point for each, at two quantities of their table.
   const place = document.querySelector("#scatter");
   const table = document.querySelector("#glance");
-  const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+  const headings = [...table.tHead.rows[0].cells].filter((cell, i) => !i || !cell.classList.contains("t"));
+  const names = headings.map((cell) => cell.textContent.trim()); // of numbers, which come first
   const value = (row, column) => Number(row.cells[column].dataset.value ?? NaN);
   const choices = [1, names.length > 2 ? names.length - 1 : 1].map((chosen, axis) => {
     const label = document.createElement("label");
