@@ -155,6 +155,11 @@ def test_json_is_what_results_json_holds(studied, study_command, capsys):
     assert answers[FIRST]["value"] == pytest.approx(sparsity_of(studied).sparsity.mean())
 
 
+def test_quiet_prints_the_path_of_the_page_and_nothing_else(studied, study_command, capsys):
+    assert main([*study_command, str(studied), "--quiet"]) == 0
+    assert tuple(capsys.readouterr()) == (f"{studied / 'report.html'}\n", "")
+
+
 def fail_on(monkeypatch, model, error):
     """Let the analysis raise on one model."""
     from visprism.analyses import ANALYSES

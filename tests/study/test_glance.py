@@ -143,6 +143,17 @@ def test_the_largest_differences_come_first_in_sentences():
     ]
 
 
+def test_of_many_models_the_best_is_compared_with_the_next():
+    values = {"a": 0.5, "b": 0.9, "c": 0.7}
+    accuracy = row(questions.ACCURACY, values, unit="%", half=0.01)
+    accuracy.differences[("b", "c")] = Difference(-0.2, -0.25, -0.15)
+    lines = glance_of([accuracy], tuple(values))
+    assert lines[0].better == "b"
+    assert sentences_of(lines, tuple(values)) == [
+        "The accuracy of b is 20 points above that of c."
+    ]
+
+
 def test_questions_without_a_label_have_no_line():
     assert not glance_of([row(questions.NOISE, {"cnn": 1.0})], MODELS)
     assert not glance_of([row(Question("New?", "new"), {"cnn": 1.0})], MODELS)

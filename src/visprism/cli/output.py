@@ -41,21 +41,24 @@ def records(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[s
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows under a header, in columns as wide as their longest entry.
+    """Rows under a header, in columns as wide as their longest entry; integers to the right.
 
     Example:
         >>> print(columns(["name", "size"], [("stem", 1000), ("blocks.0", None)]))
-        name      size
+        name       size
         stem      1,000
         blocks.0  -
     """
+    rows = list(rows)
     lines = [header, *([_cell(entry) for entry in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = (
-        "  ".join(entry.ljust(width) for entry, width in zip(line, widths, strict=True))
-        for line in lines
-    )
-    return "\n".join(line.rstrip() for line in padded)
+    right = {i for row in rows for i, entry in enumerate(row) if isinstance(entry, int)}
+
+    def text(line: Sequence[str]) -> str:
+        cells = enumerate(zip(line, widths, strict=True))
+        return "  ".join(e.rjust(w) if i in right else e.ljust(w) for i, (e, w) in cells)
+
+    return "\n".join(text(line).rstrip() for line in lines)
 
 
 def _cell(value: Any) -> str:

@@ -140,7 +140,8 @@ class _Study(_Output):
 
             run = self.new_run(progress)
             with resumable(self.out), processes(run.compute):
-                study = make(run, study_listener(status, verbose=self.verbose))
+                listener = study_listener(status, verbose=self.verbose, quiet=self.quiet)
+                study = make(run, listener)
                 status.show(str)  # nothing is left to measure
                 is_first = rank() == 0
                 if is_first:

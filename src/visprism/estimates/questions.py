@@ -48,7 +48,7 @@ CALIBRATION = Question(
     "lower",
     "The confidence of {worse} is off by {difference} points more than that of {better}.",
 )
-CONFIDENCE = Question("Is the model over- or underconfident?", "calibration")
+CONFIDENCE = Question("Is the model over- or underconfident?", "calibration", "confidence")
 TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
 
 HIGH_NOISE = Question(

@@ -88,14 +88,17 @@ def print_event(event: Event, *, verbose: bool = False) -> None:
         print(f"{f.kind}: {f.analysis} of {f.model}: {f.reason}", file=sys.stderr, flush=True)
 
 
-def study_listener(status: StatusLine, *, verbose: bool = False) -> Listener:
-    """A listener that prints what happens, and shows how long the study still takes."""
+def study_listener(
+    status: StatusLine, *, verbose: bool = False, quiet: bool = False
+) -> Listener:
+    """A listener that shows how long the study takes, and prints what happens unless quiet."""
     time_left = TimeLeft()
     status.show(time_left.__str__)
 
     def listen(event: Event) -> None:
         time_left.note(event)
-        print_event(event, verbose=verbose)
+        if not quiet:
+            print_event(event, verbose=verbose)
 
     return listen
 

@@ -203,23 +203,31 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def sentences_of(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
-    """The largest significant differences of two models, each in a short sentence."""
-    if len(models) != 2:
-        return []
+    """The largest significant differences of the best model and the next, as sentences."""
     ranked = []
     for line in lines:
-        difference = line.rows[0].difference if line.answers else None
-        if line.better in models and difference is not None and line.question.sentence:
+        if line.better not in models or not line.question.sentence:
+            continue
+        worse = _next_best(line)
+        pairs = ((line.better, worse), (worse, line.better))
+        difference = next(filter(None, map(line.rows[0].differences.get, pairs)), None)
+        if difference is not None:
             half = (difference.high - difference.low) / 2
             null = 1 if difference.form == "ratio" else 0
             strength = abs(difference.value - null) / half if half > 0 else 0.0
-            ranked.append((strength, _sentence(line, difference, models)))
+            ranked.append((strength, _sentence(line, difference, worse)))
     ranked.sort(key=lambda item: -item[0])
     return [sentence for _, sentence in ranked[:_SENTENCES]]
 
 
-def _sentence(line: Line, difference: Difference, models: Sequence[str]) -> str:
-    worse = next(name for name in models if name != line.better)
+def _next_best(line: Line) -> str:
+    """The model with the best value of the others."""
+    sign = 1 if line.question.better == "lower" else -1
+    others = (name for name in line.answers if name != line.better)
+    return min(others, key=lambda name: sign * line.answers[name].value)
+
+
+def _sentence(line: Line, difference: Difference, worse: str) -> str:
     scale = 100 if line.answers[worse].unit in ("%", POINTS) else 1
     return line.question.sentence.format(
         better=line.better,
