@@ -132,6 +132,8 @@ class _Study(_Output):
         from visprism.core.progress import StatusLine, console_progress
 
         status = StatusLine(self.begin)
+        if not self.quiet and not sys.stderr.isatty():
+            print(status(), file=sys.stderr, flush=True)
         with console_progress(status) as progress:
             # They import torch, which takes seconds.
             from visprism.core.processes import processes, rank
