@@ -36,9 +36,9 @@ model = timm.create_model("visprism_resnet20.cifar10", pretrained=True)
 
 With other `num_classes` or `in_chans` timm replaces the classifier and adapts the first layer.
 
-Accuracy, NLL and ECE are measured with the 16-bit weights on all test images, in fp32 on a CPU.
-The interval is the 95% Wilson interval over images. It does not contain the variation over
-seeds: each network was trained once. Minutes are wall time, with an evaluation after each epoch, on a
+Accuracy, NLL and ECE come from the 16-bit weights on all test images, in fp32 on a CPU. The
+interval is the 95% Wilson interval over images. It does not contain the variation over seeds:
+each network was trained once. Minutes are wall time, with an evaluation after each epoch, on a
 machine that ran other work too. `python benchmarks/model_cards.py --write` writes this page
 from the cards next to the weights.
 """
