@@ -3,7 +3,7 @@
     python benchmarks/model_cards.py            # prints the page
     python benchmarks/model_cards.py --write    # and writes docs/model_cards.md
 
-Every number comes from the JSON file beside the weights, which benchmarks/trained.py writes.
+Every number comes from the JSON file next to the weights, which benchmarks/trained.py writes.
 """
 
 import argparse
@@ -36,11 +36,11 @@ model = timm.create_model("visprism_resnet20.cifar10", pretrained=True)
 
 With other `num_classes` or `in_chans` timm replaces the classifier and adapts the first layer.
 
-Accuracy, NLL and ECE are those of the 16-bit weights on all test images, in fp32 on a CPU. The
+Accuracy, NLL and ECE come from the 16-bit weights on all test images, in fp32 on a CPU. The
 interval is the 95% Wilson interval over images. It does not contain the variation over seeds:
 each network was trained once. Minutes are wall time, with an evaluation after each epoch, on a
 machine that ran other work too. `python benchmarks/model_cards.py --write` writes this page
-from the cards beside the weights.
+from the cards next to the weights.
 """
 
 LIMITS = {
@@ -49,7 +49,7 @@ LIMITS = {
         "meant for demonstrations and tests."
     ),
     "cifar10": (
-        "Training took minutes on one thread, so the accuracy is below that of long recipes "
+        "Training took minutes on one thread, so the accuracy is lower than with long recipes "
         "(ResNet-20: 91.25% in He et al. 2016, table 6). The network is meant for examples, "
         "tests and comparisons of small networks, not for classification in practice."
     ),

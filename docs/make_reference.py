@@ -2,7 +2,7 @@
 
     python docs/make_reference.py
 
-The groups are those of src/visprism/__init__.pyi. Tests compare all files with the code.
+The groups are from src/visprism/__init__.pyi. Tests compare all files with the code.
 """
 
 import re

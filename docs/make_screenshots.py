@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 FIGURES = Path(__file__).parent / "figures"
 SITE = Path(__file__).parent / "_build" / "html"
-# Whether all pictures are there, those of studies too, which the server draws first.
+# Whether all pictures are there, pictures of studies too, which the server draws first.
 _DRAWN = "[...document.images].every((image) => image.complete && image.naturalWidth)"
 VARIANTS = {  # ending of the file: color scheme, width, height
     "": ("light", 1280, 800),

@@ -35,7 +35,7 @@ with torch.inference_mode():
 # Each head looks at one neighbor
 # -------------------------------
 #
-# The weights of a head depend on the relative position alone. White is weight 0, black is the
+# The weights of a head depend only on the relative position. White is weight 0, black is the
 # largest, and the cross marks the query.
 
 # %%
@@ -60,8 +60,8 @@ print("heads:", attention.scores.shape[0], "and", patches.scores.shape[0])
 # ---------------------------
 #
 # The theorem says what attention can express, not what training finds. AlterNet-20 has
-# windowed attention with a learned bias for each relative position. Its scores by position
-# alone look like this.
+# windowed attention with a learned bias for each relative position. Its position scores,
+# without content, look like this.
 
 # %%
 alternet = vp.load_model("alter_resnet20.cifar10")

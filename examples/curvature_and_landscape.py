@@ -67,9 +67,9 @@ for result in rings.values():
 # -------------
 #
 # - The leading eigenvalues are positive. Negative curvature shows in the smallest eigenvalue.
-#   The leading ones of the ResNet are about six times as large as those of the ViT, and four
+#   The ResNet's leading ones are about six times as large as the ViT's, and four
 #   mini-batches are too few for an interval.
-# - On circles at distance 1 the loss of the ResNet rises far more than that of the ViT while
+# - On circles at distance 1 the ResNet's loss rises far more than the ViT's while
 #   its BatchNorm statistics are frozen. With re-estimated statistics its rise is a fraction
 #   of that (finding VP105).
 # - Which network is flatter therefore depends on the treatment of BatchNorm. Compare a

@@ -33,7 +33,7 @@ plt.show()
 # -------------------
 #
 # Attention does not know where a token is, so a learned vector is added to each. One picture
-# for each position of the 8x8 grid: the cosine similarity of its vector with those of all
+# for each position of the 8x8 grid: the cosine similarity of its vector with the vectors of all
 # positions.
 
 # %%
@@ -45,7 +45,7 @@ plt.show()
 # Class token and distillation token
 # ----------------------------------
 #
-# A DeiT has two tokens beside the patches. The classifier of the class token learns the
+# A DeiT has two more tokens than patches. The classifier of the class token learns the
 # targets, the classifier of the distillation token learns the decisions of a teacher, here
 # the trained ResNet-20.
 #
@@ -159,8 +159,8 @@ for name in dict.fromkeys(maps.block.tolist()):
 # What one sees
 # -------------
 #
-# - After fine-tuning, the classifiers of both tokens are far above chance. That of the
-#   distillation token is behind: its weights are new, those of the other come from the ViT.
+# - After fine-tuning, the classifiers of both tokens are far above chance. The classifier
+#   of the distillation token is behind: its weights are new, the other's come from the ViT.
 # - At the output both tokens are nearly parallel. Touvron et al. (2021, section 4) report a
 #   cosine similarity of 0.93 there, for a DeiT on ImageNet.
 # - The query of the Swin attends to tokens 0 to 3 in the first and third block and to tokens

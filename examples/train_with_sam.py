@@ -4,7 +4,7 @@ Train with SAM and watch the sharpness
 
 Sharpness-aware minimization (SAM, Foret et al. 2021) descends along the gradient at the worst
 weights within a distance rho. Two runs from the same random weights, on the same images in
-the same order, differ in ``sam_rho`` alone.
+the same order, differ only in ``sam_rho``.
 """
 
 # %%

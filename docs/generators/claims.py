@@ -9,10 +9,10 @@ from visprism.study.table import Row
 HEAD = """\
 # What the paper claims, and what holds
 
-The statements C1 to C15 are those of Park and Kim (2022), in our words, as
+The statements C1 to C15 are Park and Kim's (2022), in our words, as
 [Codes of findings](../findings.md#claims-c1-to-c16) lists them. The table is made by a study of
-two networks on {images} images when this site is built. A verdict is about these networks and
-images alone. A claim about architectures takes several trained seeds, and a claim about
+two networks on {images} images when this site is built. A verdict is only about these networks
+and images. A claim about architectures takes several trained seeds, and a claim about
 photographs takes photographs: [The claims of the paper as experiments](../claims.md).
 """
 

@@ -96,9 +96,9 @@ def visprism_analyses() -> set[str]:
 
 
 def needs(analysis: type[Analysis]) -> str:
-    """What an analysis needs beside a model and images, as a phrase."""
+    """What an analysis needs in addition to a model and images, as a phrase."""
     flags = [flag for flag in vp.Needs if flag & analysis.needs and flag != _SILENT]
-    return "; ".join(_NEEDS[flag] for flag in flags) or "nothing beside a model and images"
+    return "; ".join(_NEEDS[flag] for flag in flags) or "nothing but a model and images"
 
 
 def _limits(analysis: type[Analysis]) -> str:

@@ -20,4 +20,4 @@ def check(app: Sphinx, exception: Exception | None) -> None:
     for page in sorted(Path(app.outdir).rglob("*.html")):
         if remote := _LOADED.search(page.read_text("utf-8")):
             name = page.relative_to(app.outdir)
-            raise ExtensionError(f"{name} must load files of the site alone, got {remote[1]}")
+            raise ExtensionError(f"{name} must load only files of the site, got {remote[1]}")

@@ -55,7 +55,7 @@ class Example:
 def write_figures(folder: Path) -> None:
     """Run the studies, or resume them, and write the figures.
 
-    ``ANALYSIS.png`` shows all models of its study, ``ANALYSIS-card.png`` the last one alone,
+    ``ANALYSIS.png`` shows all models of its study, ``ANALYSIS-card.png`` only the last one,
     and ``overview.png`` several quantities of each block.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def _example(study: vp.Study, analysis: str, path: Path) -> Example | None:
 
 @cache
 def studies(folder: Path) -> dict[Path, vp.Study]:
-    """By folder: the main study, and those of analyses that need other data or checkpoints."""
+    """By folder: the main study, and studies that need other data or checkpoints."""
     return {folder / "main": main_study(folder), **dict(_special_studies(folder))}
 
 
