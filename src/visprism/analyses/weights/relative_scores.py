@@ -51,7 +51,7 @@ class ScoresByOffset(Result):
             rows.dy[rows.weight.argmax()] == 0 == rows.dx[rows.weight.argmax()] for rows in top
         )
         yield (
-            "largest attention weight of a head from position only: mean "
+            "largest attention weight of a head by position only: mean "
             f"{largest.mean():.2f} over {len(heads)} heads (uniform attention: "
             f"{1 / len(top[0]):.2g}); "
             f"{center} of {len(heads)} heads attend most to the query's own position"
@@ -61,7 +61,7 @@ class ScoresByOffset(Result):
 @ANALYSES.register
 @dataclass(frozen=True)
 class RelativeScores(Analysis):
-    """Attention of each head from relative position only."""
+    """Attention of each head by relative position only."""
 
     name = "relative-scores"
     rank = 0
