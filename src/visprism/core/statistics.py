@@ -178,7 +178,7 @@ def mean_fraction_interval(
     """The 95% interval of a mean over images of fractions, such as shares of tokens.
 
     It is Wilson's with the effective number of trials p (1 - p) / error^2, at least the
-    number of images: it lies within 0 and 1, and has a positive width also where all fractions
+    number of images: it lies within 0 and 1, and has a positive width also if all fractions
     are 0.
 
     Where the error is above a quarter of p or of 1 - p, few images make most of the mean, and

@@ -34,7 +34,7 @@ Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
 # Interval of the difference of two models: from the mean of paired differences; from both
 # intervals and the correlation of the values by unit (Zou and Donner), 0 if they are
-# independent; none. "bounded": combined, where the lower end of a model may be exactly 0.
+# independent; none. "bounded": combined, if the lower end of a model may be exactly 0.
 Comparison = Literal["paired", "combined", "bounded", "independent", "none"]
 
 

@@ -288,7 +288,7 @@ def checked_labels(image_set: ImageSet, num_classes: int | None) -> int:
     classes = image_set.num_classes if num_classes is None else num_classes
     name, targets = image_set.name, image_set.targets
     if len(targets) and targets.min() < 0:
-        raise InputError(f"images must have labels for training, and {name} has none")
+        raise InputError(f"images must have labels for training, but {name} has no labels")
     if len(targets) and targets.max() >= classes:
         raise InputError(
             f"labels must be below the number of classes ({classes}), got "

@@ -115,7 +115,7 @@ class _Stored:
 
 
 def _with_model(text: str) -> str:
-    """``MODEL@FILE``, if only the file is named."""
+    """``MODEL@FILE``, also if only the file is named."""
     if not text.endswith(".safetensors") or "@" in text:
         return text
     provenance = read_metadata(text).provenance

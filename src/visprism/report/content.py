@@ -203,7 +203,7 @@ class Chapter:
         }
 
     def anchor_of(self, result: type[Result]) -> str:
-        """Anchor of the section of a type of result; or of the chapter if it has none."""
+        """Anchor of the section of a type of result, or of the chapter without a section."""
         for part in self.sections:
             if part.section.result is result:
                 return part.anchor

@@ -31,7 +31,7 @@ _EDGE = 0.5  # π rad/pixel, between the low and the high band
 class BandEnergies(ScalarPerBlock):
     """Fraction of a feature map's energy in its high band; one row for each block.
 
-    The energy includes all frequencies but 0, so that the mean does not count. NaN where a
+    The energy includes all frequencies but 0, so that the mean does not count. NaN if a
     feature map does not vary or has one position.
     """
 
