@@ -1,7 +1,7 @@
 """Show how a vision model works: split it into blocks and measure what each block does.
 
 The public names are listed in ``__init__.pyi``, once, for type checkers and for this file. Each
-is loaded when it is first used (PEP 562): ``import visprism`` alone does not import torch.
+is loaded when it is first used (PEP 562): ``import visprism`` by itself does not import torch.
 """
 
 import ast

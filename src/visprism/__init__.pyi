@@ -38,7 +38,7 @@ from visprism.analyses.subject import Measured as Measured
 from visprism.analyses.subject import Subject as Subject
 from visprism.core.options import option as option
 
-# Analyses; `vp.analyses` has every one, also `Anatomy`, `Attention` and those of plug-ins.
+# Analyses; `vp.analyses` has every one, also `Anatomy`, `Attention` and analyses of plug-ins.
 from visprism import analyses as analyses
 from visprism.analyses.predictions.ablation import Ablation as Ablation
 from visprism.analyses.predictions.adversarial import Adversarial as Adversarial

@@ -86,7 +86,7 @@ def test_a_study_file_writes_only_into_its_folder(tmp_path, capsys):
     assert parse(["examine", str(path)])[0].out == tmp_path / "x"
     path.write_text(f"{TEXT}out: ../x\n")
     assert main(["examine", str(path)]) == 2
-    assert "must be a folder inside that of the file, got '../x'" in capsys.readouterr().err
+    assert "must be inside the file's folder, got '../x'" in capsys.readouterr().err
     assert parse(["examine", str(path), "--out", "y"])[0].out.name == "y"
 
 

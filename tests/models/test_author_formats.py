@@ -260,7 +260,7 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
         (
             "swin_tiny_patch1_window4_32",
             lambda s: s.update({"layers.0.blocks.1.attn_mask": torch.zeros(64, 16, 16)}),
-            r"its layers\.0\.blocks\.1\.attn_mask must be that of windows of 4x4 tokens",
+            r"its layers\.0\.blocks\.1\.attn_mask must be for windows of 4x4 tokens",
         ),
         (
             "resnet50_32",

@@ -121,7 +121,7 @@ def test_another_number_of_classes_is_named_and_loads_when_it_is_given(tmp_path)
     trained = timm.create_model("resnet10t", num_classes=7)
     path = tmp_path / "a.pth"
     torch.save(trained.state_dict(), path)
-    said = r"the file has 7 rows, that of the model 1000\. .*\?num_classes=7 in its name$"
+    said = r"the file has 7 rows, the model's 1000\. .*\?num_classes=7 in its name$"
     with pytest.raises(InputError, match=said):
         load_model(f"timm:resnet10t@{path}")
     assert_same_weights(load_model(f"timm:resnet10t?num_classes=7@{path}").model, trained)

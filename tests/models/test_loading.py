@@ -222,5 +222,7 @@ def test_a_file_that_gives_no_model(user_file, function, sentence):
 
 
 def test_a_hugging_face_config_does_not_swallow_an_unknown_argument(hugging_face_folder):
-    with pytest.raises(ValueError, match=r"no argument 'foo'\. It takes those of ViTConfig"):
+    with pytest.raises(
+        ValueError, match=r"no argument 'foo'\. It takes the arguments of ViTConfig"
+    ):
         load_model(f"hf:{hugging_face_folder}?foo=3")

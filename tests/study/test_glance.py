@@ -139,7 +139,7 @@ def test_the_largest_differences_come_first_in_sentences():
     ]
     assert sentences_of(glance_of(rows, MODELS), MODELS) == [
         "Corruptions leave vit 40 points more accuracy than cnn.",
-        "The accuracy of vit is 10 points above that of cnn.",
+        "The accuracy of vit is 10 points above the accuracy of cnn.",
     ]
 
 

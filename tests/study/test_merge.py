@@ -75,7 +75,9 @@ def test_studies_of_other_images_are_refused(studied, loader):
     }
     assert Study.merge([first, studied("b")]).models == ("a", "b")
     for other in others.values():
-        with pytest.raises(InputError, match=r"the study of b has another .* than that of a"):
+        with pytest.raises(
+            InputError, match=r"the study of b has another .* than the study of a"
+        ):
             Study.merge([first, other])
 
 

@@ -95,7 +95,7 @@ def test_an_output_that_depends_on_the_batch_is_refused(net, loader, mix):
 def test_an_image_alone_has_a_row_of_logits(net, loader):
     study = vp.examine(Around(net(), after=torch.squeeze).eval(), loader, analyses=FEATURES)
     assert not study.entries
-    assert all("one row for each image, and an image alone" in f.reason for f in study.failures)
+    assert all("one row for each image, and a single image" in f.reason for f in study.failures)
 
 
 def test_probabilities_have_no_curvature(net, loader):

@@ -31,7 +31,7 @@ GROUPS = ("model", "feature maps", "attention", "weights", "loss", "predictions"
 
 
 class Needs(Flag):
-    """What an analysis needs beside a model and images."""
+    """What an analysis needs in addition to a model and images."""
 
     NOTHING = 0
     FEATURES = auto()  # feature maps on a spatial grid; shares one streaming pass
@@ -42,7 +42,7 @@ class Needs(Flag):
     TRAINING_IMAGES = auto()  # describes the training loss: training images where there are any
     TEXTURES = auto()  # images whose shape and texture are of different classes
     OUTPUTS = auto()  # many passes that return logits only; shares the clean predictions
-    TWO_MODELS = auto()  # compares models; measures nothing on one alone
+    TWO_MODELS = auto()  # compares models; measures nothing on a single model
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ class Evolution(Result):
         return {name: self.select(self.part == name) for name in names}
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Both ends, and the step from which on less than half of the change is left.
+        """Both ends, and the step from which less than half of the change is left.
 
-        Of more than six parts nothing, such as of every block.
+        More than six parts, such as every block, have no sentences.
         """
         parts = self.parts()
         for name, rows in parts.items() if len(parts) <= MOST else ():
@@ -73,7 +73,7 @@ SECTION = Section(
 def _(result: Evolution, ax: Axes) -> Axes:
     """A line for each part of the model, with its intervals as a band.
 
-    Of many parts, such as blocks, without intervals, from dark (first) to bright (last).
+    Many parts, such as blocks, have no intervals and run from dark (first) to bright (last).
     """
     parts, few = result.parts(), list(KIND_COLORS.values())
     colors = few if len(parts) <= len(few) else DEPTH(np.linspace(0, 1, len(parts)))

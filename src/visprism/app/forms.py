@@ -161,14 +161,14 @@ def model_name(model: ModelForm, settings: Settings) -> str:
     file = name.endswith(".safetensors")  # which `load_model` reads from the current folder
     if not safe or file or ModelSpec.parse(name).source not in ("zoo", "timm", "torchvision"):
         raise InputError(
-            "name must be that of a model of the zoo, timm or torchvision, with numbers, flags "
+            "name must be a model of the zoo, timm or torchvision, with numbers, flags "
             f"and words as options, got {name!r}. Choose a checkpoint from the list."
         )
     return f"{name}@{files[checkpoint]}" if checkpoint else name
 
 
 def data_name(data: str, settings: Settings) -> str:
-    """A name for `load_data` from that of the form."""
+    """A name for `load_data` from the form's name."""
     names = settings.data_sets()
     if data not in names:
         raise InputError(f"data must be one of {', '.join(names)}, got {data!r}")

@@ -1,6 +1,6 @@
 """Pages and exports of studies, rendered in another process that keeps drawn figures.
 
-Pages come from the results alone, never from a page in the folder of a study, which may be of
+Pages come only from the results, never from a page in the folder of a study, which may be of
 somebody else.
 """
 

@@ -95,7 +95,7 @@ class Settings:
         return self.study_folders().get(name)
 
     def study_folders(self) -> Mapping[str, Path]:
-        """Folders of studies by name: those given, and those of the workspace."""
+        """Folders of studies by name: the given ones, and the workspace's."""
         folders: dict[str, Path] = {}
         made = sorted(p for p in self.workspace.glob("*") if _is_study(p))
         for folder in (*made, *self.studies):

@@ -160,10 +160,10 @@ def run_claims(
             scale can decide.
         out: folder of the experiment; networks are in ``out/SCALE``.
         scale: name of a scale.
-        data: training and test images by name; "" for those of the scale.
+        data: training and test images by name; "" for the scale's data.
         seeds: trained networks of each; None for the number of the scale.
         report: receives a line for each network, if given.
-        run: device and progress; seeds are those of the experiment.
+        run: device and progress; seeds come from the experiment.
     """
     chosen = scale_of(scale)
     if seeds is not None and seeds < 1:
@@ -290,7 +290,7 @@ def _measured(training: TrainingRun) -> MeasuredRun:
 
 @contextmanager
 def _alone() -> Iterator[tuple[int, int]]:
-    """Inside, each process of ``torchrun`` works alone; gives its rank and their number."""
+    """Inside, each process of ``torchrun`` works by itself; gives its rank and their number."""
     rank, world = (int(os.environ.get(n, d)) for n, d in (("RANK", "0"), ("WORLD_SIZE", "1")))
     started = os.environ.pop("WORLD_SIZE", None)
     try:

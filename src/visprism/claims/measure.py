@@ -75,7 +75,7 @@ def equal_fit(
 ) -> tuple[int, int] | None:
     """The epochs of two networks at which their training NLLs are equal within 5%.
 
-    Of all such pairs of snapshots, the one with the lowest NLL, or the highest with `early`.
+    Among all such pairs of snapshots, the one with the lowest NLL, or the highest with `early`.
     """
     pairs = [
         (-min(a, b) if early else max(a, b), abs(a - b), e, f)

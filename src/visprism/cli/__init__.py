@@ -72,7 +72,7 @@ def _handle_signals() -> None:
 class _Ended(KeyboardInterrupt):
     """What a signal raises.
 
-    After a plain `KeyboardInterrupt` in an `exec`, such as that of a dataclass, Python ends
+    After a plain `KeyboardInterrupt` in an `exec`, such as a dataclass's, Python ends
     itself by SIGINT whatever `main` returns.
     """
 

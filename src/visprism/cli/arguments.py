@@ -27,7 +27,7 @@ MODEL is one of
   FILE.safetensors        a checkpoint of `visprism train`, which states its model
 Arguments follow after ?, a checkpoint after @; quote them for the shell:
   'timm:vit_tiny_patch16_224?img_size=32&patch_size=4&num_classes=10@best.safetensors'
-Of a model that returns several tensors, ?output=NAME names the one with the logits.
+If a model returns several tensors, ?output=NAME names the one with the logits.
 """
 WEIGHTS = """\
 Models of timm, torchvision and Hugging Face have their published weights, which are downloaded.
@@ -35,7 +35,7 @@ Other models have random weights, unless they are named as
   NAME@FILE               safetensors, or a file that torch reads with weights_only=True
   NAME.TAG                weights inside the package, such as resnet20.shapes
                           (`visprism models --trained` lists them)
-With --random-weights, models that are given by name alone have random weights. With
+With --random-weights, models that are given only by name have random weights. With
 --pretrained, models of the zoo have the weights inside the package.
 Checkpoints of the code of "How Do Vision Transformers Work?" load under the name of the
 network in the zoo, as resnet50_32@FILE.

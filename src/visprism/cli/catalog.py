@@ -27,7 +27,7 @@ CATALOG = "catalog.csv"  # in visprism/models, written by benchmarks/zoo_catalog
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """What the catalog states of a network of the zoo; counts are those of its default size."""
+    """What the catalog states of a network of the zoo; counts are for its default size."""
 
     name: str
     description: str

@@ -39,7 +39,7 @@ class Claims(Printing):
         "or test (to try the machinery in minutes) (default: small)",
     )
     data: str = argument(
-        "", "training and test images, see below (default: those of the scale)", "DATA"
+        "", "training and test images, see below (default: the scale's)", "DATA"
     )
     seeds: int | None = argument(
         None, "trained networks of each kind (default: as the scale states)", minimum=1

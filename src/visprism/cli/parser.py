@@ -1,7 +1,7 @@
 """The parser of the command line; only the command that is asked for has its arguments added.
 
 Adding the arguments of an analysis imports it, and torch with it; ``visprism --help`` needs
-names and first lines alone, which are read from the source text of analyses.
+only names and first lines, which are read from the source text of analyses.
 """
 
 import argparse

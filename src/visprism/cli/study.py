@@ -82,7 +82,7 @@ class _Images(Sized):
     normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
         argument(
             "stated",
-            "mean and standard deviation of pixels: as each model states, those of a data set, "
+            "mean and standard deviation of pixels: as each model states, of a data set, "
             "half (pixels in [-1, 1]) or none (pixels in [0, 1])",
         )
     )
@@ -321,7 +321,7 @@ class Evolve(Computation, _Study, _Images, Seeded):
         None, "model of the checkpoints, see below (default: the one that they name)", "MODEL"
     )
     analyses: tuple[str, ...] | None = argument(
-        None, "names of analyses (default: those of a monitor)", "A,B,..."
+        None, "names of analyses (default: a monitor's)", "A,B,..."
     )
     effort: Effort = argument("quick", EFFORT)
 
@@ -411,9 +411,7 @@ class Merge(_Output):
         from visprism.study import Study
 
         if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
-            raise InputError(
-                f"out must be another folder than those of studies, got {self.out}"
-            )
+            raise InputError(f"out must be another folder than the studies', got {self.out}")
         study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
         study.save(self.out)
         study.write_files(self.out, self.formats, footer=self.footer)
@@ -554,7 +552,7 @@ def _inside(path: Path, out: Any) -> Path:
     folder = path.parent / str(out)
     if not folder.resolve().is_relative_to(path.parent.resolve()):
         raise InputError(
-            f"out of {_WHAT} {path} must be a folder inside that of the file, got {out!r}. "
+            f"out of {_WHAT} {path} must be inside the file's folder, got {out!r}. "
             "Name another folder on the command line, by --out."
         )
     return folder

@@ -55,7 +55,7 @@ def _environment() -> dict[str, dict[str, Any]]:
 
 
 def _packages(*, optional: bool) -> Iterator[tuple[str, str]]:
-    """The packages that visprism requires, or those of its extras, and their versions."""
+    """The packages that visprism or its extras require, and their versions."""
     for requirement in requires("visprism") or ():
         name = re.match(r"[\w.-]+", requirement)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
@@ -169,7 +169,7 @@ class View(Command):
     )
     data: tuple[str, ...] = argument(
         (),
-        "images that forms offer beside shapes, see below; repeatable (default: none)",
+        "images that forms offer in addition to shapes, see below; repeatable (default: none)",
         "DATA",
         repeatable=True,
     )

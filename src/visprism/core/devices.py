@@ -23,7 +23,7 @@ from visprism.core.errors import InputError
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-# Of the model that is borrowed: where its images go if no device is named.
+# Device of the borrowed model: where its images go if no device is named.
 _borrowed: ContextVar[torch.device | None] = ContextVar("_borrowed", default=None)
 
 # Images of the last forward pass, for the sentence on too little memory.
@@ -65,13 +65,13 @@ class Compute:
 
     @property
     def torch_device(self) -> torch.device:
-        """The device that is named, that of the borrowed model, or the accelerator."""
+        """The named device, the borrowed model's device, or the accelerator."""
         if self.device is not None:
             return _of_process(torch.device(self.device))
         return _borrowed.get() or default_device()
 
     def on(self, model: nn.Module) -> "Compute":
-        """The same with a device: that of the model's parameters where none is named."""
+        """The same with a device: the model's parameters' device if none is named."""
         return self if self.device is not None else replace(self, device=str(_place(model)))
 
     def autocast(self) -> AbstractContextManager:
@@ -491,7 +491,7 @@ def _set(values: Mapping[int, int]) -> None:
 
 
 def return_free_memory() -> None:
-    """Return memory that was freed to the system, where the C library is that of GNU.
+    """Return memory that was freed to the system, if the C library is GNU's.
 
     It otherwise keeps free memory below any small object that is alive, so that a process
     grows with each measurement. Cost: less than a millisecond.

@@ -46,10 +46,10 @@ def check_named(path: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place if the body succeeds.
+    """A temporary path next to `path` that takes its place if the body succeeds.
 
-    A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. Its
-    mode is that of any new file, whatever the body makes of it.
+    A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. It
+    has the mode of any new file, whatever the body makes of it.
     """
     check_named(path)
     scratch = path.with_name(f".{path.name}.{uuid4().hex}.tmp{path.suffix}")

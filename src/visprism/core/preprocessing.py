@@ -29,7 +29,7 @@ class Preprocessing:
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)  # per channel, of pixels in 0 ... 1
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     interpolation: str = "bicubic"  # "nearest", "bilinear" or "bicubic"; antialiased
-    crop: float = 1.0  # side of the center crop over that of the resized image
+    crop: float = 1.0  # side of the center crop over the resized image's side
     stated: bool = True  # False: nothing states mean and std, and pixels stay in 0 ... 1
 
     def __post_init__(self) -> None:

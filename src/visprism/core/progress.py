@@ -47,7 +47,7 @@ class StatusLine:
 def console_progress(status: Callable[[], str] = str) -> Iterator["Progress"]:
     """A function that wraps an iterable and shows how far it is under a label.
 
-    Of several processes only the first shows anything.
+    Only the first of several processes shows anything.
     """
     if os.environ.get("RANK", "0") != "0":
         yield _untracked

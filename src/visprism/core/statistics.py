@@ -55,14 +55,14 @@ def mean_interval(values: Float[np.ndarray, " n"]) -> tuple[float, float]:
         m - g(t) s / sqrt(n) to m - g(-t) s / sqrt(n),
         g(t) = 3 / b (cbrt(1 + b (t - b / 6)) - 1)
 
-    with t the 97.5% quantile of Student's t. Its degrees of freedom are those of the variance
-    of values with excess kurtosis k, 2 / (k / n + 2 / (n - 1)), at most n - 1. In place of k
+    with t the 97.5% quantile of Student's t. Its degrees of freedom come from the variance of
+    values with excess kurtosis k, 2 / (k / n + 2 / (n - 1)), at most n - 1. In place of k
     stands k - (skewness)^2 / 2, as the first correction takes account of a part of k. For
     b = 0 and k <= 0 it is Student's interval. Both corrections matter for losses and for rare
     events: few values are large, and Student's interval is too short and too often too low.
 
     b is limited to ±0.9 / t (0.46 for many normal values), where the longer half of the
-    interval is about 2 t s / sqrt(n). From about 1 / t on, 1 + b (t - b / 6) is negative at one
+    interval is about 2 t s / sqrt(n). Above about 1 / t, 1 + b (t - b / 6) is negative at one
     end and the interval grows without use: 2 of 32 events would have a proportion of up to
     42% (Wilson's interval: up to 20%).
 
@@ -177,12 +177,13 @@ def mean_fraction_interval(
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """The 95% interval of a mean over images of fractions, such as shares of tokens.
 
-    It is Wilson's with the effective number of trials p (1 - p) / error^2, at least that of
-    the images: it lies within 0 and 1, and has a positive width also where all fractions are 0.
+    It is Wilson's with the effective number of trials p (1 - p) / error^2, at least the
+    number of images: it lies within 0 and 1, and has a positive width also if all fractions
+    are 0.
 
     Where the error is above a quarter of p or of 1 - p, few images make most of the mean, and
     their spread is often underestimated, as it is for fewer than 16 images. The number of
-    trials is then that of the images, for the largest variance that fractions can have,
+    trials is then the number of images, for the largest variance that fractions can have,
     p (1 - p). In simulations of beta-distributed fractions with means of 0.002 to 0.95 the
     interval covers the truth in 93 to 100% of samples of 16 to 512 images.
 
@@ -293,12 +294,12 @@ def _auroc_variance(area: Float[np.ndarray, " k"], m: int, n: int) -> Float[np.n
 def kappa_interval(counts: Float[np.ndarray, "2 2"]) -> tuple[float, float]:
     """The 95% interval of Cohen's kappa, with the standard error at each end of the interval.
 
-    It holds each k with |kappa - k| <= 1.96 s(k), with kappa that of the counts and s(k) its
-    large-sample standard error in the table that has the observed marginals and kappa k. As
+    It holds each k with |kappa - k| <= 1.96 s(k), with kappa computed from the counts and s(k)
+    its large-sample standard error in the table that has the observed marginals and kappa k. As
     s(k) is 0 at k = 1, the interval lies within it and has a positive width also for a kappa
     of 1, where the standard error of the observed table is 0. Marginals that differ by more
-    than kappa k allows are moved towards their mean, and for a k below that of models which are
-    never both correct or never both wrong towards 1/2.
+    than kappa k allows are moved towards their mean, and for a k below the kappa of models
+    which are never both correct or never both wrong towards 1/2.
 
     Standard errors at the estimate, with tanh(artanh(kappa) ± ...) or without, cover a kappa of
     0.95 in 87 to 91% of samples of 64 to 500 images.
@@ -382,7 +383,7 @@ def heavy_tailed_interval(
 ) -> tuple[float, float]:
     """The 95% interval of the mean of independent positive values with a heavy upper tail.
 
-    The lower end is that of `mean_interval`, at least 0. The upper end
+    The lower end is `mean_interval`'s, at least 0. The upper end
     is the larger one of that interval and of the one for log-normal values,
 
         a + v / 2 + sqrt(t^2 v / n + (v / 2)^2 ((n - 1) / c - 1)^2), exponentiated,

@@ -189,7 +189,7 @@ def kinds_key(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Kinds of block in the order of the palette, those of plugins last."""
+    """Kinds of block in the order of the palette, kinds of plugins last."""
     order = list(KIND_COLORS)
     return sorted(kinds, key=lambda k: (order.index(k) if k in order else len(order), k))
 

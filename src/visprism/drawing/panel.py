@@ -42,7 +42,7 @@ def panel(
     return _side_by_side(results, Figure, width, options, footer=footer)[0]
 
 
-# Dispatch is on the class alone, which has no type arguments.
+# Dispatch is only on the class, which has no type arguments.
 @plot.register(Mapping)  # pyrefly: ignore[bad-singledispatch-register]
 def _(
     results: Mapping[str, Result],

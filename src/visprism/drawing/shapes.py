@@ -80,7 +80,7 @@ def _colored(series: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, str]]
 
 
 def _kinds_without_legend(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
-    """The kinds of block, where the colors are not those of several distributions."""
+    """The kinds of block, unless the colors show several distributions."""
     if not any(ax.get_legend() for ax in axes):
         kinds_key(figure, axes)
 

@@ -54,7 +54,7 @@ def set_titles(axes: Iterable[Axes], names: Sequence[str], *, width: float) -> N
 def caption(
     sentences: Sequence[str], names: Sequence[str], *, width: float, size: float
 ) -> str:
-    """Provenance of several models: shared parts first, then those of each model.
+    """Provenance of several models: shared parts first, then each model's parts.
 
     Args:
         sentences: facts between dots, as `Provenance.sentence` gives them.

@@ -32,9 +32,9 @@ DIRECTION_PAIRS = "direction pairs"  # of a loss landscape
 FEWEST = {DIRECTION_PAIRS: 3}  # units for an interval; `FEWEST_VALUES` of others
 Verdict = Literal["", "supports", "contradicts", "undecided"]
 Average = Literal["arithmetic", "geometric"]
-# Of the difference of two models: of the mean of paired differences; from both intervals and
-# the correlation of the values by unit (Zou and Donner), 0 if they are independent; none.
-# "bounded": combined, where the lower end of a model may be exactly 0.
+# Interval of the difference of two models: from the mean of paired differences; from both
+# intervals and the correlation of the values by unit (Zou and Donner), 0 if they are
+# independent; none. "bounded": combined, if the lower end of a model may be exactly 0.
 Comparison = Literal["paired", "combined", "bounded", "independent", "none"]
 
 
@@ -85,7 +85,7 @@ class Answer:
 
     @property
     def selection(self) -> str:
-        """Of how many values it is the largest; "" if it is not selected."""
+        """The number of values among which it is the largest; "" if it is not selected."""
         if self.selected < 2:
             return ""
         rest = f"; {self.left_out} cannot be ablated" if self.left_out else ""
@@ -195,11 +195,11 @@ def difference(first: Answer, second: Answer) -> Number | None:
     """Second minus first, with its 95% interval; None where the two have no common units.
 
     Means are paired: with d_i = second_i - first_i over n common units, the difference is
-    mean(d), and its interval that of `mean_interval`. Where all values are 0 or 1 it is that of
-    Bonett and Price, which does not shrink to a point when the models agree on every image; of
-    pairs of random directions it is Student's. With the comparison "combined" the interval
+    mean(d), and its interval `mean_interval`'s. If all values are 0 or 1, it is Bonett and
+    Price's, which does not shrink to a point when the models agree on every image; for pairs of
+    random directions it is Student's. With the comparison "combined" the interval
     follows from both intervals and the correlation of the values by unit (Zou and Donner), and
-    with "independent" from both intervals alone. Answers of geometric means are differences of
+    with "independent" only from both intervals. Answers of geometric means are differences of
     logs.
 
     Sources: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of

@@ -8,25 +8,25 @@ a calibrated model is well above 0. Let the accuracy of a bin be
 
 as observed at h = 0, calibrated at a large h. The standard deviation of one image is
 s_b = sqrt(c (1 - c)), with c the mean confidence, but at least 1 / (2 (n_b + 1)) from 0 and 1,
-so that s_b is above 0 for confidences of 1. A bin whose gap is small beside that
-of others becomes calibrated first, so that bins without a calibration error do not add to that
-of the model. With k_b binomial, the mean and the variance of the ECE at h are exact. The
-debiased ECE is that of the model at the h whose expected ECE is the observed one. The interval
+so that s_b is above 0 for confidences of 1. A bin whose gap is small compared with others' gaps
+becomes calibrated first, so that bins without a calibration error do not add to the model's
+error. With k_b binomial, the mean and the variance of the ECE at h are exact. The
+debiased ECE is the model's ECE at the h whose expected ECE is the observed one. The interval
 holds each h at which the observed ECE is within 1.96 standard deviations of the expected one.
 
 A gap within half a standard error of 0 may have the other sign in the model. For h < 0, beyond
 the observed gaps, the accuracy of such a bin lies on the side of 1/2, where it varies most. The
 upper end of a sample whose ECE is more than 1.5 standard deviations below the expected one of a
-calibrated model is that of a sample 1.5 standard deviations below.
+calibrated model is the upper end of a sample 1.5 standard deviations below.
 
-All of this holds for the confidences of the sample. Those of other images differ, and so does
-the ECE: a model of accuracy 1 has an ECE of 1 - mean confidence, with the standard error of the
-mean confidence. With d the debiased ECE and [l, u] the interval above, the interval is
+All of this holds for the confidences of the sample. Confidences of other images differ, and so
+does the ECE: a model of accuracy 1 has an ECE of 1 - mean confidence, with the standard error
+of the mean confidence. With d the debiased ECE and [l, u] the interval above, the interval is
 
     d - sqrt((d - l)^2 + (1.96 e)^2) to d + sqrt((u - d)^2 + (1.96 e)^2),
 
-not below 0. Here n e^2 is the variance of the debiased |g_b| between images, plus that of the
-confidences within the bins that do not count as calibrated.
+not below 0. Here n e^2 is the variance of the debiased |g_b| between images, plus the variance
+of the confidences within the bins that do not count as calibrated.
 """
 
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ class Bins:
         """
         smallest, largest = self.ends
         calibrated, deviation, _model = self.expected(largest)
-        # An ECE far below that of a calibrated model would bound the model's at 0.
+        # An ECE far below a calibrated model's would bound the model's at 0.
         least = np.where(np.less(deviations, 0), calibrated - _FAR_BELOW * deviation, 0)
         ece = np.maximum(self.ece, least)
         reached = calibrated + deviations * deviation >= ece
@@ -229,8 +229,8 @@ def _contributions(
     """Contribution of each image to the debiased ECE, up to its mean.
 
     It is sign(g_b) (correct - confidence) with g_b the debiased gap of the image's bin, and 0
-    in a bin that counts as calibrated. Their correlation between two models is that of the two
-    debiased ECEs.
+    in a bin that counts as calibrated. Their correlation between two models is the correlation
+    of the two debiased ECEs.
     """
     gap = binned.accuracies(binned.threshold(0.0)) * binned.images - binned.confidence
     sign = np.where(np.abs(gap[0]) > _ROUNDING, np.sign(gap[0]), 0.0)

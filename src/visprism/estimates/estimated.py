@@ -134,7 +134,7 @@ def skewed(values: Float[np.ndarray, "n rows"]) -> Ends:
 
 
 def within_one(values: Float[np.ndarray, "n rows"]) -> Ends:
-    """That of `skewed`, within 0 and 1.
+    """The ends of `skewed`, within 0 and 1.
 
     Where the fractions of all units are 0 it is 0 to 1 - 0.025^(1/n), Clopper and Pearson's.
     """

@@ -43,7 +43,7 @@ CODES: dict[str, Code] = {
     "VP104": Code(
         "CKA is near its permutation null",
         "note",
-        "The similarity is not larger than that of shuffled images: use larger batches.",
+        "The similarity is not larger than for shuffled images: use larger batches.",
     ),
     "VP105": Code(
         "Frozen and re-estimated BatchNorm disagree",
@@ -84,7 +84,7 @@ CODES: dict[str, Code] = {
         "Negative curvature that the leading eigenvalues do not show",
         "note",
         "The smallest eigenvalue is negative although the leading ones are positive: "
-        "compare smallest eigenvalues, not NEP alone.",
+        "compare smallest eigenvalues, not only NEP.",
     ),
     # Alarms of a monitor; see visprism.study.alarms.
     "VP201": Code(
@@ -146,7 +146,7 @@ class Finding:
         return f"{self.text} [{self.code}]" if self.code else self.text
 
 
-# Chance level: whether an accuracy is significantly above that of guessing.
+# Chance level: whether an accuracy is significantly above guessing.
 
 
 def at_chance(accuracy: float, images: int, classes: int) -> bool:

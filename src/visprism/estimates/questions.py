@@ -10,7 +10,7 @@ OTHER = "other questions"
 class Question:
     """A question about models: one entry of the table of a study.
 
-    Answers of a question that is not declared, such as those of a plug-in, come last.
+    Answers of a question that is not declared, such as a plug-in's, come last.
     """
 
     text: str
@@ -35,7 +35,7 @@ ACCURACY = Question(
     "accuracy",
     "accuracy",
     "higher",
-    "The accuracy of {better} is {difference} points above that of {worse}.",
+    "The accuracy of {better} is {difference} points above the accuracy of {worse}.",
 )
 LIKELIHOOD = Question("How likely are the targets?", "accuracy")
 TRAINED_ACCURACY = Question("How accurate is the model after training?", "accuracy")
@@ -46,7 +46,7 @@ CALIBRATION = Question(
     "calibration",
     "calibration error",
     "lower",
-    "The confidence of {worse} is off by {difference} points more than that of {better}.",
+    "The confidence of {worse} is off by {difference} points more than {better}'s.",
 )
 CONFIDENCE = Question("Is the model over- or underconfident?", "calibration", "confidence")
 TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
@@ -191,7 +191,7 @@ C12 | strong augmentation makes predictions underconfident | app. C
 C13 | more heads reduce negative eigenvalues (NEP) and the size of positive ones (APE) | \
 sec. 2, app. C
 C14 | very small patches lower the accuracy of a ViT | app. C
-C15 | the loss landscape of a ViT is flatter than that of a ResNet | sec. 2, fig. 1a
+C15 | the loss landscape of a ViT is flatter than a ResNet's | sec. 2, fig. 1a
 C16 | the order of the leading Hessian eigenvalues of a ResNet and a ViT depends on the \
 objective | Park & Kim, sec. 2, against Chen et al. (2022)
 """

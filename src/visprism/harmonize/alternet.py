@@ -45,8 +45,8 @@ def alternet(
             as ``layer3.2+layer4.1``, or "none".
         heads: number of heads, or numbers per stage such as ``3+6+12+24``; see `harmonize`.
         head_dim: channels of each head.
-        window: side of a window in positions of the feature map; by default that of the
-            last stage's feature map, at most 8.
+        window: side of a window in positions of the feature map; by default the side of
+            the last stage's feature map, at most 8.
         **options: of the CNN, such as `num_classes`.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
@@ -116,9 +116,9 @@ def save_alternet(
 ) -> str:
     """Write a harmonized network as a checkpoint, and return the name by which it is loaded.
 
-    The name is that of the file alone if its metadata can name the network, otherwise the name
-    of the network and the file: metadata must not name a Python file. `network` is the CNN,
-    whose preprocessing is stored; the other arguments are those of `alternet_name`.
+    The name is only the file if its metadata can name the network, otherwise the network and
+    the file: metadata must not name a Python file. `network` is the CNN,
+    whose preprocessing is stored; the other arguments are the same as in `alternet_name`.
     """
     name, path = alternet_name(network, cnn, names, msa), folder / WEIGHTS
     registered = ModelSpec.parse(cnn).source != "file"

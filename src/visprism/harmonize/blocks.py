@@ -41,7 +41,7 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     A block counts if it is one module that is called once, maps (B, C, H, W) to (B, C, H, W),
     convolves over the grid and ends in a sum with its input or a projection of it: a term
     without a spatial convolution, or without an activation. Blocks that concatenate, such as
-    those of a DenseNet or an Inception, do not count.
+    in a DenseNet or an Inception, do not count.
 
     The model must be in evaluation mode, and a few images of the size of its input suffice.
     """

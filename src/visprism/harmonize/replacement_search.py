@@ -207,7 +207,7 @@ def _(result: ReplacementSearch, ax: Axes) -> Axes:
     for network in result.confirmed():
         x, mean, error = network.summary()
         ax.errorbar(
-            x + 0.05,  # beside the runs of the search
+            x + 0.05,  # next to the runs of the search
             mean,
             yerr=error,
             marker="D",

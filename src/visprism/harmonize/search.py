@@ -311,7 +311,7 @@ def search_by_recipe(
     """Search for the Conv blocks that MSA blocks should replace; see `search_replacements`.
 
     Candidates are trained by a `RecipeTrainer`. The log is `LOG` in the folder of the job. The
-    recipe's seed is that of the first repeat.
+    recipe's seed is the first repeat's.
     """
     trainer = RecipeTrainer(job, recipe, run)
     preprocessing = trainer.preprocessing

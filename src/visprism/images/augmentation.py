@@ -1,4 +1,4 @@
-"""Augmentation: hyperparameters, and those of the paper."""
+"""Augmentation: hyperparameters, and the paper's values."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class Augmentation:
         maximum=1,
     )
     crop_interpolation: Literal["preprocessing", "random"] = option(
-        "preprocessing", "that of the preprocessing, or bilinear or bicubic at random"
+        "preprocessing", "the preprocessing's, or bilinear or bicubic at random"
     )
     flip: float = option(0.0, "probability of a horizontal flip", minimum=0, maximum=1)
     rand_augment: str = option("", "in timm's notation, such as rand-m9-n2-mstd1.0; or empty")

@@ -1,7 +1,7 @@
 """Augmented batches: random crops, flips, RandAugment, erasing, mixing and soft targets.
 
 timm draws from the global generators of Python and NumPy, which are seeded for each image and
-then restored. So a batch depends on the seed and its place in the run alone.
+then restored. So a batch depends only on the seed and its place in the run.
 """
 
 import math
@@ -288,7 +288,7 @@ def checked_labels(image_set: ImageSet, num_classes: int | None) -> int:
     classes = image_set.num_classes if num_classes is None else num_classes
     name, targets = image_set.name, image_set.targets
     if len(targets) and targets.min() < 0:
-        raise InputError(f"images must have labels for training, and those of {name} have none")
+        raise InputError(f"images must have labels for training, but {name} has no labels")
     if len(targets) and targets.max() >= classes:
         raise InputError(
             f"labels must be below the number of classes ({classes}), got "

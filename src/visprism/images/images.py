@@ -42,7 +42,7 @@ class Images:
     positions: Int64[np.ndarray, " n"]  # index of each image in the data that the user passed
     num_classes: int | None = None  # where the data declares it
     class_names: tuple[str, ...] = ()
-    # The class of each image's texture where it differs from that of its shape.
+    # The class of each image's texture if it differs from its shape's class.
     textures: Int64[np.ndarray, " n"] | None = None
     skipped: tuple[str, ...] = ()  # images that could not be read, with the reason
     without_labels: str = ""  # why there are no targets; empty where the data has none
@@ -166,7 +166,7 @@ class Images:
     def _crops_of(self, preprocessing: Preprocessing, rows: range) -> UInt8[Tensor, "b 3 h w"]:
         """The crops of consecutive images; a copy, which may be changed.
 
-        Those of the first images stay in memory, for each size, crop and interpolation.
+        Crops of the first images stay in memory, for each size, crop and interpolation.
         """
         images = self._first_images(None)
         way = replace(framing(images, preprocessing), mean=(0.0,), std=(1.0,))

@@ -19,7 +19,7 @@ from visprism.core.run import stream
 from visprism.images.image_set import DATA, ImageSet, chosen_split
 
 Plane = np.ndarray  # (b, h, w)
-PerImage = np.ndarray  # (b,), or (b, 1, 1) beside a plane
+PerImage = np.ndarray  # (b,), or (b, 1, 1) with a plane
 Texture = Callable[[Plane, Plane, PerImage, PerImage], Plane]
 
 
@@ -45,7 +45,7 @@ def _wave(x: Plane) -> Plane:
 def _lattice(column: Plane, row: Plane, key: PerImage) -> Plane:
     """A random number in 0 ... 1 for each point of the integer lattice, always the same.
 
-    Source: the mixing constants are those of Wellons (2018), Prospecting for hash functions.
+    Source: the mixing constants are from Wellons (2018), Prospecting for hash functions.
     """
     x = column.astype(np.int32).view(np.uint32) * np.uint32(0x9E3779B1)
     y = row.astype(np.int32).view(np.uint32) * np.uint32(0x85EBCA77)
@@ -190,7 +190,7 @@ def ring(x: Points, y: Points) -> Points:
 
 
 def crescent(x: Points, y: Points) -> Points:
-    """A disk less a smaller one beside its center."""
+    """A disk less a smaller one next to its center."""
     return np.maximum(_disk(x - 0.257, y, 0.77), 0.556 - np.hypot(x - 0.61, y))
 
 
@@ -271,7 +271,7 @@ def uniform_numbers(
 
 COUNTS = {"train": 50_000, "test": 10_000}  # as many as CIFAR-10 has
 TARGETS = {"shape": tuple(SILHOUETTES), "texture": tuple(TEXTURES)}
-# How shape and texture go together: each pair equally often; texture i with shape i alone; any
+# How shape and texture go together: each pair equally often; texture i only with shape i; any
 # texture but that. A model that learns where they agree can go by either.
 CUES = ("independent", "agree", "conflict")
 

@@ -97,7 +97,7 @@ def imagenet_c(
 def cifar10_p(
     path: str, *, split: str | None = None, perturbation: str = _NOISE, frame: int = 0
 ) -> ImageSet:
-    """CIFAR-10-P, from DIR with PERTURBATION.npy; one frame of each sequence, from 0 on.
+    """CIFAR-10-P, from DIR with PERTURBATION.npy; one frame of each sequence, from 0.
 
     It comes without labels: each target is `NO_CLASS`, and predictions are compared with each
     other.

@@ -41,7 +41,7 @@ def hf(
         table = datasets.load_dataset(path, config or None, split=split)
     except InputError:
         raise
-    except Exception as error:  # the library's own, those of the hub, and those of the network
+    except Exception as error:  # errors of the library, the hub and the network
         raise InputError(f"{name} cannot be loaded: {error}") from error
 
     def columns(kind: type) -> list[str]:

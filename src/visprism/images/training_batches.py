@@ -30,7 +30,7 @@ _SAMPLED = 16  # images whose digest stands for all, as large sets take long to 
 class Feed:
     """The batches of training epochs, as images and probabilities of classes.
 
-    A batch depends on the seed, the epoch and the step alone, whatever the number of workers
+    A batch depends only on the seed, the epoch and the step, whatever the number of workers
     and processes, so that training can be resumed at any step without a stored state.
     """
 
@@ -68,7 +68,7 @@ class Feed:
     def epoch(
         self, number: int, *, start: int = 0, part: tuple[int, int] = (0, 1)
     ) -> Iterator[SoftBatch]:
-        """The batches of an epoch from step `start` on, augmented, on the device.
+        """The batches of an epoch starting at step `start`, augmented, on the device.
 
         An epoch has every image once. `part`, (rank, world size), selects the share of this
         process in every batch; shares differ by at most one image, and together they are the
@@ -85,7 +85,7 @@ class Feed:
             pin_memory=device.type == "cuda",
             generator=stream(self.seed, "workers", number),  # not the global one
         )
-        with warnings.catch_warnings():  # of Python 3.12, about a fork beside other threads
+        with warnings.catch_warnings():  # of Python 3.12, about a fork with other threads
             warnings.filterwarnings("ignore", "This process .* is multi-threaded")
             batches = iter(loader)
         for step, pixels in zip(range(start, self.steps), batches, strict=True):
@@ -151,7 +151,7 @@ def memory_feed(
 ) -> Feed:
     """A feed of images that are decoded once and cached in memory, three bytes per pixel.
 
-    Arguments are those of `loader_feed`; workers are worth it for RandAugment only.
+    Arguments are the same as in `loader_feed`; workers are worth it for RandAugment only.
     """
     feed = loader_feed(image_set, preprocessing, batch_size, **options)
     return replace(feed, source=in_memory(image_set, preprocessing)[0])
@@ -178,7 +178,7 @@ def loader_feed(
         preprocessing: size, mean and standard deviation of the model.
         batch_size: images of an update, over all processes.
         augmentation: by default none.
-        num_classes: classes of the model; by default those of the image set.
+        num_classes: classes of the model; by default the image set's.
         seed: of the order and the augmentation.
         workers: processes that read and augment; 0: this process.
         compute: device of the batches.

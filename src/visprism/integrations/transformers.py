@@ -65,7 +65,7 @@ class MonitorCallback(TrainerCallback):
         assert model is not None  # the trainer gives it
         logged = next((one for one in reversed(state.log_history) if "loss" in one), {})
         numbers = {n: float(logged[n]) for n in ("loss", "learning_rate") if n in logged}
-        inner = getattr(optimizer, "optimizer", optimizer)  # within that of Accelerate
+        inner = getattr(optimizer, "optimizer", optimizer)  # within Accelerate's optimizer
         due = control.should_log
         self.monitor.step(self.network(model), state.global_step, inner, numbers)
         control.should_log = due  # which each log of the trainer unsets

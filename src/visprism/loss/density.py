@@ -21,7 +21,7 @@ class Quadrature:
     """Gauss quadrature of the spectral measure of A with respect to each start vector."""
 
     nodes: Float[Tensor, "runs m"]  # Ritz values, ascending
-    weights: Float[Tensor, "runs m"]  # squared first coordinates; those of a run add up to 1
+    weights: Float[Tensor, "runs m"]  # squared first coordinates; a run's add up to 1
     residuals: Float[Tensor, "runs m"]  # |A x - theta x|
 
 

@@ -94,8 +94,8 @@ def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tens
     """The norm of each output filter, in a shape that broadcasts to the parameter's.
 
     A transposed convolution has its output channels on the second axis, per group; any other
-    weight on the first, also if it has only one. Of a table (1, N, C) an entry is a vector
-    along the last axis, of one (1, C, h, w) along the second.
+    weight on the first, also if it has only one. An entry of a table (1, N, C) is a vector
+    along the last axis, of a table (1, C, h, w) along the second.
     """
     if isinstance(module, _ConvTransposeNd):
         grouped = weight.unflatten(0, (module.groups, -1))

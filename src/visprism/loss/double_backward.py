@@ -124,11 +124,11 @@ def check_derivatives(
 ) -> None:
     """Require the gradient of the function that the model computes.
 
-    A straight-through estimator, ``x + (x.round() - x).detach()``, has that of another one. The
-    change of a mixture of the logits along its gradient is compared with the gradient, in
-    float64, as float32 is too coarse for such steps, and beside the weights: the last layer of
-    a new network may be 0, and units may lie at the kinks of their activations. What cannot be
-    computed in float64 is not checked.
+    A straight-through estimator, ``x + (x.round() - x).detach()``, has the gradient of another
+    function. The change of a mixture of the logits along its gradient is compared with the
+    gradient, in float64, as float32 is too coarse for such steps, and close to the weights: the
+    last layer of a new network may be 0, and units may lie at the kinks of their activations.
+    What cannot be computed in float64 is not checked.
 
     Cost: one pass forward and backward and two forward, in float64.
     """
@@ -138,16 +138,16 @@ def check_derivatives(
     try:
         with _InDouble() as mode:
             apart = _apart(logits, start)
-    except Exception:  # of a model that is written for float32 alone
+    except Exception:  # of a model that is written only for float32
         return
     finally:
         torch.set_default_dtype(default)
     if apart > _APART and not mode.left:
         raise InputError(
-            "the derivatives of the model must be those of what it computes, and along the "
-            f"gradient its logits change otherwise ({apart:.0%} apart): a rounding or a part "
-            "that is detached has the gradient of something else, as in a straight-through "
-            "estimator. Use the model before quantization, or other analyses."
+            "the derivatives of the model must be derivatives of what it computes, but along "
+            f"the gradient its logits change differently ({apart:.0%} apart): a rounding or a "
+            "part that is detached has the gradient of something else, as in a "
+            "straight-through estimator. Use the model before quantization, or other analyses."
         )
 
 
@@ -182,7 +182,7 @@ def in_double(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _beside(parameter: Tensor) -> Tensor:
-    """Values about a hundredth from those of a parameter."""
+    """Values about a hundredth from a parameter's values."""
     pattern = torch.arange(parameter.numel(), device=parameter.device).double().sin()
     return parameter + 0.01 * (parameter.abs().mean() + 0.1) * pattern.view_as(parameter)
 

@@ -53,7 +53,7 @@ class Curvature(Result):
     parameters: int = scalar("Parameters", "", "size of the matrix, number of parameters")
     nll: float = scalar("NLL", "nats", "mean loss of the images")
     l2: float = scalar("L2 term", "nats", "half the weight decay times the squared norm")
-    weight_decay: float = scalar("Weight decay", "", "of the L2 term; 0 for the NLL alone")
+    weight_decay: float = scalar("Weight decay", "", "of the L2 term; 0 without it")
 
     @property
     def objective(self) -> str:
@@ -180,7 +180,7 @@ def top_eigenpairs(
         num_starts: start vectors, which go through the products together.
         max_products: number of products after which to stop; what has not converged is marked.
         learning_rate: of training, to compare the sharpness with 2 / learning rate.
-        run: seed, progress, provenance and deadline; by default that of the objective.
+        run: seed, progress, provenance and deadline; by default the objective's.
 
     Sources: Golub & Van Loan (2013), Matrix computations, sec. 10.3; Park & Kim (2022), fig. 4.
     """

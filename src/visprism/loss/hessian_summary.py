@@ -39,7 +39,7 @@ class OfObjectives(Result):
 
     phase: Texts = column("Phase", "", "of training, as the caller names it")
     data: Texts = column("Data", "", "as the caller names it, such as clean or augmented")
-    weight_decay: np.ndarray = column("Weight decay", "", "of the L2 term; 0 for the NLL alone")
+    weight_decay: np.ndarray = column("Weight decay", "", "of the L2 term; 0 without it")
 
     @property
     def keys(self) -> list[Key]:
@@ -80,7 +80,7 @@ class HessianSpectrum(OfObjectives):
         return min((len(np.unique(part.batch)) for _, part in self.parts()), default=0)
 
     def first(self, batches: int) -> "HessianSpectrum":
-        """The spectrum of the first mini-batches alone.
+        """The spectrum of only the first mini-batches.
 
         Mini-batches are measured in the order of the data, so that the first n of two models
         are the same images.
@@ -142,7 +142,8 @@ class HessianSpectrum(OfObjectives):
     def curves(self, *, points: int = 120) -> "HessianCurves":
         """Gaussian kernel densities of log10 |eigenvalue|, with Silverman's bandwidth.
 
-        Fewer than 10 eigenvalues of a sign have no density: their values stand beside NaN.
+        Fewer than 10 eigenvalues of a sign have no density: it is NaN next to their
+        values.
 
         Source: Silverman (1986), Density estimation for statistics and data analysis, eq. 3.31.
         """
@@ -193,8 +194,8 @@ _FLATNESS = _OF_BATCHES | {"question": questions.FLATNESS, "claim": "C1"}
 class HessianSummary(OfObjectives):
     """NEP and APE of each phase, data set and objective; one row for each.
 
-    Intervals are over mini-batches: from 10 on, those of APE and of the largest eigenvalue from
-    32 on.
+    Intervals are over at least 10 mini-batches, and for APE and the largest eigenvalue over at
+    least 32.
     """
 
     row_names = ("names",)
@@ -267,7 +268,7 @@ class HessianSummary(OfObjectives):
         return np.flatnonzero(np.isfinite(getattr(self, name)))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """Whether there is negative curvature stands beside the smallest eigenvalue."""
+        """The reading of the smallest eigenvalue: whether there is negative curvature."""
         further = {"measure": "", "variant": self.names[row]}
         if name != "smallest":
             return further

@@ -67,12 +67,12 @@ class LossSurface(Result):
     `nll` and `l2` are separate surfaces; `objective` is their sum. Intervals are over images.
     """
 
-    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0 on")
+    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0")
     a: np.ndarray = column("a", "", "coordinate along the first direction; 0 at the weights")
     b: np.ndarray = column("b", "", "coordinate along the second direction; 0 at the weights")
     nll: np.ndarray = estimate("NLL", "nats", "mean over images; infinite or NaN on overflow")
     rise: np.ndarray = estimate(
-        "NLL increase", "nats", "NLL minus that of the model's weights, image by image"
+        "NLL increase", "nats", "NLL minus the NLL of the model's weights, image by image"
     )
     l2: np.ndarray = column("L2 term", "nats", "half the weight decay times the squared norm")
     accuracy: np.ndarray = estimate("Accuracy", "", "fraction of images classified correctly")
@@ -132,7 +132,7 @@ def not_finite(nll: Float[np.ndarray, " n"]) -> list[Finding]:
 class OriginCurvature(Result):
     """Curvature of the NLL at the model's weights; one row for each direction of a plane."""
 
-    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0 on")
+    pair: np.ndarray = column("Direction pair", "", "number of the plane, from 0")
     direction: Texts = column("Direction", "", "a or b")
     slope: np.ndarray = column("Fitted slope", "nats", "first derivative along the direction")
     fitted: np.ndarray = column("Fitted curvature", "nats", "second derivative, from the grid")

@@ -414,7 +414,7 @@ class Objective:
         return add_up(value) if self.shared else value
 
     def mean_of(self, total: Tensor, weight: float) -> Tensor:
-        """A sum over the examples of this process, as the mean over those of all; in place."""
+        """A sum over the examples of this process, as the mean over all examples; in place."""
         weights = float(self.add_up(torch.tensor(weight, dtype=torch.float64)))
         return self.add_up(total).div_(weights)
 

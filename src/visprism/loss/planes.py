@@ -35,7 +35,7 @@ _MOST_POINTS = 1001  # along an axis
 class Projection(Result):
     """Snapshots projected onto a plane through the weights; one row for each."""
 
-    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0 on")
+    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0")
     a: np.ndarray = column("a", "", "coordinate along the first direction of the plane")
     b: np.ndarray = column("b", "", "coordinate along the second direction of the plane")
     share: np.ndarray = column(
@@ -63,7 +63,7 @@ class Plane:
         ):
             raise InputError(
                 "directions must span a plane, got directions that are zero or parallel. Pass "
-                "one direction alone for a line."
+                "only one direction for a line."
             )
 
     def points(self) -> list[tuple[float, float]]:

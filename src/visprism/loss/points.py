@@ -146,7 +146,7 @@ class Evaluation:
             tick()
             reestimate(self.model, self.samples.for_statistics(), compute)
         outputs = []
-        with compute.autocast():  # for this point alone: it caches the weights that it has cast
+        with compute.autocast():  # for this point only: it caches the weights that it has cast
             for images, _ in self.samples.batches:
                 tick()
                 outputs.append(forward(self.model, images))
@@ -171,7 +171,7 @@ class Evaluation:
     def points(
         self, planes: Sequence[Plane], points: Iterable[tuple[int, Point]], tick: Tick
     ) -> Generator[tuple[int, PointLosses], None, None]:
-        """The losses at numbered points, those of one plane in succession."""
+        """The losses at numbered points, points of one plane in succession."""
         for pair, numbered in groupby(points, key=lambda item: item[1][0]):
             plane = planes[pair]
             with displaced_weights(self.model, plane.first, plane.second) as move:
@@ -197,7 +197,7 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 
 @torch.no_grad()
 def reestimate(model: nn.Module, images: Images, compute: Compute) -> None:
-    """Overwrite the running statistics of every BatchNorm with those of these images.
+    """Overwrite the running statistics of every BatchNorm with these images' statistics.
 
     All images run as one batch, in which each layer normalizes by the statistics of its input:
     the mean over all images and positions, and the total (unbiased) variance around it. The

@@ -54,8 +54,8 @@ _SMALLEST_INCREASE = 0.01  # nats; where both increases are smaller, they are no
 class Rings(Result):
     """The NLL on circles around the weights; one row for each BatchNorm treatment and distance.
 
-    Values are means over direction pairs and angles; those of single pairs stand in
-    ``rise.by_unit``, those of single points, by pair and angle, in ``nll.by_unit`` and
+    Values are means over direction pairs and angles; values of single pairs are in
+    ``rise.by_unit``, values of single points, by pair and angle, in ``nll.by_unit`` and
     ``accuracy.by_unit``. Random directions of two models are not pairs: the interval of their
     difference follows from both intervals. A model without BatchNorm has the same rows for both
     treatments, so that it can be compared with one that has it.
@@ -72,7 +72,7 @@ class Rings(Result):
     rise: np.ndarray = estimate(
         "NLL increase",
         "nats",
-        "NLL minus that of the model's weights",
+        "NLL minus the NLL of the model's weights",
         question=questions.FLATNESS,
         claim="C15",
         over="direction pairs and images",
@@ -177,9 +177,9 @@ def crossed_mean(values: Float[np.ndarray, "pairs images"]) -> Number:
     """Mean over direction pairs and images, both random, with its interval.
 
     With a and b the variances of the means of pairs and of images, over their numbers, and e
-    that of the residuals over all values, the variance of the mean is a + b - e, at least a and
-    b. The interval is Student's with Satterthwaite's degrees of freedom; none for fewer than 3
-    pairs or 2 images. By unit it has the means of pairs.
+    the variance of the residuals over all values, the variance of the mean is a + b - e, at
+    least a and b. The interval is Student's with Satterthwaite's degrees of freedom; none for
+    fewer than 3 pairs or 2 images. By unit it has the means of pairs.
 
     Source: Cornfield and Tukey (1956), Average values of mean squares in factorials;
     Satterthwaite (1946), An approximate distribution of estimates of variance components.

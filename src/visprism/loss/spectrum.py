@@ -1,6 +1,6 @@
 """Leading Hessian eigenvalues of many mini-batches.
 
-Park & Kim (2022) measure those of mini-batches: the Hessian of one describes the curvature that
+Park & Kim (2022) use mini-batches: the Hessian of one describes the curvature that
 a step of training sees. Over many mini-batches the leading eigenvalues form a spectrum.
 """
 
@@ -53,7 +53,7 @@ def hessian_spectrum(
     """The k leading Hessian eigenvalues of each mini-batch.
 
     For each mini-batch B, the eigenvalues of the Hessian of 1/|B| sum_B loss over the chosen
-    parameters, and with `weight_decay` also those of the same plus wd/2 |theta_decayed|^2.
+    parameters, and with `weight_decay` also with the loss plus wd/2 |theta_decayed|^2.
     Where all chosen parameters decay, the same products give both: wd is added. BatchNorm is
     frozen, dropout and stochastic depth are off.
 
@@ -171,7 +171,7 @@ def _in_turn(
 ) -> Iterator[tuple[str, int, Batch]]:
     """A mini-batch of each data set in turn, so that after a deadline all have as many.
 
-    Those of this process, with their numbers in the data.
+    Only mini-batches of this process, with their numbers in the data.
     """
 
     def numbered(name: str, data: Iterable[Batch]) -> Iterator[tuple[str, int, Batch]]:

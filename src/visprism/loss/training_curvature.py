@@ -147,7 +147,7 @@ def training_curvature(
 
     - The largest eigenvalues of the Hessian H of the loss, to which coupled weight decay is
       added (decoupled weight decay, as of AdamW, is not part of a loss);
-    - of Adam and AdamW, also those of P^-1/2 H P^-1/2 with their preconditioner P;
+    - for Adam and AdamW, also the eigenvalues of P^-1/2 H P^-1/2 with their preconditioner P;
     - with `sam_rho`, both also at the weights that SAM perturbs along the gradient;
     - the threshold above which the updates are unstable on a quadratic: 2 / lr for gradient
       descent; see `update_rule`;

@@ -31,7 +31,7 @@ def update_rule(
 ) -> UpdateRule:
     """The preconditioner P and the stability threshold of the present state of the optimizers.
 
-    Of SGD, also with momentum, dampening and Nesterov's momentum, P is 1. Of Adam and AdamW
+    P is 1 for SGD, also with momentum, dampening and Nesterov's momentum. For Adam and AdamW
     with t updates made, P = (1 - beta1^t) (sqrt(v / (1 - beta2^t)) + eps), and beta = tau =
     beta1, so that the threshold at beta1 = 0.9 is 38 / lr. Where parameter groups have
     different learning rates, P is divided by their ratio to the largest. The threshold of
@@ -68,7 +68,7 @@ def update_rule(
 
 
 def sam_threshold(threshold: float, rho: float, gradient_norm: float) -> float:
-    """The largest stable eigenvalue of SAM, given that of the optimizer without SAM.
+    """The largest stable eigenvalue of SAM, given the eigenvalue of the optimizer without SAM.
 
     On a quadratic with gradient g, SAM's gradient is (H + rho / |g| H^2) w, so that the update
     is stable up to the positive root of lambda + rho / |g| lambda^2 = threshold,

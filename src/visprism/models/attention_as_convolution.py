@@ -1,7 +1,7 @@
 """Attention as convolution: the multi-head self-attention that computes a given convolution.
 
 With P x P patches as tokens, each head attends to the one token at a fixed offset from its
-query, for any image. Queries and keys are zero, and relative scores alone select the offset: 0
+query, for any image. Queries and keys are zero, and only relative scores select the offset: 0
 at that offset and minus infinity elsewhere, so that the softmax is exactly one there. The
 head's value map is the part of the kernel that reads that token.
 
@@ -148,7 +148,7 @@ def _only_at(offsets: Sequence[Offset], like: Tensor) -> Float[Tensor, "heads ro
 
 
 def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
-    """The kernel between all channels, with zeros between those of different groups."""
+    """The kernel between all channels, with zeros between channels of different groups."""
     blocks = conv.weight.detach().chunk(conv.groups)
     width = conv.in_channels // conv.groups
     weight = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])

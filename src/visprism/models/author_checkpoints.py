@@ -99,7 +99,7 @@ def _check_constant(key: str, tensor: Tensor, path: Path, *, stage: int) -> None
         same = torch.equal(tensor, apart * -100.0)
     if not same:
         raise InputError(
-            f"{path} was refused: its {key} must be that of windows of {_WINDOW}x{_WINDOW} "
+            f"{path} was refused: its {key} must be for windows of {_WINDOW}x{_WINDOW} "
             f"tokens shifted by {shift} on a grid of {side}x{side}"
         )
 

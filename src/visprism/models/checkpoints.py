@@ -304,7 +304,7 @@ def _remedy(state: State, expected: State) -> str:
     if expected.keys() == state.keys() and same and len(rows) == 1:
         stored, wanted = rows.pop()
         return (
-            f". The classifier of the file has {stored} rows, that of the model "
+            f". The classifier of the file has {stored} rows, the model's "
             f"{wanted}. Build it with {stored}, as by ?num_classes={stored} in its name"
         )
     layers = {name.rpartition(".")[0] for name in expected.keys() - state.keys()}
@@ -315,7 +315,7 @@ def _remedy(state: State, expected: State) -> str:
 
 
 def require_finite(state: State, expected: State, path: Path) -> None:
-    """Require values that are finite where those of a model are."""
+    """Require values that are finite where a model's values are."""
     broken = [k for k in expected if _not_finite(state[k], expected[k])]
     if broken:
         raise DamagedError(

@@ -40,12 +40,12 @@ class LoadedModel:
 def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> LoadedModel:
     """Load a model by name; see `visprism.models.spec` for the names.
 
-    The weights are those of the checkpoint or tag in `text` (``resnet20@FILE``,
+    The weights come from the checkpoint or tag in `text` (``resnet20@FILE``,
     ``resnet20.cifar10``). Without one, models of timm, torchvision and Hugging Face have their
     published weights, and models of the zoo and of Python files random weights, drawn from
     `seed`. `pretrained` True also loads the default weights of a model of the zoo, and False
     asks for random weights, as ``?pretrained=False`` in `text` does. The preprocessing in a
-    checkpoint is used. A checkpoint that names its model, as those of `visprism train` do,
+    checkpoint is used. A checkpoint that names its model, as `visprism train` writes,
     needs no model name if that is a model of the zoo, timm, torchvision or Hugging Face:
     metadata never run code. The four checkpoints of the authors of "How do vision transformers
     work?" load under the zoo's name of the network, as ``resnet50_32@FILE``.
@@ -115,7 +115,7 @@ class _Stored:
 
 
 def _with_model(text: str) -> str:
-    """``MODEL@FILE``, where the file alone is named."""
+    """``MODEL@FILE``, also if only the file is named."""
     if not text.endswith(".safetensors") or "@" in text:
         return text
     provenance = read_metadata(text).provenance

@@ -1,6 +1,6 @@
 """Pretrained weights of the zoo that ship inside the package, named ``architecture.tag``.
 
-Beside each weight file, 16-bit safetensors, stands its card, a JSON file of the same name with
+Next to each weight file, 16-bit safetensors, is its card, a JSON file of the same name with
 the data, the recipe and the accuracy. ``benchmarks/trained.py`` writes both.
 """
 
@@ -26,7 +26,7 @@ _TAGS = ("cifar10", "shapes")  # the first that an architecture has is its defau
 class PretrainedCard:
     """A network with pretrained weights: what it was trained on, how, and how accurate it is.
 
-    Accuracy, NLL and ECE are those of the 16-bit weights on all test images.
+    Accuracy, NLL and ECE are of the 16-bit weights on all test images.
     """
 
     name: str  # architecture.tag

@@ -44,7 +44,7 @@ LOADING_OPTIONS = frozenset(
 def stored_model_name(text: str, path: Path) -> str:
     """The architecture that the metadata of `path` name, if it is safe to build.
 
-    A checkpoint in the name is left out: the weights are those of `path`.
+    A checkpoint in the name is left out: the weights come from `path`.
 
     Example:
         >>> stored_model_name("resnet20?num_classes=100@start.pt", Path("best.safetensors"))
@@ -224,8 +224,8 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
         if unknown:
             raise InputError(
                 f"{spec.text} takes no argument "
-                f"{', '.join(map(repr, unknown))}. It takes those of "
-                f"{type(config).__name__}."
+                f"{', '.join(map(repr, unknown))}. It takes the "
+                f"arguments of {type(config).__name__}."
             )
         if not trusted:
             kernel = getattr(config, "_attn_implementation", None)  # which `to_dict` leaves out

@@ -60,7 +60,7 @@ class ModelSpec:
 
     @property
     def label(self) -> str:
-        """The name alone, short enough for the title of a figure."""
+        """Only the name, short enough for the title of a figure."""
         return self.name.rpartition(":")[2].rstrip("/").rpartition("/")[2]
 
 

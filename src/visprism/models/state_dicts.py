@@ -32,10 +32,10 @@ _NESTS = (
     "module",  # of DeepSpeed
 )  # fmt: skip
 _AVERAGES = ("state_dict_ema", "model_ema", "ema")  # and moving averages of the weights
-_COUNT = "n_averaged"  # an entry of torch's AveragedModel beside those of its module
+_COUNT = "n_averaged"  # an entry of torch's AveragedModel, next to its module's entries
 _INDEX = (".safetensors.index.json", ".bin.index.json")
 
-# What training scripts keep beside the weights; none of it does more than hold values.
+# What training scripts keep with the weights; none of it does more than hold values.
 _VALUES: list[Any] = [
     Namespace,
     np.dtype,
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """The tensors in a checkpoint by name, without wrapping dictionaries and prefixes.
 
-    Of weights and their moving average the average is taken, as timm does, with a warning.
+    Given weights and their moving average, the average is taken, as timm does, with a warning.
     """
     path = Path(path)
     if not is_file(path):
@@ -68,7 +68,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     if odd:
         raise InputError(
             f"{path} must hold a state dict, and {len(odd)} of its {len(content)} entries "
-            f"({first_names(odd)}) are not dense tensors. Save model.state_dict() alone."
+            f"({first_names(odd)}) are not dense tensors. Save only model.state_dict()."
         )
     names = [name for name in map(str, content) if name != _COUNT]
     if all(name.startswith(_WRAPPERS[0]) for name in names):
@@ -86,7 +86,7 @@ def _unnested(content: Any, path: Path) -> Any:
         if len(sets) > 1:
             _log.warning(
                 "%s holds several sets of weights (%s); %s is loaded. To load another one, "
-                "save it alone: torch.save(torch.load(path)[%r], other_path)",
+                "save only that one: torch.save(torch.load(path)[%r], other_path)",
                 *(path, ", ".join(sets), sets[0], sets[-1]),
             )
         content = content[entries[0]]
@@ -143,8 +143,8 @@ def _read(path: Path) -> Any:
         fault = "it is not a checkpoint that torch.load reads with weights_only=True"
         raise DamagedError(
             f"{path} was refused: "
-            f"{f'it would run code when loaded ({code[1]})' if code else fault}. Save the "
-            "weights alone, with torch.save(model.state_dict(), path) or as safetensors."
+            f"{f'it would run code when loaded ({code[1]})' if code else fault}. Save only "
+            "the weights, with torch.save(model.state_dict(), path) or as safetensors."
         ) from error
 
 

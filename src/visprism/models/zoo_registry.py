@@ -102,7 +102,7 @@ class Zoo(Registry):
 def _variant(
     name: str, title: str, family: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """`family` with arguments filled in; its signature has the options alone."""
+    """`family` with arguments filled in; its signature has only the options."""
     signature = inspect.signature(family)
     options = {
         key: parameter.replace(default=arguments.get(key, parameter.default))

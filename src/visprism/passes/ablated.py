@@ -1,8 +1,8 @@
 """The same images with and without each ablation of a model, and what replaces its parts.
 
 Each batch runs through the full model once, and the tensors at its cuts are kept. An ablation
-then computes only what follows it: of n equal blocks n / 2 forward passes in all. Memory is
-that of the tensors of one batch at all cuts.
+then computes only what follows it: of n equal blocks n / 2 forward passes in all. Memory
+holds the tensors of one batch at all cuts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -111,7 +111,7 @@ def replacements(
     "zero" is 0. "mean" is the mean over images and positions, of each channel; each token off
     the grid has its own mean over images. It costs one forward pass over the images. "shuffle"
     gives each image the activations of the image before it in its batch, and the first image
-    those of the last; images must be in random order.
+    the last image's; images must be in random order.
 
     Source: Morcos et al. (2018), On the importance of single directions for generalization,
     sec. 2 (zero and mean of channels); Li and Janson (2024), Optimal ablation for

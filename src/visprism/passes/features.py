@@ -85,7 +85,7 @@ class FeatureStatistic(ABC):
     checks that it depends neither on the batches nor on the number of processes.
     """
 
-    # Of a statistic that sees several, those that the model does not have are left out.
+    # If a statistic sees several, those that the model does not have are left out.
     sees: ClassVar[Sees | tuple[Sees, ...]] = "feature maps"
 
     @property
@@ -140,7 +140,7 @@ class AttentionStatistic(FeatureStatistic):
 
     @abstractmethod
     def reduce(self, x: Weights) -> tuple[Tensor, ...]:
-        """Sums over the weights; the first axis of each is that of the images."""
+        """Sums over the weights; the first axis of each is the images."""
 
     @abstractmethod
     def finish(self, attention: Attention, reduced: tuple[Tensor, ...]) -> Tensor:
@@ -183,7 +183,7 @@ def observe(
 
     ``vp.observe(anatomy, batches, [vp.Fourier(), vp.Variance()])``. The model stays as it is.
     Several processes (started by ``torchrun``) take turns with the batches; each gets the same
-    results, those of one process up to rounding.
+    results, as one process does up to rounding.
 
     Args:
         anatomy: of a model in evaluation mode.

@@ -49,9 +49,9 @@ def outcomes(predictions: Predictions) -> Outcomes:
     """Class, confidence, NLL and Brier score of each image.
 
     The NLL comes from log-sum-exp and is finite for all finite logits: a softmax whose
-    logarithm is taken underflows from differences of 104 on.
+    logarithm is taken underflows at differences of 104 or more.
 
-    Costs about five reads of the logits, all but one from cache; memory is that of a block.
+    Costs about five reads of the logits, all but one from cache; memory is one block.
     """
     members, target = predictions.members, predictions.targets
     passes, images, classes = members.shape
@@ -92,7 +92,7 @@ def outcomes(predictions: Predictions) -> Outcomes:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Columns that are filled block by block; those of a block are views."""
+    """Columns that are filled block by block; a block's columns are views."""
 
     best: Int64[Tensor, "s n"]  # class with the highest logit
     highest: Float[Tensor, "s n"]  # its probability

@@ -214,11 +214,11 @@ def evaluate_perturbed(
 
 
 def _rows(clean: Predictions, targets: Int64[Tensor, " b"], start: int) -> Float[Tensor, "b k"]:
-    """The logits of a batch among those of all images."""
+    """The logits of a batch among all images' logits."""
     rows = slice(start, start + len(targets))
     if clean.logits.ndim != 2 or not torch.equal(clean.targets[rows], targets):
         raise InputError(
             "clean must be predictions of one pass over the same images in the same order, got "
-            f"{len(clean)} predictions whose targets differ from image {start} on"
+            f"{len(clean)} predictions whose targets differ, starting at image {start}"
         )
     return clean.logits[rows]

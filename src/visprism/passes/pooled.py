@@ -37,7 +37,7 @@ class PooledFeatures:
 
 
 def halves(pooled: PooledFeatures) -> tuple[PooledFeatures, PooledFeatures]:
-    """The images of even index, and those of odd index."""
+    """The images of even index, and the images of odd index."""
 
     def part(start: int) -> PooledFeatures:
         def rows(values: np.ndarray | None) -> np.ndarray | None:

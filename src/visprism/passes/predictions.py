@@ -45,7 +45,7 @@ class Predictions:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, including those of no image."""
+        """Number of classes, including classes without images."""
         return self.logits.shape[-1]
 
     def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":

@@ -42,7 +42,7 @@ def _mean_over_live(
     """Mean log amplitude over the channels of an image that are not zero everywhere.
 
     A dead channel has no spectrum; as a flat one it would draw the mean to 0 at every
-    frequency. Where all are dead the log amplitude is that of 1e-6.
+    frequency. If all are dead, the log amplitude is the log of 1e-6.
     """
     live = (amplitude.amax(1, keepdim=True) != 0).to(amplitude)  # NaN is not dead
     fraction = channel_mean(live, x)
@@ -75,7 +75,7 @@ def diagonal_frequency(grid: Grid) -> Float[np.ndarray, "k"]:
 def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     """Log amplitude on the diagonal, from frequency 0 to the highest; mean over channels.
 
-    With g = gcd(h, w), F(k h/g, k w/g) depends on u + v mod g alone: it is the 1-D transform of
+    With g = gcd(h, w), F(k h/g, k w/g) depends only on u + v mod g: it is the 1-D transform of
     the sums over the wrapped antidiagonals. No 2-D transform is made.
     """
     side = common_side((x.shape[2], x.shape[3]))

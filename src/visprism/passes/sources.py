@@ -27,7 +27,7 @@ from visprism.core.errors import InputError
 from visprism.passes.features import AttentionStatistic, FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles
 
-# After the sum: what acts on each position alone, or moves numbers without changing them.
+# After the sum: what acts on each position by itself, or moves numbers without changing them.
 _AFTER_SUM = frozenset({"pointwise", "layout", "activation", "norm"})
 
 

@@ -42,7 +42,7 @@ def tokens_read(
     on_grid, off_grid = _read(gradient, layout)
     outside = index[0] == OFF_GRID
     if outside.sum() != len(off_grid) or index[0].max(initial=-1) >= len(on_grid):
-        raise _unknown(attention, "its tokens are not those of its block")
+        raise _unknown(attention, "its tokens are not its block's tokens")
     read = np.zeros(len(outside), dtype=bool)
     read[outside] = off_grid
     read[~outside] = on_grid[index[0][~outside]]
@@ -54,7 +54,7 @@ def tokens_read(
 def _gradient(anatomy: Anatomy, block: Block, images: Images) -> Tensor | None:
     """Gradient of the largest logit of the first image with respect to a block's output.
 
-    None if the logits do not depend on it, or cannot be differentiated from there on.
+    None if the logits do not depend on it, or have no gradient for it.
     """
     tokens: list[Tensor] = []
 
@@ -109,7 +109,7 @@ def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"
     noise = torch.randn(1, *anatomy.image_shape, generator=stream(0, "image of noise"))
     gradient = _gradient(anatomy, block, noise.to(parameter))
     if gradient is None:
-        raise InputError("model must be differentiable from its last block on")
+        raise InputError("model must be differentiable after its last block")
     return _read(gradient, layout)[1]
 
 

@@ -143,7 +143,7 @@ class SectionContent:
     section: Section
     anchor: str  # in the page; figure files begin with it
     results: ByModels
-    # Of a training: the results by step, which is named as in "step 500, loss 0.31".
+    # For a training: the results by step, which is named as in "step 500, loss 0.31".
     steps: Mapping[str, Mapping[str, Result]] = field(default_factory=dict)
 
     @property
@@ -180,7 +180,7 @@ class Chapter:
     options: Mapping[str, Any] = field(default_factory=dict)
     images: str = ""  # how many were measured of how many, and why not all
     seconds: Mapping[str, float] = field(default_factory=dict)  # by model or pair of models
-    files: tuple[str, ...] = ()  # tables beside the page, relative to it
+    files: tuple[str, ...] = ()  # tables next to the page, relative to it
 
     @property
     def title(self) -> str:
@@ -189,7 +189,7 @@ class Chapter:
 
     @property
     def anchor(self) -> str:
-        """Anchor of the chapter, which is that of its first section."""
+        """Anchor of the chapter, which is its first section's."""
         return self.sections[0].anchor if self.sections else slug(self.analysis.name)
 
     @property
@@ -203,7 +203,7 @@ class Chapter:
         }
 
     def anchor_of(self, result: type[Result]) -> str:
-        """Anchor of the section of a type of result; that of the chapter if it has none."""
+        """Anchor of the section of a type of result, or of the chapter without a section."""
         for part in self.sections:
             if part.section.result is result:
                 return part.anchor

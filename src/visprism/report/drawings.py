@@ -173,7 +173,7 @@ def _shared(
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(processes, context, initializer=_begin)
     with warnings.catch_warnings(), pool:
-        # Of Python 3.12, about a fork beside other threads; the processes start none.
+        # A warning of Python 3.12, about a fork with other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
         try:
             files = partial(_files, key, tuple(formats))

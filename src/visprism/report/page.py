@@ -39,7 +39,7 @@ _STANDALONE = re.compile(
     r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>| xmlns(?::\w+)?=\"[^\"]*\"",
     re.DOTALL,
 )
-# Colors that the page sets, for light and dark; a file of the figure alone keeps its own.
+# Colors that the page sets, for light and dark; a separate file of the figure keeps its own.
 _THEMED = {
     INK: "ink",
     FAINT: "faint",

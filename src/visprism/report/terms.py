@@ -23,7 +23,7 @@ class Term:
 
     @property
     def anchor(self) -> str:
-        """Of its entry in the page."""
+        """The anchor of its entry in the page."""
         return f"term-{slug(self.name)}"
 
 

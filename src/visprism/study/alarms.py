@@ -79,7 +79,7 @@ def _dead(studies: Sequence[Study]) -> Iterator[str]:
 
 
 def _outliers(studies: Sequence[Study]) -> Iterator[str]:
-    """Of networks with attention: positions of a CNN after a ReLU differ that much."""
+    """Only for networks with attention: positions of a CNN after a ReLU differ that much."""
     results = _of_type(studies, OutlierTokens)
     if len(results) > 2 and any("attention" in kind for kind in results[-1].kind):
         first, before, now = (np.asarray(results[i].share) for i in (0, -2, -1))

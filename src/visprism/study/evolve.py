@@ -88,7 +88,7 @@ def evolve(
         fresh: forget what an earlier call left in `out`.
         run: device, precision, seed, progress and deadline.
 
-    Cost: that of `examine` for each checkpoint; of ``cka`` about four times that.
+    Cost: as for `examine` for each checkpoint; for ``cka`` about four times as much.
     """
     out = None if out is None else Path(out)
     chosen = ANALYSES.chosen(analyses, options, effort)
@@ -306,7 +306,7 @@ def _followed(runs: Mapping[str, Mapping[int, Study]]) -> tuple[Study, ...]:
 
 
 def _at_step(runs: Mapping[str, Mapping[int, Study]], step: int) -> Study:
-    """Those of the runs that have the step; a run that has ended is shown as it ended."""
+    """One study of the runs that have the step; a run that has ended is shown as it ended."""
     at = {name: min(step, max(of)) for name, of in runs.items()}
     studies = {name: of[at[name]] for name, of in runs.items() if at[name] in of}
     entries = [

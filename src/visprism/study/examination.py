@@ -44,8 +44,8 @@ _RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of th
 def fingerprint_of(model: nn.Module) -> str:
     """A digest of the parameters, the buffers, the structure and the code of a model.
 
-    Of each module it covers the methods of its class, unless it is one of torch, and attributes
-    that are numbers, strings or tuples of these.
+    For each module it covers the methods of its class, unless it is one of torch, and
+    attributes that are numbers, strings or tuples of these.
     """
     digest = blake2b(str(model).encode(), digest_size=16)
     codes: dict[type, str] = {}
@@ -78,7 +78,7 @@ def code_of(cls: type) -> str:
 def plug_in_code(cls: type[Analysis]) -> str:
     """A digest of the file of an analysis outside of visprism, or of its class without a file.
 
-    Empty for those of visprism, which its version covers.
+    Empty for analyses of visprism, which its version covers.
     """
     if cls.__module__.partition(".")[0] == "visprism":
         return ""
@@ -109,8 +109,8 @@ def _is_setting(name: str, value: Any) -> bool:
 def outputs_of(subject: Subject, run: Run) -> list[float]:
     """The first numbers of what a model returns for its first images.
 
-    Weights and methods do not tell everything that `forward` uses; outputs do. Those of an
-    image must not depend on the others of its batch, since analyses cut batches differently.
+    Weights and methods do not tell everything that `forward` uses; outputs do. An image's
+    outputs must not depend on the others of its batch, since analyses cut batches differently.
 
     Cost: two forward passes of at most two images, and one of each.
     """
@@ -128,7 +128,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     alone = torch.cat(alone)
     if alone.shape != outputs.shape:
         raise InputError(
-            f"outputs of {subject.name} must have one row for each image, and an image alone "
+            f"outputs of {subject.name} must have one row for each image, and a single image "
             f"has {len(alone) // len(each)}. squeeze() drops the axis of a single image; "
             "flatten(1) keeps it."
         )
@@ -142,7 +142,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     if apart > least:
         raise InputError(
             f"outputs of {subject.name} for an image must not depend on other images of its "
-            f"batch, and differ by {apart:.3g} where it is alone. `predict` measures it in "
+            f"batch, and differ by {apart:.3g} in a batch of one. `predict` measures it in "
             "the batches of a loader."
         )
     tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
@@ -151,7 +151,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
 
 
 def version_of(outputs: Sequence[float], earlier: list[Sequence[float]]) -> int:
-    """Index of the outputs among those of earlier runs, to which new ones are added."""
+    """Index of the outputs among outputs of earlier runs, to which new ones are added."""
     for index, stored in enumerate(earlier):
         if len(stored) == len(outputs) and np.allclose(
             outputs, np.array(stored, dtype=float), rtol=_RTOL, atol=_ATOL, equal_nan=True
@@ -541,7 +541,7 @@ def _names(subjects: Sequence[Subject]) -> tuple[str, ...]:
 def _measured(
     analyses: Sequence[Analysis], subject: Subject, run: Run
 ) -> Iterator[Sequence[Result]]:
-    """The results of each analysis; those of feature maps share one pass."""
+    """The results of each analysis; analyses of feature maps share one pass."""
     features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
     if len(features) < len(analyses) or len(analyses) == 1:
         return iter([analysis.measure(subject, run) for analysis in analyses])

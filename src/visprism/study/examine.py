@@ -62,8 +62,8 @@ def examine(
         analyses: names, classes, or instances with options; None for all that apply.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
         effort: "quick" takes about a minute for a model of 4 GMACs on two cores, "standard" ten
-            times as long, "full" measures all images. Options that are not given, and are not
-            those of an instance, have their values at this effort.
+            times as long, "full" measures all images. Options that are given neither here nor
+            in an instance have their values at this effort.
         minutes: time limit of this call: analyses run in the order of the plan until it is
             reached, and the rest is listed. It never changes how much an analysis measures.
         train_data: images for quantities of the training loss; by default the training split
@@ -73,7 +73,7 @@ def examine(
             each model states, or a torchvision pipeline ends in. Where nothing states them,
             pixels lie in [0, 1], and plan, page and provenance say so.
         images: split, number, size, normalization and batch size; see `DataOptions`.
-        device: as torch names it, such as "cuda:1"; by default that of `run`, or where each
+        device: as torch names it, such as "cuda:1"; by default `run`'s device, or where each
             model lies. Models that are given by name lie on the accelerator if there is one.
         pretrained: of models that are given by name, False for random weights and True for
             published ones; None leaves it to `load_model`.
@@ -154,7 +154,7 @@ def _open_store(
         "training images": training.fingerprint(),
         "seed": run.seed,
     }
-    # Of several processes the first writes; the others read what was there before.
+    # The first of several processes writes; the others read what was there before.
     if rank() == 0:
         store = Store.open(folder, identity, fresh=fresh)
         gather(0)

@@ -43,7 +43,7 @@ def markdown_of(study: Study) -> str:
 def json_of(study: Study) -> str:
     """Answers, differences, findings, failures, options and versions as JSON.
 
-    A unit is that of its numbers: what tables show in percent are fractions here.
+    A unit is its numbers' unit: what tables show in percent are fractions here.
     Numbers that are not finite are null, and so is whether a difference without an interval is
     significant.
     """

@@ -20,7 +20,7 @@ _WRITTEN = ".visprism"  # names of the figures that are ours
 def write_report(study: Study, path: Path) -> None:
     """Write the report as one HTML page, whole or not at all.
 
-    Tables of the study that stand in ``results`` beside the page are linked.
+    Tables of the study that stand in ``results`` next to the page are linked.
     """
     try:
         is_folder, has_folder = path.is_dir(), path.parent.is_dir()

@@ -35,7 +35,7 @@ def glance_of(
 
     Questions about correct predictions have no answer of a model with random weights.
 
-    Numbers are those of the first quantity of the question. Its model is better if it has the
+    Numbers are of the first quantity of the question. Its model is better if it has the
     better value in a significant difference to each other model; where there is no paired
     difference, if the intervals do not overlap.
     """

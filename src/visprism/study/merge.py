@@ -130,8 +130,8 @@ def _check_header(first: Study, other: Study) -> None:
         if first.header.get(name) != other.header.get(name):
             raise InputError(
                 f"studies must be of the same images in the same order, by one seed and one "
-                f"version, and the study of {_names(other)} has another {text} than that of "
-                f"{_names(first)}. Measure its models again as those were."
+                f"version, and the study of {_names(other)} has another {text} than "
+                f"the study of {_names(first)}. Measure its models again as those were."
             )
 
 

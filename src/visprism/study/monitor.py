@@ -100,7 +100,7 @@ class Monitor:
     they are: the weights after training are the same, bit for bit on a CPU, with and without.
 
     A measurement is due after every `every` updates. The analyses that share a pass are a
-    group, each other one is a group alone, and each of n groups has share / n of the time since
+    group, each other one is its own group, and each of n groups has share / n of the time since
     the first call: it is measured when it is due and its time so far, with twice what it is
     expected to take, is within that. So the share is kept where a measurement takes up to twice
     as long as the last one; for the first, which the plan of `examine` estimates, there is room
@@ -108,8 +108,8 @@ class Monitor:
     Finding the blocks of the model in the first call counts too.
 
     Nothing that a measurement, a full disk or a logger raises ends the training: one sentence
-    is logged as a warning, and the training continues. Of several processes that train one
-    model together, each calls `step`; they share the images, and the first writes.
+    is logged as a warning, and the training continues. If several processes train one model
+    together, each calls `step`; they share the images, and the first writes.
 
     Args:
         data: the images, as `examine` takes them; the same in every measurement.
@@ -129,7 +129,7 @@ class Monitor:
         images: number, size and batch size of the images; at most 256 by default.
         train_data: images for quantities of the training loss; by default `data`.
         preprocessing: resize, crop and normalization; see `examine`.
-        run: device (by default that of the model), precision and seed.
+        run: device (by default the model's), precision and seed.
     """
 
     data: Any = field(repr=False)
@@ -199,7 +199,7 @@ class Monitor:
                 ``DistributedDataParallel`` and ``torch.compile`` the module inside is measured.
             step: number of updates so far.
             optimizer: that made the update, for analyses that read its state.
-            metrics: numbers to store beside the results, such as the loss.
+            metrics: numbers to store with the results, such as the loss.
 
         Returns:
             The study, if one was made.
@@ -266,7 +266,7 @@ class Monitor:
 
         Args:
             logger: receives the numbers.
-            arrays: beside a function, receives the step and what makes histograms and figures.
+            arrays: for a function, receives the step and what makes histograms and figures.
         """
         given = logger if isinstance(logger, Logger) else _Function(logger, arrays)
         self._loggers.append(given)
@@ -430,8 +430,8 @@ class Monitor:
                 n for n in {**self._shapes, **shapes} if self._shapes.get(n) != shapes.get(n)
             )
             raise InputError(
-                f"the model must stay the same, and its parameter {name} differs from that of "
-                "the first step. Make a Monitor with another folder for another model."
+                f"the model must stay the same, and its parameter {name} differs from the "
+                "first step's. Make a Monitor with another folder for another model."
             )
         if self._subject is None or self._subject.model is not module:
             if self._subject is not None:
@@ -527,7 +527,7 @@ def _name_of(analysis: str, identifier: str) -> str:
 
 
 def arrays_of(study: Study) -> dict[str, np.ndarray]:
-    """What loggers show of a study of one model beside its numbers.
+    """What loggers show of a study of one model in addition to its numbers.
 
     The values of all blocks, for a histogram, such as
     ``visprism/fourier/blocks/high_frequency``; and the main figure of each analysis as a
@@ -561,5 +561,5 @@ def step_folders(folder: Path) -> dict[int, Path]:
 
 
 def steps_of_run(folder: Path) -> dict[int, Path]:
-    """Those of a monitor's folder, or of a run that has it as its folder ``monitor``."""
+    """The steps of a monitor's folder, or of a run that has it as its folder ``monitor``."""
     return step_folders(folder) or step_folders(folder / "monitor")

@@ -27,7 +27,7 @@ _SHARED = 4.0  # passes of one image that all analyses of feature maps cost toge
 _TIMED = 4  # images of the timed pass
 _REPEATS = 3  # passes, of which the fastest counts
 _BATCH = 32  # images of the pass that gives the throughput
-_LONG, _HOUR = 10.0, 3600.0  # seconds from which on no fraction, or minutes, are printed
+_LONG, _HOUR = 10.0, 3600.0  # seconds; longer times have no fraction, or are in minutes
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Plan:
 
 
 def duration(seconds: float) -> str:
-    """Seconds, or minutes from an hour on."""
+    """Seconds, or minutes for an hour or more."""
     digits = 0 if seconds >= _LONG else 1
     return f"{seconds:.{digits}f} s" if seconds < _HOUR else f"{seconds / 60:.0f} min"
 
@@ -185,8 +185,8 @@ class Speed:
     def timings(subject: Subject, run: Run) -> dict[str, float]:
         """Latency of one image, throughput and peak memory of a batch.
 
-        Of the fastest of 3 passes each, since other work can only slow them: latency in
-        seconds, throughput of at most 32 images per second; memory that of the batch, weights
+        The fastest of 3 passes counts, since other work can only slow them. Latency is in
+        seconds, throughput of at most 32 images per second; memory is the batch's, weights
         included, in bytes, on CUDA and on Linux. The model is warm, since `of` has run it.
         """
         (one,), (several, *_) = (

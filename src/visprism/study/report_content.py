@@ -222,7 +222,7 @@ def _training_text(study: Study) -> str:
 
 
 def _cards(study: Study) -> "dict[str, PretrainedCard]":
-    """Of each model whose weights ship with the package."""
+    """The card of each model whose weights ship with the package."""
     sources = {
         name: stored["source"]
         for name, stored in study.header.get("weights", {}).items()
@@ -254,7 +254,7 @@ def _seconds_text(study: Study) -> str:
     if "seconds" not in study.header:
         return ""
     return (
-        f"{study.header['seconds']:.1f} in this run. Those of analyses add up to more where "
+        f"{study.header['seconds']:.1f} in this run. Analyses' seconds add up to more if "
         "they share passes, and include earlier runs"
     )
 
@@ -313,7 +313,7 @@ def _networks(study: Study) -> str:
     random = f" {untrained} of {len(study.models)} {verb} random weights." * bool(untrained)
     if len(study.models) > 1:  # the sentences say so
         return random.strip()
-    return f"One network: numbers are its own, not those of an architecture.{random}"
+    return f"One network: numbers are its own, not an architecture's.{random}"
 
 
 def _omissions(study: Study) -> list[Omission]:
@@ -381,7 +381,7 @@ class _Table:
         self._reasons = dict(_reasons(study))
 
     def questions(self) -> list[QuestionRows]:
-        """Every question; rows that differ in the part of the model alone are one measure."""
+        """Every question; rows that differ only in the part of the model are one measure."""
         grouped: dict[str, dict[str, list[Row]]] = {}
         for row in self.rows:
             grouped.setdefault(row.question, {}).setdefault(row.measure, []).append(row)
@@ -477,7 +477,7 @@ def _comparison(row: Row) -> Comparison:
 
 
 def _without_unit(text: str, unit: str) -> str:
-    """The number alone: the unit stands once, under the question."""
+    """Only the number: the unit stands once, under the question."""
     return text if unit in ("", "%") else text.replace(f" {unit}", "")
 
 

@@ -65,7 +65,7 @@ class ModelStudy(Mapping[str, Result]):
         return len(self.entries)
 
     def results(self, analysis: str) -> tuple[Result, ...]:
-        """Every result of an analysis, the main one first, or those of a type of result."""
+        """Every result of an analysis, the main one first, or all results of one type."""
         for entry in self.entries:
             if found := _named(entry, analysis):
                 return found
@@ -111,7 +111,7 @@ class Study:
     entries: tuple[Entry, ...]
     failures: tuple[Failure, ...] = ()
     header: Mapping[str, Any] = field(default_factory=dict)  # data, options, versions, seconds
-    # Of trainings: what the page shows after so many updates, with the number as "step" of the
+    # For trainings: what the page shows after so many updates, with the number as "step" of the
     # header and the losses as "metrics".
     steps: "tuple[Study, ...]" = ()
 
@@ -164,7 +164,7 @@ class Study:
         return ModelStudy(name, tuple(e for e in self.entries if e.models == (name,)))
 
     def analysis(self, name: str) -> dict[str, Result]:
-        """The main results of one analysis by model, or those of a type of result."""
+        """The main results of one analysis by model, or all results of one type."""
         return {
             e.models[0]: found[0]
             for e in self.entries
@@ -247,9 +247,9 @@ class Study:
 
         The studies may come from different machines. They are of the same images in the same
         order, by one seed and one version; each analysis has the same options, number of
-        images and precision in all. Numbers of the table equal those of one study of all
-        models. Analyses that measure two models together, such as CKA between two, are listed
-        as not measured: `examine` with the folder of the merged study adds them.
+        images and precision in all. Numbers of the table equal the numbers of one study
+        of all models. Analyses that measure two models together, such as CKA between two, are
+        listed as not measured: `examine` with the folder of the merged study adds them.
 
         Args:
             studies: the models are in their order; the first of more than three is compared
@@ -271,7 +271,7 @@ class Study:
         """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
 
         Args:
-            folder: by convention that of `save`, so that the report links to the tables.
+            folder: by convention the folder of `save`, so that the report links to the tables.
             formats: of the figures: "png", "svg", "pdf".
             footer: whether each figure has its provenance below.
         """

@@ -304,7 +304,7 @@ def _resized(
         shape = images.image_shape
         if shape[-2:] != tuple(size):
             raise InputError(
-                f"size must be that of the tensors, {'x'.join(map(str, shape[-2:]))}, got "
+                f"size must be the tensors' size, {'x'.join(map(str, shape[-2:]))}, got "
                 f"{'x'.join(map(str, size))}. Resize the images in the data, or pass images "
                 "that are not tensors."
             )

@@ -1,6 +1,6 @@
 """The table of a study: one row per question, a cell per model, and the paired difference.
 
-This module alone reads the answers and findings of results; exports and reports show its rows.
+Only this module reads the answers and findings of results; exports and reports show its rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

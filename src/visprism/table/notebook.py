@@ -19,7 +19,7 @@ def columns_read_first(
 ) -> list[str]:
     """Names of the columns that a notebook shows.
 
-    Up to 8 columns are all shown. Of more, these are left out: standard errors, scalars if
+    Up to 8 columns are all shown. With more, these are left out: standard errors, scalars if
     there is a column, columns without a number, and columns of equal numbers. Columns of
     text, which name the rows, stay in any case, as does the main value with its interval.
     """

@@ -260,7 +260,7 @@ class Result:
         return replace(self, provenance=replace(self.provenance, **changes))
 
     def measured(self: R, origin: Provenance) -> R:
-        """The same result with its provenance; the protocol is that of the result."""
+        """The same result with its provenance; the protocol stays the result's."""
         return replace(self, provenance=replace(origin, protocol=self.provenance.protocol))
 
     def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -338,7 +338,7 @@ class Result:
     def save(self, path: Path | str) -> None:
         """Write one ``.npz`` file, whole or not at all.
 
-        Of an estimate ``x`` it holds the value, its ends ``x.low`` and ``x.high``, and the
+        For an estimate ``x`` it holds the value, its ends ``x.low`` and ``x.high``, and the
         values by unit ``x.by_unit``.
         """
         if _TYPES.get(self.identifier) is not type(self):
@@ -413,7 +413,7 @@ def declare_types() -> None:
 
 
 def result_types() -> dict[str, type[Result]]:
-    """Every declared type of result by its identifier, those of plug-ins too."""
+    """Every declared type of result by its identifier, including types of plug-ins."""
     declare_types()
     return dict(_TYPES)
 

@@ -83,7 +83,7 @@ class Valued(Result):
     def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
         """Ends of the 95% intervals of the main column; NaN where there is none.
 
-        They are those of the estimate, or else the values ± the margins.
+        They come from the estimate, or else are the values ± the margins.
         """
         given = getattr(self, self.value_name)
         if isinstance(given, Estimated):
@@ -136,7 +136,7 @@ class PerBlock(Result):
         "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
     )
     subsampling: np.ndarray = column(
-        "Subsampling", "", "whether its grid is smaller than that of the previous block"
+        "Subsampling", "", "whether its grid is smaller than the previous block's"
     )
     stream: np.ndarray | int = scalar(
         "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0

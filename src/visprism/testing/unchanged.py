@@ -146,6 +146,6 @@ def _same(before: tuple | None, after: tuple | None) -> bool:
 
 
 def _equal(a: object, b: object) -> bool:
-    """Of plain values; two objects that are not the same differ."""
+    """Compares plain values; two objects that are not the same differ."""
     plain = (bool, int, float, str, bytes, tuple, torch.dtype, torch.device)
     return isinstance(a, plain) and type(a) is type(b) and bool(a == b)

@@ -69,7 +69,7 @@ class Checkpointer:
         )
 
     def begin(self, *, resume: bool) -> int:
-        """The first step: 0, or that of the training checkpoint in the folder."""
+        """The first step: 0, or the step of the training checkpoint in the folder."""
         first = self.folder is not None and rank() == 0
         fault, *_ = gather(self._prepare(self.folder) if first else None)  # pyrefly: ignore
         if fault:
@@ -185,7 +185,7 @@ class Checkpointer:
 def run_identity(engine: Engine, train: Feed, names: Mapping[str, str]) -> dict[str, Any]:
     """What must be the same for a run to be resumed: recipe, model, teacher and data.
 
-    Of the data, digests of all classes and of some images; of the teacher, of its weights.
+    Data have digests of all classes and of some images; a teacher has a digest of its weights.
     """
     tensors: dict[str, Tensor] = engine.model.state_dict()
     teacher = engine.teacher

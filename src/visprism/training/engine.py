@@ -77,7 +77,8 @@ class Engine:
         ]
         self.average = None
         if recipe.ema:
-            # Of the given model, whose weights are still the same and which is not sharded.
+            # Average of the given model, whose weights are still the same and which is not
+            # sharded.
             self.average = moving_average(self.given, recipe.ema)
             if sharded:
                 self.fabric.setup_module(self.average.module)
@@ -180,7 +181,7 @@ class Engine:
         """
         for optimizer in self.optimizers:
             optimizer.zero_grad()
-        # Dropout depends on the step alone, so that no generator state must be stored.
+        # Dropout depends only on the step, so that no generator state must be stored.
         torch.manual_seed(stream(self.recipe.seed, "step", step, rank()).initial_seed())
         # The same number in every process: passes of a sharded model wait for each other.
         count = min(self.recipe.grad_accum_steps, -(-batch_images // world_size()))

@@ -59,7 +59,7 @@ class EpochMetrics:
         self._since = time.perf_counter()
 
     def tick(self, *, busy: bool = False) -> None:
-        """Add the time since the last call, to that of updates if `busy`."""
+        """Add the time since the last call, to the time of updates if `busy`."""
         now = time.perf_counter()
         self.seconds += now - self._since
         self.busy += (now - self._since) * busy

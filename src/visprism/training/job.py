@@ -55,7 +55,7 @@ class Job:
     subset: float = 1.0  # fraction of the training images of each class
     teacher: str = ""
     pretrained: bool = False
-    size: tuple[int, int] | None = None  # (height, width); None: that of the model
+    size: tuple[int, int] | None = None  # (height, width); None: the model's
     skip_bad: bool = False
     workers: int = 4  # processes that decode images with sides over 64 pixels, or RandAugment
     sharded: bool = False
@@ -94,7 +94,7 @@ def train(
 
     Weights are random unless the model names a checkpoint or `pretrained` is set. Images of up
     to 64 pixels a side are cached in memory. With random weights they are normalized by their
-    own mean and standard deviation, otherwise by those of the model.
+    own mean and standard deviation, otherwise by the model's.
 
     `loggers` receive the loss and the history, as the loggers of the job do. `watch` makes what
     is called after each update, as a `Monitor`. Precision and seed
@@ -224,7 +224,7 @@ def training_images(
 
 
 def choose_preprocessing(job: Job, network: LoadedModel, images: ImageSet) -> Preprocessing:
-    """That of the model; with random weights, small images are normalized by their own mean."""
+    """The model's; with random weights, small images are normalized by their own mean."""
     preprocessing = network.preprocessing
     if job.size:
         preprocessing = replace(preprocessing, size=job.size, crop=1.0)
@@ -278,7 +278,7 @@ def training_feed(
     if max(preprocessing.size) > _SMALL:
         options["workers"] = job.workers
         return loader_feed(images, preprocessing, recipe.batch_size, **options)
-    if recipe.augmentation.rand_augment:  # of what is done in memory, this alone takes long
+    if recipe.augmentation.rand_augment:  # of what is done in memory, only this takes long
         options["workers"] = job.workers
     return memory_feed(images, preprocessing, recipe.batch_size, **options)
 

@@ -64,7 +64,7 @@ def fit(
 ) -> History:
     """Train `model` in place and leave it in evaluation mode.
 
-    All randomness depends on the recipe's seed and the step alone. The same model, images and
+    All randomness depends only on the recipe's seed and the step. The same model, images and
     recipe give the same weights, bit for bit on one CPU, also if the run was killed and resumed
     from the training checkpoint in `folder`. Several processes under ``torchrun`` share every
     batch and make the update of one process, up to rounding, unless the model has BatchNorm or
@@ -79,8 +79,8 @@ def fit(
 
     Args:
         model: a classifier of (B, C, H, W) images; in training it may return two logits.
-        train: the batches; their size must be that of the recipe.
-        recipe: how to train. Its precision and seed are those of the run.
+        train: the batches; their size must be the recipe's.
+        recipe: how to train. Its precision and seed are the run's.
         test: batches of preprocessed images with their classes; iterated once per evaluation.
         folder: where the run is stored; None: nowhere.
         resume: whether a run in the folder is resumed, if there is one.
@@ -241,12 +241,12 @@ def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
     """The run with the precision and the seed of the recipe, which must not contradict them."""
     if run.compute.precision not in ("fp32", recipe.precision):
         raise InputError(
-            f"precision must be that of the recipe ({recipe.precision}), got "
+            f"precision must be the recipe's ({recipe.precision}), got "
             f"{run.compute.precision}. Set the precision of the recipe."
         )
     if run.seed not in (0, recipe.seed):
         raise InputError(
-            f"seed must be that of the recipe ({recipe.seed}), got {run.seed}. Set the seed of "
+            f"seed must be the recipe's ({recipe.seed}), got {run.seed}. Set the seed of "
             "the recipe."
         )
     compute = replace(run.compute, precision=recipe.precision)
@@ -271,7 +271,7 @@ def _check(
         )
     if train.batch_size != recipe.batch_size:
         raise InputError(
-            f"the batch_size of the feed must be that of the recipe ({recipe.batch_size}), got "
+            f"the batch_size of the feed must be the recipe's ({recipe.batch_size}), got "
             f"{train.batch_size}"
         )
     if train.images < 1 or train.steps < 1:
@@ -297,7 +297,7 @@ def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:
 
 
 def _batches(train: Feed, start: int, epochs: int, hint: Callable[[], str]) -> Iterator[Batch]:
-    """The local share of every batch from step `start` on, epoch after epoch."""
+    """The local share of every batch, starting at step `start`, epoch after epoch."""
     epoch, position = divmod(start, train.steps)
     part = rank(), world_size()
     for number in range(epoch, epochs):

@@ -14,7 +14,7 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.training.recipe import OPTIMIZERS, Recipe
 
-# Learning rate of Muon over that of AdamW; chosen from 1, 2, 4 and 8.
+# Learning rate of Muon over AdamW's; chosen from 1, 2, 4 and 8.
 _MUON_LR = 4.0
 _ASAM_ETA = 0.01  # lets weights that are 0 move (Kwon et al., 2021, sec. 4)
 
@@ -25,7 +25,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     With ``"muon"``, Muon updates the matrices inside blocks: parameters with two axes and more
     than one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor the patch
     embedding; AdamW updates the others. Names other than ``"adamw"``, ``"sgd"`` and ``"muon"``
-    are those of timm.
+    are timm's.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; Jordan et al.
     (2024), Muon: an optimizer for hidden layers in neural networks.
@@ -89,7 +89,7 @@ def _single_optimizer(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
         return _adamw(parameters, recipe)
     groups = decay_groups(parameters, recipe)
     if recipe.optimizer == "sgd":
-        # The fused step of SGD does not support sharded tensors; that of AdamW does.
+        # The fused step of SGD does not support sharded tensors; AdamW's does.
         fused = not any(isinstance(parameter, DTensor) for parameter in parameters)
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=fused)
     import timm.optim

@@ -20,7 +20,7 @@ OPTIMIZERS = ("adamw", "sgd", "muon")  # without timm
 class Recipe:
     """How a model is trained: everything but the model, the images and the machine."""
 
-    epochs: int = option(MISSING, "epochs, with those of the warm-up", minimum=1)
+    epochs: int = option(MISSING, "epochs, including the warm-up", minimum=1)
     batch_size: int = option(
         MISSING, "images of one update, over all processes and accumulation steps", minimum=1
     )

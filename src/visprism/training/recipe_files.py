@@ -20,7 +20,7 @@ def load_recipe(text: str) -> Recipe:
 
 
 def recipe_fields(recipe: Recipe) -> dict[str, Any]:
-    """All fields by name, with those of the augmentation on the same level; tuples as lists."""
+    """All fields by name, with the augmentation's on the same level; tuples as lists."""
     return flat_fields(asdict(recipe))
 
 

@@ -10,7 +10,7 @@ from visprism.training.recipe import RECIPES, Recipe
 def strong_cifar() -> Recipe:
     """Strong augmentation for CNNs and ViTs on CIFAR: 5 epochs of warm-up, then 300.
 
-    Claim: the settings of Park and Kim (2022), appendix A; the learning rate is that of
+    Claim: the settings of Park and Kim (2022), appendix A; the learning rate is from
            PyTorch's schedulers called as in its code.
     Run:   visprism train strong_cifar --data cifar100 --model MODEL --out DIR
     """

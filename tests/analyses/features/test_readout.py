@@ -177,7 +177,7 @@ def test_the_lens_is_not_defined_where_widths_differ(batches):
     anatomy = vp.dissect(model, batches[0][0])
     assert [block.shape for block in lens_blocks(anatomy)] == [anatomy[-2].shape]
     result = vp.Readout(neighbors=5)(anatomy, batches)
-    assert "another shape than that of the last block" in result.lens_note
+    assert "another shape than the last block's" in result.lens_note
     lens = result.accuracy[result.readout == "logit lens"]
     assert np.isfinite(lens).sum() == 1
 

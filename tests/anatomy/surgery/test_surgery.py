@@ -198,7 +198,7 @@ def test_a_block_that_changes_the_shape_cannot_be_ablated(built):
 
 def test_a_replacement_of_another_shape_is_refused(anatomy, images):
     block = anatomy[1]
-    wanted = rf"output of function must have shape .*, that of block '{block.name}', got"
+    wanted = rf"output of function must have shape .*, as block '{block.name}' has, got"
     with pytest.raises(InputError, match=wanted), replace(anatomy, block, lambda x: x[:, :1]):
         anatomy.model(images)
     assert anatomy.model(images).shape == (2, 5)

@@ -74,7 +74,7 @@ class AttentionStatistics(Result):
     redundancy: Estimated = estimate(
         "Cosine similarity between heads",
         "",
-        "mean cosine of its weights with those of the other heads; NaN for one head",
+        "mean cosine between its weights and the other heads' weights; NaN for one head",
     )
     mean_distance: Number = estimate(
         "mean attention distance, mean over heads",
@@ -266,7 +266,7 @@ class _Places:
     keys_and_distances: Float[Tensor, "w q 2 k"]
 
     def are_of(self, attention: Layer, like: Tensor) -> bool:
-        """Whether they are those of an attention, on this device and in this precision."""
+        """Whether the places fit an attention, on this device and in this precision."""
         held = self.keys_and_distances
         if (held.dtype, held.device) != (like.dtype, like.device):
             return False

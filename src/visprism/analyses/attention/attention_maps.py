@@ -341,7 +341,7 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
 
 
 def _other_tokens(attention: Attention, first: Attention) -> bool:
-    """Whether an attention has windows, or tokens that are not those of the first one."""
+    """Whether an attention has windows, or other tokens than the first one."""
     queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
     tokens = first.geometry.keys.index
     same = np.array_equal(queries, keys) and np.array_equal(keys, tokens)
@@ -349,11 +349,11 @@ def _other_tokens(attention: Attention, first: Attention) -> bool:
 
 
 def _check_one_window(attention: Attention, first: Attention) -> None:
-    """All its tokens attend to all, and are those of the first attention."""
+    """All its tokens attend to all, and are the first attention's tokens."""
     if _other_tokens(attention, first):
         raise InputError(
-            f"all attention layers must have the same tokens for a rollout, and those of "
-            f"{attention.name!r} differ from those of {first.name!r} (windows, pooled or "
+            f"all attention layers must have the same tokens for a rollout, but the tokens of "
+            f"{attention.name!r} and {first.name!r} differ (windows, pooled or "
             "merged tokens). Use attention_maps for single layers."
         )
 

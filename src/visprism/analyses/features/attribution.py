@@ -6,7 +6,7 @@ With A the feature map of a block, y the largest logit and G = dy/dA, the maps a
     Grad-CAM               max(0, sum_c (mean over positions of G_c) A_c)
 
 A map is enlarged to the image bilinearly. Pixels are inserted into a blurred image, or replaced
-by the mean color of the normalization (deletion), those of the highest values first; the score
+by the mean color of the normalization (deletion), the highest values first; the score
 is the area under the probability of the predicted class against the fraction of pixels. The
 baseline is a random map on the grid of the block. Pixels of equal value are in the order of
 that same map, so that a map gains nothing where it says nothing; a map of zeros has no score.
@@ -73,7 +73,7 @@ class AttributionScores(SeriesPerBlock):
         "mean probability of the predicted class as pixels are inserted, highest first",
     )
     insertion_gain: Estimated = estimate(
-        "Insertion gain", "", "insertion score minus that of a random map; higher is better"
+        "Insertion gain", "", "insertion score minus a random map's score; higher is better"
     )
     deletion: Estimated = estimate(
         "Deletion score",
@@ -81,7 +81,7 @@ class AttributionScores(SeriesPerBlock):
         "mean probability of the predicted class as pixels are deleted, highest first",
     )
     deletion_gain: Estimated = estimate(
-        "Deletion gain", "", "deletion score minus that of a random map; lower is better"
+        "Deletion gain", "", "deletion score minus a random map's score; lower is better"
     )
     scored: np.ndarray = column(
         "Scored images", "", "number of images whose map is not 0 everywhere"
@@ -154,7 +154,7 @@ class Attribution(Analysis):
             AttributionScores,
             "Attribution maps of blocks",
             "Each line is a method: the area under the probability of the predicted class as "
-            "pixels are inserted, those of the highest relevance first. A map that is not "
+            "pixels are inserted, the most relevant first. A map that is not "
             "above the random map does not show which pixels the model uses.",
         ),
         Section(
@@ -264,7 +264,7 @@ def gradient_maps(
 ) -> tuple[Int64[Tensor, " b"], Maps]:
     """The predicted classes, and both maps of each block on its grid.
 
-    A gradient is orthogonal to what a LayerNorm alone reads, such as the patch tokens before
+    A gradient is orthogonal to what only a LayerNorm reads, such as the patch tokens before
     the last attention: a map that is 0 up to rounding is 0.
 
     Costs a forward and a backward pass for each block.

@@ -31,7 +31,7 @@ _EDGE = 0.5  # π rad/pixel, between the low and the high band
 class BandEnergies(ScalarPerBlock):
     """Fraction of a feature map's energy in its high band; one row for each block.
 
-    The energy is that of all frequencies but 0, so that the mean does not count. NaN where a
+    The energy includes all frequencies but 0, so that the mean does not count. NaN if a
     feature map does not vary or has one position.
     """
 
@@ -45,7 +45,7 @@ class BandEnergies(ScalarPerBlock):
     change: Estimated = estimate(
         "Change of the high-band energy",
         "",
-        "less that of the previous block; NaN if grids differ",
+        "minus the previous block's value; NaN if grids differ",
     )
     previous: Texts = column(
         "Previous block", "", "block that the changes refer to; empty if there is none"

@@ -141,10 +141,10 @@ def block_structure(
 def structure_score(
     cka: Float[np.ndarray, "m m"], place: Int[np.ndarray, " m"], stage: Int[np.ndarray, " m"]
 ) -> float:
-    """Mean CKA of pairs within a stage, minus that of pairs between stages as far apart.
+    """Mean CKA of pairs within a stage, minus the mean of pairs between stages as far apart.
 
-    Distances at which only one of the two occurs are left out. It is 1 where CKA is 1 within
-    stages and 0 between, and 0 where CKA depends on the distance alone.
+    Distances at which only one of the two occurs are left out. It is 1 if CKA is 1 within
+    stages and 0 between, and 0 if CKA depends only on the distance.
     """
     first, other = np.triu_indices(len(place), k=1)
     values, apart = cka[first, other], place[other] - place[first]

@@ -3,7 +3,7 @@
 With L the log amplitude of a feature map by frequency (`passes.profiles`), the log gain
 of a branch is L(output) - L(input), for the same image. A block that adds a branch to its input
 can lower the high frequencies of the sum although its branch raises them, and the other way
-round. The references are those of `Fourier`.
+round. The references are the same as in `Fourier`.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class TransferColumns(PerBlock):
         "Frequency", "π rad/pixel", "0 is the mean, 1 the Nyquist frequency"
     )
     gain: Estimated = estimate(
-        "Log gain", "", "log amplitude of the branch's output minus that of its input"
+        "Log gain", "", "log amplitude of the branch's output minus its input's"
     )
     relative: Estimated = estimate(
         "Δ log gain", "", "log gain minus that at frequency 0 (the mean)"
@@ -89,8 +89,8 @@ class BranchTransfer(FeatureAnalysis):
         Section(
             BranchGains,
             "Transfer function of residual branches",
-            "Each curve is a residual branch: the log amplitude of its output minus that of "
-            "its input, before the sum, at each spatial frequency. A falling curve is a "
+            "Each curve is a residual branch: the log amplitude of its output minus its "
+            "input's, before the sum, at each spatial frequency. A falling curve is a "
             "low-pass filter.",
             table=False,
         ),

@@ -1,9 +1,9 @@
 """CKA similarity of blocks, and the block structure that follows from it.
 
 CKA is HSIC (`hsic.py`) scaled so that a block is 1 with itself. Rotating a block's features,
-scaling all of them or adding a constant does not change it. Of a feature map only one number
-for each pair of images is used. HSIC is unbiased in every batch, so its mean over batches is
-that of the full data:
+scaling all of them or adding a constant does not change it. A feature map contributes only
+one number for each pair of images. HSIC is unbiased in every batch, so its mean over batches is
+the HSIC of the full data:
 
     CKA(x, y) = mean h_xy / sqrt(mean h_xx mean h_yy), means over batches by their images.
 
@@ -128,7 +128,7 @@ class Similarity(BlockMatrix):
         return f"{self.batches} batches"
 
     def __repr__(self) -> str:
-        """Both models, of which the provenance names the first alone."""
+        """Both models; the provenance names only the first."""
         models = " and ".join(filter(None, (self.provenance.model, self.other_model)))
         return f"<Similarity{f' of {models}' if models else ''}: {len(self)} rows>"
 
@@ -150,13 +150,13 @@ class Similarity(BlockMatrix):
         near = int((cka <= bound).sum())
         if near > _NEAR_NULL * len(pairs):
             yield Finding(
-                f"CKA of {near} of {len(pairs)} pairs is not above that of shuffled images "
+                f"CKA of {near} of {len(pairs)} pairs is not above the CKA of shuffled images "
                 f"(0, and two standard deviations: {np.median(bound):.2g})",
                 "VP104",
             )
 
     def answers(self) -> tuple[Answer, ...]:
-        """Of two models, the mean over pairs of blocks with the most similar pair."""
+        """For two models, the mean over pairs of blocks with the most similar pair."""
         return super().answers() if self.other_model and self.defined.any() else ()
 
     def scalars(self) -> dict[str, float]:
@@ -187,7 +187,7 @@ class Similarity(BlockMatrix):
         """
         if self.other_model:
             raise InputError(
-                "similarity must be of one model for its block structure, got that of two. "
+                "similarity must be of one model for its block structure, got two models. "
                 "Observe one model with CKA."
             )
         rows = self.select(np.flatnonzero(self.block == self.other))
@@ -367,7 +367,7 @@ def compare(
         kernel: "linear" or "rbf", see `CKA`.
         bandwidth: of the "rbf" kernel, see `CKA`.
         other_model: name of the second model, for figures.
-        run: device, precision, seed, progress and provenance, that of the first model.
+        run: device, precision, seed, progress and the first model's provenance.
     """
     shapes = [image_shape(anatomy) for anatomy in (anatomy_a, anatomy_b)]
     if batches_b is None and shapes[0] != shapes[1]:
@@ -414,7 +414,7 @@ def compare(
 
 
 def _ends_of(by_batch: Float[np.ndarray, "n rows"]) -> Ends:
-    """Student's interval over batches, from 5 on."""
+    """Student's interval over batches, for at least 5."""
     return (student if len(by_batch) >= FEWEST_BATCHES else no_interval)(by_batch)
 
 

@@ -2,7 +2,7 @@
 
 With x the pooled feature vectors, class means mu_c of k classes, and their mean mu:
 
-    NC1  tr(W B^+) / k, the covariance within classes over that of the class means
+    NC1  tr(W B^+) / k, the covariance within classes over the covariance of the class means
     NC2  how far the mu_c - mu are from equal norms and from the angles of a simplex
     NC3  |A / |A| - M / |M||^2, the head's weights against the centered means of its input
     NC4  how often the nearest class mean is not the class that the model predicts
@@ -10,7 +10,7 @@ With x the pooled feature vectors, class means mu_c of k classes, and their mean
 RankMe is exp(-sum p log p) of the singular values over their sum, p; alpha is minus the slope
 of log eigenvalue of the covariance over log rank.
 
-Intervals are those of the jackknife over 20 groups of images, for NC1 to NC3 with equal parts
+Intervals come from the jackknife over 20 groups of images, for NC1 to NC3 with equal parts
 of each class. On the features of two small networks they contain the mean over samples of as
 many images in 0.93 to 1.00 of samples.
 
@@ -47,7 +47,7 @@ _ROUNDING = 1e-10  # eigenvalues below this part of the largest count as 0
 _RANKS = (5, 50)  # fewest and most eigenvalues of the fit of alpha-ReQ
 _GROUPS = 20  # of images, which the jackknife leaves out one after the other
 _SHUFFLES = 19  # of the labels: NC1 is below all of them by chance in 5%
-# Images of an interval. With 500, that of NC1 contains the mean over samples in 0.89.
+# Images of an interval. With 500, NC1's interval contains the mean over samples in 0.89.
 _FEWEST_FOR_NC1, _FEWEST_FOR_RANK = 1000, 100
 _FEWEST_OF_CLASS = 4  # images; the jackknife leaves 2 or more of each class
 _ENOUGH = 1.5  # images for each feature of an interval of RankMe
@@ -66,8 +66,8 @@ class NeuralCollapse(ScalarPerBlock):
     nc1: Estimated = estimate(
         "NC1: variation within classes",
         "",
-        "tr(W B^+) / k: covariance within classes over that of the class means; NaN where "
-        "it is not below that of shuffled labels",
+        "tr(W B^+) / k: covariance within classes over covariance of the class means; NaN "
+        "if it is not below its value for shuffled labels",
         question=questions.COLLAPSE,
         comparison="none",
     )
@@ -116,7 +116,7 @@ class NeuralCollapse(ScalarPerBlock):
         equal = () if not none else (
             Finding(
                 f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}): it "
-                f"is not below that of {_SHUFFLES} shuffles of the labels: no difference "
+                f"is not below its value for {_SHUFFLES} shuffles of the labels: no difference "
                 "between the classes shows"
             ),
         )  # fmt: skip

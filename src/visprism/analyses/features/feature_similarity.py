@@ -1,4 +1,4 @@
-"""Similarity of blocks beyond CKA: mutual k-NN, Procrustes and RSA, each beside its null.
+"""Similarity of blocks beyond CKA: mutual k-NN, Procrustes and RSA, each with its null.
 
 Every measure compares the pooled features of the same images in two blocks, and again with the
 images of the second block shuffled: a high value means little where the null is high too.
@@ -77,7 +77,7 @@ class BlockSimilarities(BlockMatrix):
     )
 
     def sentences(self) -> Iterator[str]:
-        """Mean of each measure over pairs of blocks, beside its null."""
+        """Mean of each measure over pairs of blocks, with its null."""
         pairs = np.ones(len(self), bool) if self.other_model else self.block != self.other
         of = "blocks of two models" if self.other_model else "different blocks"
         for name in MEASURES:
@@ -92,7 +92,7 @@ class BlockSimilarities(BlockMatrix):
 @ANALYSES.register
 @dataclass(frozen=True)
 class FeatureSimilarity(Analysis):
-    """Mutual k-NN, Procrustes and RSA similarity of blocks, beside permutation nulls."""
+    """Mutual k-NN, Procrustes and RSA similarity of blocks, with permutation nulls."""
 
     name = "feature-similarity"
     needs = Needs.FEATURES
@@ -158,7 +158,7 @@ class FeatureSimilarity(Analysis):
         return Cost(per_image=1.2, seconds_per_image=seconds)
 
     def comparison_cost(self, subject: Subject) -> Cost:
-        """That of one model, whose pairs are shared with the other."""
+        """The cost for one model, whose pairs are shared with the other."""
         cost = self.cost(subject)
         return replace(cost, seconds_per_image=cost.seconds_per_image / 2)
 

@@ -75,15 +75,15 @@ class SpectrumColumns(PerBlock):
     log_amplitude_change: Estimated = estimate(
         "Change of the log amplitude",
         "",
-        "less that of the previous block; NaN if grids differ",
+        "minus the previous block's value; NaN if grids differ",
     )
     change: Estimated = estimate(
-        "Change of Δ log amplitude", "", "less that of the previous block; NaN if grids differ"
+        "Change of Δ log amplitude", "", "minus the previous block's value; NaN if grids differ"
     )
     change_lowest: Estimated = estimate(
         "Change of Δ log amplitude to the lowest frequency",
         "",
-        "less that of the previous block; NaN if grids differ",
+        "minus the previous block's value; NaN if grids differ",
     )
     previous: Texts = column(
         "Previous block", "", "block that the changes refer to; empty if there is none"
@@ -118,7 +118,7 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
     value_name: ClassVar[str] = "relative"
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Blocks whose change includes that of blocks off the grid."""
+        """Blocks whose change includes the change of blocks off the grid."""
         yield from gaps(self)
 
 
@@ -247,7 +247,7 @@ def _estimates(
 
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")
 def _(result: Spectrum, ax: Axes) -> Axes:
-    """Log amplitude minus that of frequency 0, a curve per block, colored by depth."""
+    """Log amplitude minus its value at frequency 0, a curve per block, colored by depth."""
     spectra(ax, result, "relative", first_kind=True)
     ax.set(xlabel=f"{AXES[result.profile]} (π rad/pixel)", ylabel="Δ log amplitude")
     return ax
@@ -257,7 +257,7 @@ def _(result: Spectrum, ax: Axes) -> Axes:
 def _(
     result: HighFrequency, ax: Axes, *, reference: Literal["mean", "lowest"] = "mean"
 ) -> Axes:
-    """Log amplitude at the highest frequency minus that of a reference, against depth."""
+    """Log amplitude at the highest frequency minus a reference, against depth."""
     name = {"mean": "relative", "lowest": "relative_lowest"}[reference]
     against_depth(ax, result, name)
     ax.set_ylabel(f"Δ log amplitude, highest\nfrequency to {_REFERENCES[reference]}")

@@ -38,7 +38,7 @@ _SEES: dict[str, Sees] = {
 class FrequencyPlanes(Pictures):
     """Log amplitude of feature maps by vertical and horizontal frequency; a row for each pair.
 
-    A picture is a block, the output of a residual branch or that of an attention head. The
+    A picture is a block, or the output of a residual branch or of an attention head. The
     frequency 0 is in the middle. Intervals are over images.
     """
 
@@ -80,7 +80,7 @@ class FourierPlane(FeatureAnalysis):
             "Each picture is a block, a residual branch or an attention head: the log "
             "amplitude of its feature maps minus that at frequency 0, which is in the middle. "
             "Rows are vertical and columns horizontal frequencies. A bright cross is structure "
-            "along rows and columns, such as that of patches.",
+            "along rows and columns, such as from patches.",
             table=False,
         ),
     )

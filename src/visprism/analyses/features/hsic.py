@@ -29,7 +29,7 @@ _ROUNDING = 8
 
 
 def gram(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b b"]:
-    """Inner products of the images' features, less those of the first image.
+    """Inner products of the images' features minus the first image's features.
 
     What is taken away from all images does not count in HSIC; without it the products keep
     their digits where features have a large mean, and features that are the same for all images
@@ -71,9 +71,9 @@ def hsic(
 ) -> tuple[Float[Tensor, "m m"], Float[Tensor, "m m"]]:
     """HSIC of all pairs of m kernels over n images: unbiased, and biased.
 
-    The first is the sum of the products of U-centered kernels over n (n - 3), the second that
-    of centered ones over (n - 1)². One matrix product gives both: with d the diagonal of a
-    centered kernel and D its sum,
+    The first is the sum of the products of U-centered kernels over n (n - 3), the second is
+    the same sum for centered kernels over (n - 1)². One matrix product gives both: with d the
+    diagonal of a centered kernel and D its sum,
 
         tr(K L) = <K, L> of the U-centered + n/(n - 2) d_K.d_L - D_K D_L / ((n - 1) (n - 2)).
 
@@ -111,7 +111,7 @@ def by_batch(
 
 
 def scaled(hsic: Float[np.ndarray, "m m"]) -> Float[np.ndarray, "m m"]:
-    """HSIC of all pairs over the root of those of both blocks."""
+    """HSIC of all pairs over the root of both blocks' HSIC."""
     root = _root(hsic)
     # Never beyond 1, as Cauchy and Schwarz say, but for rounding.
     return np.clip(hsic / np.outer(root, root), -1, 1)
@@ -127,8 +127,8 @@ def linearized(
 ) -> Float[np.ndarray, "n m m"]:
     """CKA by batch, linearized, so that its mean over batches is CKA.
 
-    To first order CKA moves by that of h_xy - CKA/2 (h_xx r + h_yy / r), over the root of h_xx
-    h_yy, with r the root of h_yy / h_xx. In the mean over batches that is 0.
+    To first order CKA changes by the change of h_xy - CKA/2 (h_xx r + h_yy / r), over the root
+    of h_xx h_yy, with r the root of h_yy / h_xx. In the mean over batches that is 0.
 
     Source: Cochran (1977), Sampling techniques, sec. 2.11.
     """

@@ -198,7 +198,7 @@ def principal_scores(
 ) -> tuple[Float[np.ndarray, "n 3"], float]:
     """Scores of the first three components, and the fraction of the variance that they hold.
 
-    A component that does not exist has scores of 0. The sign is that of a positive sum of
+    A component that does not exist has scores of 0. The sign gives a positive sum of
     cubes: it depends neither on the order of patches nor on a rotation of the channels.
     """
     rows = tokens - tokens.mean(0)

@@ -149,7 +149,7 @@ class Readout(Analysis):
         if missing and not lens_note:
             lens_note = (
                 f"logit lens not defined for {len(missing)} of {len(blocks)} blocks, whose "
-                f"output has another shape than that of the last block: {', '.join(missing)}"
+                f"output has another shape than the last block's: {', '.join(missing)}"
             )
         names = [name for name in READOUTS if any(name == key for key, _ in correct)]
         rows = [(name, block) for name in names for block in blocks]
@@ -304,7 +304,7 @@ def ridge_predictions(
 
 
 def lens_blocks(anatomy: Anatomy) -> list[Block]:
-    """The blocks whose output has the shape and layout of that of the last block on a grid."""
+    """The blocks whose output has the shape and layout of the last grid block's output."""
     nodes = anatomy.graph.nodes
     blocks = blocks_on_grid(anatomy)
     last = nodes[blocks[-1].end]
@@ -337,7 +337,7 @@ def lens_predictions(
             if not parts and last not in can_start_at(anatomy, images, [last]):
                 raise InputError(
                     f"the head of {type(anatomy.model).__name__} must run on its own for the "
-                    f"logit lens, and does not give the same logits from {blocks[-1].name!r} on"
+                    f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
                 )
             recording = cache_cuts(anatomy, images, [block.end for block in blocks])
             classes = {}

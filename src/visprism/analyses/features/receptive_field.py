@@ -141,7 +141,9 @@ class ReceptiveMaps(Result):
         "Fraction of the field", "", "the fractions of a block add up to 1"
     )
     relative: np.ndarray = quantity(
-        "Relative to the strongest cell", "", "fraction over that of the block's strongest cell"
+        "Relative to the strongest cell",
+        "",
+        "fraction over the fraction of the block's strongest cell",
     )
 
 
@@ -160,7 +162,7 @@ class ReceptiveField(Analysis):
             FieldSizes,
             "Effective receptive field",
             "Each point is a block: the root mean squared distance, along one axis, of the "
-            "pixels that its center position depends on. The dashed line is that of equal "
+            "pixels that its center position depends on. The dashed line shows equal "
             "weights for all pixels.",
             figures={"": {}, "side": {"quantity": "side_50"}},
         ),
@@ -203,7 +205,7 @@ class ReceptiveField(Analysis):
             The sizes, one row for each block, and the maps.
 
         Sources: Luo et al. (2016); the areas are the high-contribution areas of Ding et al.
-        (2022), but around the field's center of mass; the signs are those of Hutchinson (1989).
+        (2022), but around the field's center of mass; the signs follow Hutchinson (1989).
         """
         run.require_full_precision("the receptive field")
         run = run.on(anatomy.model)
@@ -468,7 +470,7 @@ def _(
     *,
     quantity: Literal["sigma", "side_50", "side_95"] = "sigma",
 ) -> Axes:
-    """Size against depth; the dashed line is that of a field with equal weights."""
+    """Size against depth; the dashed line is a field with equal weights."""
     against_depth(ax, result, quantity)
     if quantity == "sigma":
         ax.axhline(

@@ -125,7 +125,7 @@ class OutlierPlaces(Pictures):
 
 @result_type("massive-activations")
 class MassiveActivations(ScalarPerBlock):
-    """The largest activation of each block, beside the median; one row for each block."""
+    """The largest activation of each block, with the median; one row for each block."""
 
     value_name: ClassVar[str] = "log_ratio"
 
@@ -277,9 +277,9 @@ class TokenNorms(FeatureAnalysis):
     def extract(self, x: Tokens | Weights) -> Float[Tensor, "b *_"]:
         """What is needed of the tokens of one block, or of one attention.
 
-        Of n tokens (b, 2, n + 2): in the first row their norms, the largest absolute activation
-        and the median one; in the second their groups, and channel and token of the largest. Of
-        attention (b, 2 + p): see `_received`.
+        For n tokens (b, 2, n + 2): in the first row their norms, the largest absolute
+        activation and the median one; in the second their groups, and channel and token of the
+        largest. For attention (b, 2 + p): see `_received`.
         """
         if isinstance(x, Weights):
             return _received(x, self.sink_threshold)
@@ -300,7 +300,7 @@ class TokenNorms(FeatureAnalysis):
         return torch.stack([row.double() for row in rows], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """Of a block the values of `_of_block`, of an attention those of `_by_group`."""
+        """The values of `_of_block` for a block, and of `_by_group` for an attention."""
         values: Arrays = {}
         for source, extract in extracts.items():
             array = extract.double().numpy()
@@ -395,8 +395,8 @@ def _of_block(
 ) -> Float[np.ndarray, "b 6"]:
     """Share of outliers, largest norm over the median, and the largest activation.
 
-    Of this: log10 over the median activation, whether it is off the grid, whether it is
-    massive, its channel.
+    The activation has four columns: log10 over the median activation, whether it is off the
+    grid, whether it is massive, its channel.
     """
     norms, codes = _norms(values)
     ratio = _ratios(norms, codes)

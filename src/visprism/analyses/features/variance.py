@@ -49,22 +49,22 @@ class Variances(ScalarPerBlock):
     change: Estimated = estimate(
         "Relative change of the variance",
         "",
-        "variance over that of the previous block, minus 1; NaN if grids differ",
+        "variance over the previous block's variance, minus 1; NaN if grids differ",
     )
     log_ratio: Estimated = estimate(
         "Change of log variance",
         "",
-        "mean over images of the log of the variance over that of the previous block",
+        "mean over images of the log of the variance over the previous block's variance",
     )
     relative_log_ratio: Estimated = estimate(
         "Change of log(variance / mean square)",
         "",
-        "mean over images, minus that of the previous block; does not depend on scale",
+        "mean over images, minus the previous block's value; does not depend on scale",
     )
     feature_change: np.ndarray = column(
         "Change of the features",
         "",
-        "root mean square of output minus input over that of the input, estimated by 8 random "
+        "root mean square of output minus input over the input's, estimated by 8 random "
         "projections; NaN if the shapes differ",
     )
     dead_channels: np.ndarray = column(
@@ -171,7 +171,7 @@ class Variance(FeatureAnalysis):
         return variances, summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
 
     def _feature_change(self, seen: Seen) -> Float[np.ndarray, " blocks"]:
-        """Root mean square of output minus input over that of the input, by the projections."""
+        """Root mean square of output minus input over the input's, by the projections."""
         changes = []
         for block, before in zip(seen.blocks, seen.neighbors.previous, strict=True):
             if before is None or block.shape != before.shape:

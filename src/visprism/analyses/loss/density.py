@@ -146,7 +146,7 @@ def trace(
 
 
 def _over_vectors(values: np.ndarray) -> Number:
-    """Mean over random vectors, with an interval from 3 on: the error of 2 is off by 75%."""
+    """Mean over random vectors; at least 3 give an interval: the error of 2 is off by 75%."""
     return mean(values, student if len(values) > 2 else no_interval)
 
 

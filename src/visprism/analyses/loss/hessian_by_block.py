@@ -2,7 +2,7 @@
 
 H_b = d²L / d theta_b², with L the mean loss of the images and theta_b the parameters of a
 block, a kind or a stage, is a diagonal block of the Hessian H: the traces of parts that hold
-all parameters once add up to that of H, and no eigenvalue exceeds the largest one of H in
+all parameters once add up to the trace of H, and no eigenvalue exceeds the largest one of H in
 magnitude.
 
 Sources: Dong et al. (2020), HAWQ-V2, sec. 3 (trace per block); Hutchinson (1989).
@@ -97,7 +97,7 @@ def _parts(anatomy: Anatomy, by: str) -> dict[str, list[Block]]:
 
 
 def _columns(blocks: Sequence[Block]) -> dict[str, Any]:
-    """The columns of `PerBlock` of a part: those of its first block, and its mean depth."""
+    """The columns of `PerBlock` of a part: its first block's values, and its mean depth."""
     kinds = {block.kind for block in blocks}
     return {
         "kind": blocks[0].kind if len(kinds) == 1 else "several",

@@ -1,6 +1,6 @@
 """Loss landscape around the weights, and its increase at exact distances.
 
-Surfaces are those of `visprism.loss.landscape`, circles those of `visprism.loss.rings`. The
+Surfaces come from `visprism.loss.landscape`, circles from `visprism.loss.rings`. The
 interval of an increase is over direction pairs and images.
 """
 
@@ -90,7 +90,7 @@ _CUT = 2.5  # a slice ends above this many log(classes)
 
 
 def value_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
-    """A color bar at the side, of one scale for all axes; none beside slices."""
+    """A color bar at the side, of one scale for all axes; none next to slices."""
     surfaces: list[ScalarMappable] = [
         artist
         for ax in axes
@@ -368,8 +368,8 @@ class Landscape(Analysis):
         Section(
             Projection,
             "Checkpoints in the plane",
-            "The projection of each checkpoint onto the plane. Where the in-plane fraction is "
-            "small, the loss at the projection is not that of the checkpoint.",
+            "The projection of each checkpoint onto the plane. If the in-plane fraction is "
+            "small, the loss at the projection is not the checkpoint's loss.",
             figures={},
         ),
     )

@@ -83,7 +83,7 @@ class LinearPaths(Curve):
 
 @result_type("soups")
 class Soup(Result):
-    """Accuracy of the mean of the weights of several checkpoints, beside that of each."""
+    """Accuracy of the mean of the weights of several checkpoints, and of each checkpoint."""
 
     member: Texts = column("Weights", "", "'model', a checkpoint, or 'soup'")
     accuracy: np.ndarray = column("Accuracy", "", "fraction of images classified correctly")
@@ -99,13 +99,13 @@ class Soup(Result):
         images = self.images_text
         yield (
             f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
-            f"minus that of {self.member[best]}, the best of them: "
+            f"gain over {self.member[best]}, the best of them: "
             f"{points_text(gain, gain.low, gain.high)} ({images})"
         )
 
 
 def _step(model: nn.Module, state: State, name: str) -> dict[str, Tensor]:
-    """The floating-point entries of a state dict minus those of the model."""
+    """The floating-point entries of a state dict minus the model's entries."""
     step = {}
     for key, tensor in model.state_dict().items():
         if not tensor.is_floating_point():
@@ -143,7 +143,7 @@ class ModeConnectivity(Analysis):
         Section(
             Soup,
             "Soup",
-            "Accuracy of the mean of all weights beside that of each, with the gain of the "
+            "Accuracy of the mean of all weights and of each checkpoint, with the gain of the "
             "soup and its 95% interval over images.",
             figures={},
         ),

@@ -51,8 +51,8 @@ _NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
 class LossIncrease(Result):
     """Increase of the loss close to the weights; one row for each measure.
 
-    Values are means over mini-batches, whose own values stand in ``sharpness.by_unit``; over
-    all of the data at once, those of random directions do.
+    Values are means over mini-batches. ``sharpness.by_unit`` holds the values of mini-batches,
+    or of random directions if the loss is over all of the data at once.
     """
 
     row_names = ("places",)
@@ -135,7 +135,7 @@ def _gaussian_losses(
 
 
 def _estimate(rises: Sequence[_Rise], mini_batches: bool) -> Number:
-    """Over mini-batches; or of all data over random directions, from 3 on."""
+    """Over mini-batches; or of all data over random directions, for at least 3."""
     if mini_batches:
         return heavy_tailed(np.array([rise.values.mean() for rise in rises]))
     values = rises[0].values
@@ -225,10 +225,10 @@ class Sharpness(Analysis):
         """The mean sharpness of mini-batches, or m-sharpness for mini-batches of m images.
 
         SAM perturbs the weights for each mini-batch separately, so this, and not the sharpness
-        over all data, is what it minimizes. The mean has an interval from 32 mini-batches on,
-        see `visprism.core.statistics.heavy_tailed_interval`.
+        over all data, is what it minimizes. The mean has an interval for at least 32
+        mini-batches, see `visprism.core.statistics.heavy_tailed_interval`.
 
-        Cost: that of `sharpness`, once over the data.
+        Cost: the same as `sharpness`, once over the data.
 
         Source: Foret et al. (2021), sec. 4.
         """

@@ -1,8 +1,8 @@
 """Trajectory of the weights during training, from checkpoints.
 
 With w_t the parameters of snapshot t, in order, and T the last: radius |w_t - w_T| / |w_0 -
-w_T| and the angle between w_t - w_T and w_0 - w_T. The components are those of all snapshots
-around their mean. Buffers are not included.
+w_T| and the angle between w_t - w_T and w_0 - w_T. The components are computed from all
+snapshots around their mean. Buffers are not included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,9 +35,9 @@ _MIN_SNAPSHOTS = 3  # two are always on a line
 class WeightTrajectory(Result):
     """The weights at several times of training; one row for each snapshot."""
 
-    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0 on")
+    snapshot: np.ndarray = column("Snapshot", "", "its number, from 0")
     radius: np.ndarray = column(
-        "r", "", "distance from the last snapshot over that of the first from the last"
+        "r", "", "distance from the last snapshot over the first snapshot's distance"
     )
     angle: np.ndarray = column(
         "θ", "rad", "at the last snapshot, from the first; NaN for the last itself"
@@ -136,7 +136,7 @@ class Trajectory(Analysis):
             "Each point is a snapshot of training, from dark to bright, in its two principal "
             "components or by distance and direction from the end. Two numbers cannot show a "
             "path through millions of dimensions, and every random walk looks smooth in such a "
-            "plane: conclude nothing from the shape alone.",
+            "plane: conclude nothing just from the shape.",
             figures={"": {}, "polar": {"view": "polar"}},
         ),
     )

@@ -53,7 +53,7 @@ from visprism.table.result import Result, Texts, column, estimate, result_type, 
 class Ablations(Result):
     """Accuracy and NLL without one part; one row for each ablation.
 
-    Drops are paired by image. Their 95% interval is that of Bonett and Price for paired
+    Drops are paired by image. Their 95% interval is Bonett and Price's for paired
     proportions.
     """
 
@@ -68,7 +68,7 @@ class Ablations(Result):
         "Normalized depth", "", "0 for the stem, 1 for the last block; NaN for several blocks"
     )
     subsampling: np.ndarray = column(
-        "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
+        "Subsampling", "", "whether its spatial grid is smaller than the previous block's"
     )
     ablated: Texts = column(
         "Ablated part",
@@ -80,13 +80,13 @@ class Ablations(Result):
     drop: Estimated = estimate(
         "Accuracy drop",
         POINTS,
-        "accuracy of the model minus that of the ablated model",
+        "accuracy of the model minus accuracy of the ablated model",
         question=questions.IMPORTANCE,
         comparison="none",  # selected maxima of different blocks
     )
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood of the ablated model")
     nll_rise: Estimated = estimate(
-        "NLL rise", "nats", "NLL of the ablated model minus that of the model"
+        "NLL rise", "nats", "NLL of the ablated model minus NLL of the model"
     )
     partial: np.ndarray = column(
         "Partial pass", "", "whether only what follows the ablated part was computed"
@@ -125,7 +125,7 @@ class Ablations(Result):
         return ablated == "block" or len(self._rows(ablated)) > 0
 
     def joint(self) -> JointAblations:
-        """Joint ablations beside the sum of the drops of their blocks one by one."""
+        """Joint ablations and the sum of the drops of their blocks one by one."""
         single = self.experiment("block")
         single = single if len(single) else self.experiment("convolution")
         return joint_ablations(self.experiment("several"), single)
@@ -231,7 +231,7 @@ class Ablation(Analysis):
             JointAblations,
             "Joint ablation",
             "Accuracy drop when several random blocks are ablated together, with the range "
-            "over draws, beside the sum of their single drops.",
+            "over draws, and the sum of their single drops.",
         ),
     )
 
@@ -240,8 +240,8 @@ class Ablation(Analysis):
     )
     replacement: Literal["zero", "mean", "shuffle"] = option(
         "zero",
-        "what replaces that which a part adds: zero, its mean over images and positions, or "
-        "that of another image",
+        "what replaces a part's contribution: zero, its mean over images and positions, or "
+        "another image's",
     )
     channels: int = option(
         4, "number of random channels of each block, if parts has channels", minimum=1
@@ -360,7 +360,7 @@ class Ablation(Analysis):
         return Cost(per_image=1.5 + means + 0.55 * number)
 
     def _batch_size(self, subject: Subject) -> int:
-        """The largest batch size up to the usual one that leaves no image alone, to shuffle."""
+        """The largest usual batch size that leaves no batch of one image, to shuffle."""
         if self.replacement != "shuffle" or subject.num_images < 2:
             return subject.batch_size
         sizes = range(subject.batch_size, 1, -1)

@@ -1,7 +1,7 @@
 """Ablations by kind of block: mean drops, and differences between groups of blocks.
 
-With d_ib the drop of image i without block b (1, 0 or -1), the mean of a group G is that of
-d_iG = mean over b in G of d_ib, and its interval is over images.
+With d_ib the drop of image i without block b (1, 0 or -1), the mean of a group G is the mean
+of d_iG = mean over b in G of d_ib, and its interval is over images.
 """
 
 from collections.abc import Callable, Iterator
@@ -122,7 +122,7 @@ class KindAblations(Result):
         return "difference of mean accuracy drops" if difference else "mean accuracy drop"
 
     def _shared_verdict(self, row: int) -> Verdict:
-        """That of ablated blocks and of ablated convolutions; undecided if they disagree."""
+        """The verdict of ablated blocks and convolutions; undecided if they disagree."""
         same = np.flatnonzero(self.comparison == self.comparison[row])
         verdicts: set[Verdict] = {self._verdict(int(i)) for i in same}
         return verdicts.pop() if len(verdicts) == 1 else "undecided"
@@ -250,7 +250,7 @@ def _(result: KindAblations, ax: Axes) -> Axes:
     return ax
 
 
-# Joint ablation: several blocks ablated together, beside the sum of their single drops.
+# Joint ablation: several blocks ablated together, and the sum of their single drops.
 
 
 @result_type("joint-ablations")
@@ -284,7 +284,7 @@ class JointAblations(Result):
 
 
 def joint_ablations(several: Any, single: Any) -> JointAblations:
-    """Rows of `Ablations` of several blocks, by their number, and those of single blocks.
+    """Rows of `Ablations` of several blocks, by their number, and rows of single blocks.
 
     Source: Veit et al. (2016), Residual networks behave like ensembles of relatively shallow
     networks, fig. 5.

@@ -40,7 +40,7 @@ from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 WORST_CASE = "worst case"  # correct without attack and under every attack of the same size
-# The losses of each attack; those of "pgd" are chosen.
+# The losses of each attack; the user chooses the losses of "pgd".
 _LOSSES: dict[str, tuple[Literal["cross-entropy", "dlr"], ...]] = {
     "apgd": ("cross-entropy", "dlr"),
     "apgd-t": ("dlr",),
@@ -49,7 +49,7 @@ _LOSSES: dict[str, tuple[Literal["cross-entropy", "dlr"], ...]] = {
 
 @result_type("adversarial")
 class RobustAccuracy(Result):
-    """Robust accuracy; a row for each attack, and for the worst case over those of one size."""
+    """Robust accuracy; a row for each attack, and for the worst case at each size."""
 
     row_names: ClassVar[tuple[str, ...]] = ("size",)
 

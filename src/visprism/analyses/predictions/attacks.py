@@ -108,7 +108,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class ImageNoise:
-    """Random numbers of each image, from the seed and the index of the image alone."""
+    """Random numbers of each image, only from the seed and the index of the image."""
 
     like: Pixels
     seed: int
@@ -210,7 +210,7 @@ class AttackLoss:
     toward: Int64[Tensor, " b"] | None = None  # class c of the targeted DLR
 
     def margin(self, pixels: Pixels) -> Float[Tensor, " b"]:
-        """The largest other logit minus that of the target: above 0 where misclassified."""
+        """The largest other logit minus the target's: above 0 if misclassified."""
         with torch.no_grad():
             return _margin(self.logits(pixels), self.targets)
 
@@ -283,7 +283,7 @@ def _others(logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]) -> Float
 # Adversarial examples: FGSM, PGD and Auto-PGD, perturbations of pixels that raise a loss.
 
 _FIRST_SIZE = 2.0  # of a step, in units of epsilon
-_MOMENTUM = 0.75  # weight of the gradient step; the rest is that of the last step
+_MOMENTUM = 0.75  # weight of the gradient step; the rest is the last step's
 _SUCCESSES = 0.75  # fraction of steps that must raise the loss to leave the step size as it is
 
 
@@ -342,7 +342,7 @@ def attack_images(
 
 
 def _objectives(loss: AttackLoss, pixels: Pixels, attack: Attack) -> Iterator[AttackLoss]:
-    """The loss; of a targeted attack that of each class, the most likely first."""
+    """The loss; for a targeted attack the loss of each class, the most likely first."""
     if attack.name != "apgd-t":
         yield loss
         return

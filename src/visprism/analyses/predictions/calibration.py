@@ -240,7 +240,7 @@ class Calibration(Analysis):
             Confusions,
             "Confusion matrix",
             "In a row the images of a class, in a column those with a prediction, in percent "
-            "of the class. Of more than 20 classes, the most frequent errors.",
+            "of the class. With more than 20 classes, the most frequent errors.",
         ),
         Section(
             Reliability,
@@ -345,10 +345,10 @@ def _metrics_of(
       image on an edge counts in parts.
     - aurc: mean over i of the error rate of the i most confident images.
 
-    Intervals: Wilson's for fractions of images; that of a mean of skewed values for nll, brier,
-    signed_ece (`visprism.core.statistics.mean_interval`) and for aurc, whose values by image
-    are its linearization, from 5 correct and 5 wrong predictions on; that of the debiased ECE
-    by inversion of a test; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased
+    Intervals: Wilson's for fractions of images; `visprism.core.statistics.mean_interval`, for
+    skewed values, for nll, brier and signed_ece, and with at least 5 correct and 5 wrong
+    predictions for aurc, whose values by image are its linearization; inversion of a test for
+    the debiased ECE; none for ece, mce, adaptive_ece, iou and mean_iou, which are biased
     in few images.
 
     Costs one pass over the logits.

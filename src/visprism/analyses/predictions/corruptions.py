@@ -248,7 +248,7 @@ class CorruptionErrors(Result):
         "error rate of AlexNet or of a given reference; NaN where there is none",
     )
     relative: np.ndarray = column(
-        "CE", "", "error over that of the reference; NaN unless all severities were measured"
+        "CE", "", "error over the reference's error; NaN unless all severities were measured"
     )
     clean_error: float = scalar("Clean error rate", "", "of clean images", default=nan)
     mean_error: float = scalar("Mean error rate", "", "mean over corruptions", default=nan)
@@ -286,7 +286,7 @@ class CorruptionErrors(Result):
         if np.isfinite(self.mce):
             yield f"mCE {self.mce:.1%} relative to the reference errors"
         elif not self.comparable:
-            yield "mCE not given: AlexNet's errors are those of 224x224 pixels and 1000 classes"
+            yield "mCE not given: AlexNet's errors are for 224x224 pixels and 1000 classes"
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean corruption error, where it is defined."""
@@ -513,7 +513,7 @@ def _(result: CorruptedMetrics, ax: Axes) -> Axes:
 
 @figure(width=2.9, height=2.9, share=False)
 def _(result: CorruptionErrors, ax: Axes) -> Axes:
-    """Error rate of each corruption, with that of clean images and of the reference."""
+    """Error rates of each corruption, of clean images and of the reference."""
     place = np.arange(len(result))[::-1]
     bars = ax.barh(place, result.error, height=0.72, color=KIND_COLORS["conv"])
     for bar, name, error in zip(

@@ -48,7 +48,7 @@ class ShiftedAccuracy(Result):
     """Accuracy on each set of shifted images, next to that on the data; one row for each set.
 
     Where a set has a part of the classes, predictions are restricted to them, on both sides.
-    Intervals are over images; those of drops are of two independent samples.
+    Intervals are over images; intervals of drops are for two independent samples.
     """
 
     row_names: ClassVar[tuple[str, ...]] = ("shift",)
@@ -204,8 +204,8 @@ def distribution_shift(
 
     With the classes C of a set, the prediction of an image is the class of C with the largest
     logit. The reference is restricted in the same way: to its images of the classes C, and to
-    the logits of C. Intervals are Wilson's, those of differences Newcombe's for independent
-    samples.
+    the logits of C. Intervals are Wilson's, and Newcombe's for differences of
+    independent samples.
 
     Cost: one forward pass over each set.
 

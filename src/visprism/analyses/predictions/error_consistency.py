@@ -96,7 +96,7 @@ class ErrorConsistency(Result):
         )
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """Which model classifies how many images alone."""
+        """How many images only one of the models classifies correctly."""
         if name != "only_one":
             return {}
         first, second = self._names
@@ -120,10 +120,10 @@ def error_consistency(
 
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
-    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is that of
-    `visprism.core.kappa.kappa_interval`; there is none where one of the models has fewer than 5
-    correct or 5 wrong predictions. Kappa is NaN where 1 - c_exp is 0, and 0 in any case where
-    one model alone is correct, or wrong, on all images: c_obs is c_exp then.
+    kappa = (c_obs - c_exp) / (1 - c_exp). The interval is
+    `visprism.core.kappa.kappa_interval`; there is none if one of the models has fewer than 5
+    correct or 5 wrong predictions. Kappa is NaN if 1 - c_exp is 0, and 0 in any case if
+    only one model is correct, or wrong, on all images: c_obs is c_exp then.
 
     Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
     behaviour of CNNs and humans by measuring error consistency.

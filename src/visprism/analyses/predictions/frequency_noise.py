@@ -59,8 +59,8 @@ SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
 _NOISES = {EQUAL_ENERGY: "noise of equal energy in each band", PAPER: "the paper's noise"}
-# Claim C7: what most blocks of the model are, from the lowest value. Accuracy counts beside its
-# drop, since a model with a higher accuracy without noise can lose more.
+# Claim C7: what most blocks of the model are, from the lowest value. Accuracy counts as well as
+# its drop, since a model with a higher accuracy without noise can lose more.
 _CLAIMED = {
     "high_drop": ("attention", "conv"),
     "high_accuracy": ("conv", "attention"),
@@ -151,9 +151,9 @@ class BandAccuracy(Result):
 
 @result_type("frequency-contrasts")
 class FrequencyContrasts(Result):
-    """Accuracy drop of high minus that of low frequencies; one row for each kind of noise.
+    """Accuracy drop at high minus low frequencies; one row for each kind of noise.
 
-    The paper's noise is stronger at high frequencies, so that what holds for it alone is a
+    The paper's noise is stronger at high frequencies, so that what holds only for it is a
     statement about the strength of the noise. Claim C7 is about two models; the differences of
     `BandAccuracy` between them decide it.
     """
@@ -220,7 +220,7 @@ class FrequencyNoise(PerturbedAccuracy):
         Section(
             FrequencyContrasts,
             "High against low frequencies",
-            "The mean accuracy drop of high minus that of low frequencies. The paper claims "
+            "The mean accuracy drop at high minus low frequencies. The paper claims "
             "that attention models are robust to high frequencies and convolutional models to "
             "low ones. Its noise is stronger at high frequencies.",
             figures={},

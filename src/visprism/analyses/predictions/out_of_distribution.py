@@ -1,6 +1,6 @@
 """Out-of-distribution scores of logits and of the features of each block.
 
-Every score is higher for images that look like those of the distribution; its AUROC is the
+Every score is higher for images that look like the distribution's images; its AUROC is the
 probability that such an image scores above one of other data, ties counting half. The interval
 is Newcombe's with DeLong's error where that is larger.
 
@@ -243,7 +243,7 @@ def false_positives(inside: Float[np.ndarray, " m"], outside: Float[np.ndarray, 
 def _of_logits(logits: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " n"], ...]:
     """Maximum softmax probability, negative energy at temperature 1, and largest logit.
 
-    Of the first, the logarithm, which has the same order and does not round to 1.
+    The first is its logarithm, which has the same order and does not round to 1.
     """
     values = logits.astype(np.float64)
     largest, energy = values.max(1), logsumexp(values, axis=1)
@@ -292,7 +292,7 @@ def _mahalanobis(
 ) -> Scores:
     """Minus the smallest squared Mahalanobis distance to a class mean.
 
-    The covariance is that of all classes about their means, plus 1e-3 of the mean variance.
+    The covariance covers all classes about their means, plus 1e-3 of the mean variance.
     """
     x = fitted.astype(np.float64)
     classes, index = np.unique(targets, return_inverse=True)

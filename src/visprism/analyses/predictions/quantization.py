@@ -42,8 +42,8 @@ _VECTORS = "random vectors"
 class QuantizationSensitivity(SeriesPerBlock):
     """Accuracy and NLL with the weights of one block quantized; a row for each block and bits.
 
-    Intervals of drops are those of Bonett and Price. Hessian traces are of the training loss;
-    their intervals, and those of predicted rises, are over random vectors.
+    Intervals of drops are Bonett and Price's. Hessian traces are of the training loss;
+    intervals of traces and of predicted rises are over random vectors.
     """
 
     value_name: ClassVar[str] = "nll_rise"
@@ -52,7 +52,7 @@ class QuantizationSensitivity(SeriesPerBlock):
 
     bits: Texts = column("Bits", "", "of the weights of the block: '8 bits', ...")
     nll_rise: Estimated = estimate(
-        "NLL rise", "nats", "NLL with the quantized block minus that of the model"
+        "NLL rise", "nats", "NLL with the quantized block minus the model's NLL"
     )
     accuracy: np.ndarray = column("Accuracy", "", "with the quantized block")
     drop: Estimated = estimate(
@@ -63,7 +63,9 @@ class QuantizationSensitivity(SeriesPerBlock):
         comparison="none",  # selected maxima of different blocks
     )
     weight_error: np.ndarray = column(
-        "Relative weight error", "", "squared norm of the rounding over that of the weights"
+        "Relative weight error",
+        "",
+        "squared norm of the rounding over squared norm of the weights",
     )
     trace: Estimated = estimate(
         "Hessian trace",
@@ -144,7 +146,7 @@ class QuantizationSensitivity(SeriesPerBlock):
 @ANALYSES.register
 @dataclass(frozen=True)
 class Quantization(Analysis):
-    """NLL rise after rounding one block to a few bits, beside its Hessian trace."""
+    """NLL rise after rounding one block to a few bits, with its Hessian trace."""
 
     name = "quantization"
     group = "robustness"
@@ -247,7 +249,7 @@ class Quantization(Analysis):
 
 
 def _change(anatomy: Anatomy, block: Block, bits: int) -> tuple[float, float, int]:
-    """Squared norm of the change of the weights, that of the weights, and their number."""
+    """Squared norms of the weights' change and of the weights, and the number of weights."""
     parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
     weights = [parameters[n].detach().double() for n in weights_of(anatomy, block)]
     change = sum(float((quantized(w, bits) - w).square().sum()) for w in weights)

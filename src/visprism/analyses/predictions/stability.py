@@ -75,14 +75,16 @@ class FlipRates(Result):
 
 @result_type("relative-flip-rates")
 class RelativeFlipRates(Result):
-    """Flip rates of a model over those of a reference model; one row per perturbation.
+    """Flip rates of a model over a reference model's flip rates; one row per perturbation.
 
     With AlexNet as the reference and the perturbations of ImageNet-P, the mean is mFR.
     """
 
     perturbation: Texts = column("Perturbation", "", "name of the perturbation")
     ratio: np.ndarray = column(
-        "Relative flip rate", "", "flip rate over that of the reference; NaN if that is 0"
+        "Relative flip rate",
+        "",
+        "flip rate over the reference's flip rate; NaN if the latter is 0",
     )
     flip_rate: np.ndarray = column("Flip rate", "", "of the model")
     reference_rate: np.ndarray = column("Reference flip rate", "", "of the reference")
@@ -113,7 +115,7 @@ class RelativeFlipRates(Result):
 def relative_flip_rates(
     result: FlipRates, reference: FlipRates, *, model: str = "", reference_model: str = ""
 ) -> RelativeFlipRates:
-    """Flip rates over those of a reference model, perturbation by perturbation.
+    """Flip rates over a reference model's flip rates, perturbation by perturbation.
 
     mFR = 1/P sum_p FR_p / FR_p^AlexNet over P perturbations, where the reference is AlexNet.
 
@@ -157,12 +159,12 @@ class Stability(Analysis):
             FlipRates,
             "Flip rate along perturbation sequences",
             "Each bar is a perturbation: the fraction of frames whose predicted class differs "
-            "from that of the frame before, or of the first frame for noise.",
+            "from the previous frame's, or for noise from the first frame's.",
         ),
         Section(
             RelativeFlipRates,
             "Flip rate relative to the first model",
-            "Flip rate of the second model over that of the first, by perturbation, and its "
+            "Flip rate of the second model over the first model's, by perturbation, and its "
             "mean. With AlexNet as the first model the mean is the mFR of ImageNet-P.",
             figures={},
         ),
@@ -184,7 +186,7 @@ class Stability(Analysis):
         return (stability(subject.model, sequences, run=run),)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
-        """Flip rates of the second model over those of the first."""
+        """Flip rates of the second model over the first model's."""
         reference, result = (_flip_rates(measured) for measured in (first, second))
         names = {"model": second.subject.name, "reference_model": first.subject.name}
         return (relative_flip_rates(result, reference, **names),)

@@ -208,8 +208,8 @@ def _best(predictions: Predictions) -> float:
 def _log_error(predictions: Predictions, inverse: float) -> float:
     """Standard error of the logarithm of the temperature; NaN for a single image.
 
-    With s_i the derivative of the NLL of image i by b, and H that of their mean, the variance
-    of b is var(s) / (n H^2).
+    With s_i the derivative of the NLL of image i by b, and H the derivative of their mean, the
+    variance of b is var(s) / (n H^2).
     """
     if len(predictions) < 2:
         return nan

@@ -47,7 +47,7 @@ class PositionalSimilarity(Result):
     parameter: str = scalar("Parameter", "", "name of the parameter that holds the embeddings")
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Similarity of neighbors against that of all other pairs."""
+        """Similarity of neighbors against the similarity of all other pairs."""
         steps = abs(self.row - self.other_row) + abs(self.column - self.other_column)
         near, far = self.cosine[steps == 1], self.cosine[steps > 1]
         if not (np.isfinite(near).any() and np.isfinite(far).any()):
@@ -97,8 +97,8 @@ def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> Positi
 
     With p_i the embedding that the model adds to the token at position i, p_i . p_j / (|p_i|
     |p_j|) for all pairs. The embeddings are the one parameter that a sum in the first block
-    adds to the tokens. Those of class and register tokens are left out. Embeddings that are a
-    buffer are not recognized, as the graph holds parameters only.
+    adds to the tokens. Class and register tokens' embeddings are left out. Embeddings that are
+    a buffer are not recognized, as the graph holds parameters only.
 
     Costs one product of the table with itself; no image is needed.
 

@@ -31,9 +31,9 @@ class ScoresByOffset(Result):
     """Attention scores of relative positions; one row for each head and offset of the key."""
 
     head: np.ndarray = column("Head", "", "number of the head, from 1")
-    dy: np.ndarray = column("Row offset", "tokens", "row of the key minus that of the query")
+    dy: np.ndarray = column("Row offset", "tokens", "row of the key minus row of the query")
     dx: np.ndarray = column(
-        "Column offset", "tokens", "column of the key minus that of the query"
+        "Column offset", "tokens", "column of the key minus column of the query"
     )
     score: np.ndarray = column(
         "Score", "", "added before the softmax; minus infinity for no attention"
@@ -51,7 +51,7 @@ class ScoresByOffset(Result):
             rows.dy[rows.weight.argmax()] == 0 == rows.dx[rows.weight.argmax()] for rows in top
         )
         yield (
-            "largest attention weight of a head by position alone: mean "
+            "largest attention weight of a head by position only: mean "
             f"{largest.mean():.2f} over {len(heads)} heads (uniform attention: "
             f"{1 / len(top[0]):.2g}); "
             f"{center} of {len(heads)} heads attend most to the query's own position"
@@ -61,7 +61,7 @@ class ScoresByOffset(Result):
 @ANALYSES.register
 @dataclass(frozen=True)
 class RelativeScores(Analysis):
-    """Attention of each head by relative position alone."""
+    """Attention of each head by relative position only."""
 
     name = "relative-scores"
     rank = 0
@@ -129,7 +129,7 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
 def relative_scores(
     table: Float[Tensor, "heads rows columns"], *, run: Run = DEFAULT_RUN
 ) -> ScoresByOffset:
-    """The scores of relative positions, and the attention that they alone would give.
+    """The scores of relative positions, and the attention that they would give by themselves.
 
     With S_h the table of head h, weight = exp S_h[d] / sum over offsets d' of exp S_h[d']: the
     attention of a query at the center of a constant image to the key at offset d.
@@ -168,7 +168,7 @@ def relative_scores(
 def _(result: ScoresByOffset, ax: Axes) -> Axes:
     """Attention weights of each head by offset, from 0 (white) to the largest (black).
 
-    The cross marks the query. Of more than 49 heads the first 49 are drawn.
+    The cross marks the query. With more than 49 heads, the first 49 are drawn.
     """
     heads = np.unique(result.head)[:_DRAWN]
     across = ceil(sqrt(len(heads)))

@@ -30,7 +30,7 @@ class Costs(Result):
         "Normalized depth", "", "0 for the stem, 1 for the last block before the head"
     )
     subsampling: np.ndarray = column(
-        "Subsampling", "", "whether its spatial grid is smaller than that of the block before"
+        "Subsampling", "", "whether its spatial grid is smaller than the previous block's"
     )
     stream: np.ndarray | int = scalar(
         "Stream", "", "0 for what everything passes through; parallel streams from 1", default=0
@@ -85,10 +85,10 @@ class Block:
     kind: Kind
     stage: int  # 0 for the stem, then one more each time that the grid shrinks
     depth: float  # 0 for the stem ... 1 for the last block before the head
-    subsampling: bool  # its grid is smaller than that of the block before
+    subsampling: bool  # its grid is smaller than the previous block's
     shape: tuple[int, ...]  # (C, H, W) of its feature map; without a layout, of its output
     layout: Layout | None  # None: its output has no spatial grid (such as the head's)
-    stream: int = 0  # 0 for what everything passes through; parallel streams from 1 on
+    stream: int = 0  # 0 for what everything passes through; parallel streams from 1
     # Name of the block on a grid that it continues; None: the one before it in forward order;
     # "": none, as for the first one and where parallel streams merge.
     previous: str | None = None

@@ -47,7 +47,7 @@ def attentions(anatomy: Anatomy) -> tuple[Attention, ...]:
     all_attentions = []
     height, width = anatomy.image_shape[-2:]
     for block in anatomy:
-        if block.layout is None:  # its tokens are not those of one grid
+        if block.layout is None:  # its tokens are not the tokens of one grid
             continue
         inside = anatomy.nodes(block)
         in_block = list(_attentions(anatomy.graph, inside))

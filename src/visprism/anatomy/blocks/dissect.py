@@ -75,7 +75,7 @@ def _blocks(graph: Graph, row: Sequence[Segment]) -> tuple[Block, ...]:
         begins = before is not None and (before.start == 0 or (subsampling and not last))
         shape = tuple(end.shape or ())[1:]
         if layout is not None:
-            assert end.shape is not None  # a layout is that of a tensor
+            assert end.shape is not None  # a layout belongs to a tensor
             shape = (end.shape[layout.channels_axis], *layout.grid)
         blocks.append(
             Block(

@@ -53,7 +53,7 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
 def _beside(
     graph: Graph, nodes: Sequence[Node], inside: set[int], attentions: Collection[int]
 ) -> bool:
-    """Whether an activation on a path beside the attention is added to it, or joined.
+    """Whether an activation on a path parallel to the attention is added to it, or joined.
 
     One that multiplies it is a gate, which moves no information over positions.
     """

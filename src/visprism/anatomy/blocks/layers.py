@@ -12,7 +12,7 @@ from visprism.anatomy.trace.operations import DROPOUTS, WORK
 
 
 def names_of(graph: Graph, segments: Sequence[Segment], *, headed: bool) -> list[str]:
-    """A unique name for each segment; those of the image are stems, the last may be a head."""
+    """A unique name for each segment; an image's segments are stems, the last may be a head."""
     nodes_of: dict[str, set[int]] = {}
     for node in graph.nodes:
         for path in _ancestors(node.module):
@@ -35,7 +35,7 @@ def _ancestors(path: str) -> list[str]:
 
 
 def _worker(nodes: Sequence[Node], nodes_of: dict[str, set[int]]) -> str:
-    """The largest module that works in this segment alone and does most of its arithmetic."""
+    """The largest module that works only in this segment and does most of its arithmetic."""
     indices = {n.index for n in nodes}
     work = [n for n in nodes if n.role in WORK] or [nodes[-1]]
     shared = _shared([n.module for n in work])
@@ -85,7 +85,7 @@ def layers(anatomy: Anatomy) -> Anatomy:
     on a grid, and those that return their input (identities, dropout).
 
     The layer "before" another is the one that ran before it, which need not be its input:
-    parallel branches run one after the other. Costs are those of blocks.
+    parallel branches run one after the other. Costs are the blocks' costs.
 
     Takes no time: the layers were found when the model was dissected.
     """

@@ -3,14 +3,14 @@
 A network of parallel streams has no cut between the first exchange of its streams and the last.
 Such a segment is split in three steps.
 
-1. Operations whose results reach the end of the segment through one tensor alone are a path,
+1. Operations whose results reach the end of the segment only through one tensor are a path,
    which ends with that tensor. What one stream adds to another is thus part of the path of the
    other. (Each path is a subtree of the postdominator tree, below the end of the segment.)
 2. The source of a path is the tensor with the fewest operations with weights between it and the
    end of the path, since residual sums carry it on. Any other tensor that comes in is a side
    input.
 3. The cuts of a path are the nodes on every way from its source to its end. Its blocks follow
-   from these as those of a model do.
+   from these as a model's blocks do.
 
 A path continues the stream of its source, unless another path does so with fewer operations.
 
@@ -29,7 +29,7 @@ from visprism.anatomy.trace.operations import SUMS, WORK
 
 @dataclass(frozen=True)
 class Path:
-    """Operations whose results reach the end of a segment through one tensor alone."""
+    """Operations whose results reach the end of a segment only through one tensor."""
 
     row: tuple[CutSegment, ...]
     works: int  # fewest operations with weights on a way from its source to its end
@@ -265,7 +265,7 @@ def _with_nested(graph: Graph, path: Path) -> list[Path]:
 
 
 def _without_side(graph: Graph, part: CutSegment) -> tuple[list[Path], CutSegment]:
-    """The residual sums that a part has in a side input alone, as a path, and the rest."""
+    """The residual sums that a part has only in a side input, as a path, and the rest."""
     dependent = {part.start}
     for node in part.nodes:
         if dependent.intersection(node.inputs):

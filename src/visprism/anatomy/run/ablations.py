@@ -93,7 +93,7 @@ def block_ablations(anatomy: Anatomy) -> list[Ablation]:
 
 
 def convolutional_blocks(anatomy: Anatomy) -> list[Block]:
-    """The inner blocks but those of attention, MLP and token mixing."""
+    """The inner blocks except attention, MLP and token mixing."""
     return [b for b in inner_blocks(anatomy) if b.kind not in _WITHOUT_CONVOLUTIONS]
 
 

@@ -44,7 +44,7 @@ def weights_of_few_images(
 ) -> Iterator[Float[Tensor, "few windows heads queries keys"]]:
     """The weights of consecutive images, of so many at a time as fit into the cache.
 
-    Those of a fused attention are computed only here, so that they never lie in memory for all
+    A fused attention's weights are computed only here, so that they never lie in memory for all
     images. It needs images to be the first axis; other layouts are computed at once.
     """
     geometry = attention.geometry
@@ -77,7 +77,7 @@ def _ranges(attention: Attention, images: int, like: Tensor) -> Iterator[tuple[i
 
 
 def _has_rows(x: Tensor | None, out: Tensor) -> bool:
-    """Whether the first axis is that of the output; else all images have the same values."""
+    """Whether the first axis is the output's; else all images have the same values."""
     return x is not None and x.ndim == out.ndim and x.shape[0] == out.shape[0] > 1
 
 
@@ -107,7 +107,7 @@ def _fused_weights(given: Mapping[str, Any]) -> Float[Tensor, "... queries keys"
 
 
 def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:
-    """Of `torch.nn.functional.scaled_dot_product_attention`."""
+    """Weights of `torch.nn.functional.scaled_dot_product_attention`."""
     given = _given_to_fused(args, kwargs)
 
     def same(weights: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ def _fused(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighin
 
 
 def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> Weighing:
-    """Of `torch.nn.functional.multi_head_attention_forward`."""
+    """Weights of `torch.nn.functional.multi_head_attention_forward`."""
     operation = functional.multi_head_attention_forward
     given = dict(zip(signature(operation).parameters, args, strict=False)) | dict(kwargs)
     settings: dict[str, Any] = {"need_weights": True, "average_attn_weights": False}
@@ -158,7 +158,7 @@ def _heads_joined(mixed: Float[Tensor, "b heads queries _"]) -> Float[Tensor, "q
 
 
 def _softmax(args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Weighing:
-    """Of a softmax: the model has the weights in memory."""
+    """Weights of a softmax: the model has them in memory."""
     axis = kwargs.get("dim", args[1] if len(args) > 1 else -1)
     return out.movedim(axis, -1), lambda same: same.movedim(-1, axis)
 

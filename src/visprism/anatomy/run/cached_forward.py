@@ -139,7 +139,7 @@ class Recording:
 
     logits: Tensor
     values: dict[int, Tensor]  # by node
-    # Of each torch function that gave a tensor its name, whether it worked on the image, and
+    # For each torch function that gave a tensor: its name, whether it worked on the image, and
     # what it gave, without the numbers.
     calls: list[tuple[str, bool, Any]] = field(default_factory=list, repr=False)
 

@@ -3,8 +3,8 @@
 They are blocks, convolutions, heads, channels and tokens.
 
 A part gives its activations as (images, positions, channels), whatever the layout of the model,
-and takes a replacement of the same shape. Of a block and of a convolution the activations are
-what it adds to its input, output minus input, so that zero is the identity.
+and takes a replacement of the same shape. The activations of a block or a convolution are what
+it adds to its input, output minus input, so that zero is the identity.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,8 @@ class ReplacedPart:
 
     block: Block
     name: str  # "block", "convolution", "head 3", "channel 7", "class tokens", "registers"
-    # Positions with one number share a mean: those of the grid, and each token off the grid.
+    # Positions with one number share a mean: positions of the grid, and each token off the
+    # grid.
     groups: Int64[Tensor, " n"] = field(repr=False, compare=False)
     surgery: Callable[[Replacement], AbstractContextManager[None]] = field(
         repr=False, compare=False

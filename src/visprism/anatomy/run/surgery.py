@@ -115,8 +115,8 @@ def replace(
         new = function(came_in.pop())
         if new.shape != out.shape:
             raise InputError(
-                f"the output of function must have shape {tuple(out.shape)}, that of block "
-                f"{block.name!r}, got {tuple(new.shape)}"
+                f"the output of function must have shape {tuple(out.shape)}, as block "
+                f"{block.name!r} has, got {tuple(new.shape)}"
             )
         return new
 

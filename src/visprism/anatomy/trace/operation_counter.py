@@ -151,7 +151,7 @@ _OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu  # torch 2.9 does no
 
 
 def _flops_of_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> int:
-    """Of both products; heads of queries may share those of keys."""
+    """FLOPs of both products; heads of queries may share heads of keys."""
     rows = query.shape[:-1].numel()
     return 2 * rows * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 

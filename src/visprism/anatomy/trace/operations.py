@@ -40,7 +40,7 @@ def plain(name: str) -> str:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """The name of a torch function; of a property such as `Tensor.mT`, that of the property."""
+    """The name of a torch function, or of a property such as `Tensor.mT`."""
     name = getattr(function, "__name__", type(function).__name__)
     if name == "__get__":
         name = getattr(getattr(function, "__self__", None), "__name__", name)

@@ -123,7 +123,7 @@ def attention_geometry(
 
 
 def _tokens(positions: TokenPositions | None) -> Float[Tensor, "... n"] | None:
-    """One place for each token, where the last axis is that of its channels."""
+    """One place for each token, where the last axis holds its channels."""
     if (
         positions is None
         or not positions.any_placed
@@ -178,7 +178,7 @@ def _assemble(
 
 
 def _splits(leading: torch.Size, batch_size: int) -> Iterator[list[tuple[Axis, int]]]:
-    """Every assignment of the images to one of the leading axes, alone or with others."""
+    """Every assignment of the images to one of the leading axes, by itself or with others."""
     axes: list[tuple[Axis, int]] = [("heads", size) for size in leading]
     images: tuple[Axis, int] = ("images", batch_size)
     for i, size in enumerate(leading):

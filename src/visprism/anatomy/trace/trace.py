@@ -167,7 +167,7 @@ class _Recorder(OperationCounter):
         self._made_of: WeakIdKeyDictionary = WeakIdKeyDictionary()  # tensor -> parameter names
         self._positions: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._indices: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those made from the image
-        # Tensors of which torch functions show how they were made, from the beginning on.
+        # Tensors of which torch functions show how they were made, from the beginning.
         self._recorded: WeakIdKeyDictionary = WeakIdKeyDictionary(
             dict.fromkeys([*model.parameters(), *model.buffers()], True)
         )

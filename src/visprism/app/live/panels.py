@@ -73,7 +73,7 @@ def integer_of(values: Values, name: str, low: int, high: int) -> int:
 def predictions(
     specimen: Specimen, logits: Tensor, indices: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Of each image the most probable classes, and the true one if it is known."""
+    """The most probable classes of each image, and the true one if it is known."""
     probabilities = logits.double().softmax(-1)
     names = specimen.class_names
     targets = targets_of(specimen)

@@ -164,7 +164,7 @@ def _bytes(model: torch.nn.Module) -> int:
 
 
 def _class_names(name: str, subject: Subject) -> Sequence[str]:
-    """Names of the model's classes: those of its card, or of data with as many classes."""
+    """Names of the model's classes: from its card, or from data with as many classes."""
     from visprism.models.pretrained import pretrained_cards
 
     card = pretrained_cards().get(name.partition("@")[0])

@@ -116,9 +116,9 @@ def corrupt(
 ) -> UInt8[Tensor, "b 3 h w"]:
     """The images with one of the corruptions of ImageNet-C, on the device of the images.
 
-    Severities are those of the published set whose images are of about this size: CIFAR-10-C up
+    Severities come from the published set whose images are about this size: CIFAR-10-C up
     to a side of 45 pixels, Tiny ImageNet-C up to 119, ImageNet-C beyond. The images differ from
-    those of the stored sets: noise is drawn again, frost is generated, and nothing is stored as
+    the stored sets: noise is drawn again, frost is generated, and nothing is stored as
     JPEG.
 
     Args:

@@ -125,7 +125,7 @@ def scaled(images: Images, factor: float | int) -> Images:
 def tilted(images: Images, degrees: float | int) -> Images:
     """Rotation by one angle about both axes of the image, seen from a distance of its diagonal.
 
-    The center is that of the published code: height / 2 and width / 2 in pixel centers.
+    The center is the published code's: height / 2 and width / 2 in pixel centers.
     """
     c, s = cos(radians(degrees)), sin(radians(degrees))
     return _project(images, _seen_from(hypot(*images.shape[2:]), c, s), 0.0)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 
 HEADS = ("gap", "gap_mlp", "attention_pool")
-_HIDDEN = 4096  # VGG's, and those of the "GAP MLP" of Park and Kim's code
+_HIDDEN = 4096  # in VGG and in the "GAP MLP" of Park and Kim's code
 _HEAD_DIM = 64
 
 
@@ -186,7 +186,7 @@ def check_divisible(img_size: int | tuple[int, ...], patch_size: int) -> None:
 
 
 class PatchEmbed(timm.layers.PatchEmbed):
-    """Patches of an image as tokens; their size must divide that of the image."""
+    """Patches of an image as tokens; their size must divide the image size."""
 
     def __init__(
         self,

@@ -53,8 +53,8 @@ def _pool(stride: int) -> nn.Module:
 class PreActBlock(nn.Module, ABC):
     """x + branch(act(norm(x))); where the shape changes, a projection of act(norm(x)) for x.
 
-    A subclass's `_branch` is the layers from there on. `drop_path` is the probability that the
-    branch is left out in training, `mc_dropout` the rate of dropout inside it.
+    A subclass's `_branch` is the layers after act(norm(x)). `drop_path` is the probability that
+    the branch is left out in training, `mc_dropout` the rate of dropout inside it.
 
     Source: He et al. (2016), Identity mappings in deep residual networks, fig. 4e and appendix.
     """
@@ -102,7 +102,7 @@ class PreActBlock(nn.Module, ABC):
 
 
 class PreActBasic(PreActBlock):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     def _make_branch(
         self, in_chans: int, out_chans: int, stride: int, act_layer: Layer, norm_layer: Layer
@@ -117,7 +117,7 @@ class PreActBasic(PreActBlock):
 
 
 class PreActBottleneck(PreActBlock):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut, the 3x3 on a quarter of the channels."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut, the 3x3 on a quarter of the channels."""
 
     expansion = 4
 
@@ -139,12 +139,12 @@ class PreActBottleneck(PreActBlock):
 
 
 class MSABlock(PreActBlock):
-    """Norm, activation, 1x1 convolution, norm and window attention, beside a shortcut.
+    """Norm, activation, 1x1 convolution, norm and window attention, with a shortcut.
 
     The 1x1 convolution reduces the map to `width` channels, by default a quarter of
     `out_chans`. The attention's output layer expands them. With a stride, the block averages
     the attention's output, as BoTNet does, so that it may be the first of a stage. Other
-    arguments are those of `WindowAttention`.
+    arguments go to `WindowAttention`.
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4 and fig. 10; the
     stride: Srinivas et al. (2021), Bottleneck transformers, sec. 3.

@@ -36,8 +36,8 @@ class WindowAttention(nn.Module):
     corner, or `shift` pixels from it, as in every second block of Swin; those at a border are
     then smaller. Where windows do not divide the map, the last ones are smaller too. None is
     larger than the map. With `shared_bias` one table serves all heads, as in the code of Park
-    and Kim. Costs two products of p^2 d multiply-accumulates for each pixel and head, beside
-    the linear maps.
+    and Kim. Costs two products of p^2 d multiply-accumulates for each pixel and head, in
+    addition to the linear maps.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2, eq. 4; Park and Kim (2022), How do
     vision transformers work?, sec. 4, for its place in a CNN.
@@ -106,8 +106,8 @@ class WindowAttention(nn.Module):
     def _same_window(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
         """Whether two places of a window see each other.
 
-        The last window holds what was rolled over from the other side; padding sees padding
-        alone, so that no place has nothing to look at.
+        The last window holds what was rolled over from the other side; padding sees only
+        padding, so that no place has nothing to look at.
         """
         rows = self._number(height, p)[:, None]
         columns = self._number(width, p)[None, :]

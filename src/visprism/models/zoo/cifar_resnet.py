@@ -24,7 +24,7 @@ _CHANNELS = (16, 32, 64)
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut."""
+    """Two 3x3 convolutions with a shortcut."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from visprism.models.zoo.vit import ViT, ViTOptions, build_vit, family_of, varia
 from visprism.models.zoo_registry import MODELS
 
 # Up to so many tokens every token is compared with all, most of them masked: the weights are
-# those of one window, which rollouts need, and tiles save at most 4% of a block (3 x 3) here.
+# of one window, which rollouts need, and tiles save at most 4% of a block (3 x 3) here.
 _ALL_PAIRS = 400
 _TILE = 8  # about the side of the squares of queries that share their keys, on larger grids
 
@@ -85,7 +85,7 @@ class LocalAttention(nn.Module):
     ) -> Float[Tensor, "b h w c"]:
         """Every token with all, of which those that are not near are masked."""
         # Thirds of the last axis: the backward pass writes their gradients side by side, and
-        # those of an axis of three would be stacked and copied once more.
+        # gradients of an axis of three would be stacked and copied once more.
         q, k, v = (
             rearrange(x, "b h w (g d) -> b g (h w) d", g=self.num_heads)
             for x in qkv.chunk(3, dim=-1)

@@ -45,7 +45,7 @@ def mixer(
     """Blocks of an MLP of width/2 over the tokens and one of 4x width over the channels.
 
     The MLP over tokens has a weight for each pair of them, so only images of `img_size` run.
-    `drop_path_rate` is that of every block.
+    `drop_path_rate` applies to every block.
 
     Source: Tolstikhin et al. (2021), MLP-Mixer: an all-MLP architecture for vision, table 1;
     the smallest is Park and Kim's.

@@ -89,7 +89,7 @@ def mobilenetv2(
             block.conv.append(DropPath(rate))
     reductions = (1, 1, 2, 4, 8) if small else (2, 4, 8, 16, 32)
     widths = (16, 24, 32, 96, 320)
-    model.feature_info = [  # pyrefly: ignore (nn.Module declares tensors and modules alone)
+    model.feature_info = [  # pyrefly: ignore (nn.Module declares only tensors and modules)
         {"num_chs": width, "reduction": reduction, "module": f"features.{end}"}
         for width, reduction, end in zip(widths, reductions, _ENDS, strict=True)
     ]

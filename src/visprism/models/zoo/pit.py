@@ -36,7 +36,7 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Give the network a new classifier of the kind that it has, with random weights."""
-        pool = None if global_pool == self.pooling else global_pool  # timm knows one name alone
+        pool = None if global_pool == self.pooling else global_pool  # timm knows only one name
         super().reset_classifier(num_classes, pool)
 
     def embedded(

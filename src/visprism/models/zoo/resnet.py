@@ -38,7 +38,7 @@ def resnet(
     """Residual blocks in four stages; all but the first halve the grid.
 
     The stem is a 3x3 convolution for small images, and 7x7 with a max-pool for large ones. The
-    stride of a block is that of its 3x3 convolution, as in torchvision.
+    stride of a block is its 3x3 convolution's, as in torchvision.
 
     Source: He et al. (2016), Deep residual learning for image recognition; Xie et al. (2017),
     Aggregated residual transformations; Zagoruyko and Komodakis (2016), Wide residual networks;

@@ -56,7 +56,7 @@ class NeighborhoodAttention(nn.Module):
         (height, width), g = x.shape[2:], self.num_heads
         q, k, v = self.qkv(x).chunk(3, dim=1)
         # Contiguous in any memory format of the convolution: fast attention needs it, and
-        # torch's compiler does not see that those of one image are laid otherwise.
+        # torch's compiler does not see that queries of one image are laid out otherwise.
         queries = rearrange(q, "b (g d) h w -> (b h w) g 1 d", g=g).contiguous()
         near = "b (g d) h w p q -> (b h w) g (p q) d"
         keys, values = (rearrange(self._around(t), near, g=g) for t in (k, v))
@@ -93,7 +93,7 @@ def sasa_resnet(
 ) -> nn.Module:
     """A ResNet with local self-attention instead of every 3x3 convolution of its blocks.
 
-    The stem is that of a ResNet (the paper's "conv stem").
+    The stem is a ResNet's (the paper's "conv stem").
 
     Source: Ramachandran et al. (2019), Stand-alone self-attention in vision models.
     """

@@ -31,7 +31,7 @@ class ShiftedWindowAttention(nn.Module):
     shifted windows there see across the border.
 
     Costs two products of p^2 d multiply-accumulates for each place and head, for windows of
-    p x p places, beside the linear maps.
+    p x p places, in addition to the linear maps.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2 and eq. 4.
     """
@@ -98,7 +98,7 @@ class ShiftedWindowAttention(nn.Module):
     ) -> Float[Tensor, "n t c"]:
         """Attention among the tokens of each window, and the linear maps around it."""
         # Thirds of the last axis: the backward pass writes their gradients side by side, and
-        # those of an axis of three would be stacked and copied once more.
+        # gradients of an axis of three would be stacked and copied once more.
         q, k, v = (
             rearrange(part, "n t (g d) -> n g t d", g=self.num_heads)
             for part in self.qkv(x).chunk(3, dim=-1)

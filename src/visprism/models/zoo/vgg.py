@@ -22,8 +22,8 @@ from visprism.models.zoo_registry import MODELS
 class PlainNet(PooledNet):
     """Features, pooling and a classifier, under torchvision's names for them.
 
-    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions. Of the
-    smallest image, `least` x `least` pixels, one position is left.
+    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions. The
+    smallest image, `least` x `least` pixels, leaves one position.
     """
 
     def __init__(

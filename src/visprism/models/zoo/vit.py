@@ -92,7 +92,7 @@ def build_vit(
     """A network of a class of timm's ViT with the options of the zoo.
 
     `heads` stands for an `options.num_heads` of None. `attention` makes the attention of each
-    block instead of timm's. Further `arguments` are those of the class.
+    block instead of timm's. Further `arguments` go to the class.
     """
     num_heads = heads if options.num_heads is None else options.num_heads
     head_width(width, num_heads, options.head_dim)
