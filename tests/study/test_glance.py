@@ -150,7 +150,7 @@ def test_of_many_models_the_best_is_compared_with_the_next():
     lines = glance_of([accuracy], tuple(values))
     assert lines[0].better == "b"
     assert sentences_of(lines, tuple(values)) == [
-        "The accuracy of b is 20 points above that of c."
+        "The accuracy of b is 20 points above the accuracy of c."
     ]
 
 
