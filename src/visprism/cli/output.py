@@ -47,7 +47,7 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         >>> print(columns(["name", "size"], [("stem", 1000), ("blocks.0", None)]))
         name       size
         stem      1,000
-        blocks.0  -
+        blocks.0      -
     """
     rows = list(rows)
     lines = [header, *([_cell(entry) for entry in row] for row in rows)]
