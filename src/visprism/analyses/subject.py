@@ -145,12 +145,10 @@ class Subject:
         compile each change first.
         """
         device = run.compute.torch_device
-
-        def on_gpu(crops: Tensor, rows: Sequence[int]) -> Tensor:
-            return change(crops.to(device), rows)
-
-        there = on_gpu if change and device.type == "cuda" else change
-        return self.batches(self.size_of_outputs(run), there)
+        size = self.size_of_outputs(run)
+        if change is None or device.type != "cuda":
+            return self.batches(size, change)
+        return self.batches(size, lambda crops, rows: change(crops.to(device), rows))
 
     def size_of_outputs(self, run: Run) -> int:
         """Number of images in such a batch."""
