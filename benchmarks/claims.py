@@ -156,9 +156,8 @@ def write(raw: RawNumbers) -> None:
     shared = {name: run.networks for run in first.runs for name in run.networks}
     used = {shared[name]: minutes[name] for h in PRIMARY.values() for name in h.networks}
     status = (
-        f"{len(raw.runs)} of {seeds * len(used)} networks are trained and measured, "
-        f"which takes about {seeds * sum(used.values()) / 60:.0f} hours of one CPU core in "
-        f"all; {(primary != 'not run').sum()} of {len(primary)} rows have the {seeds} seeds "
+        f"{len(raw.runs)} of {seeds * len(used)} networks are trained and measured (one CPU "
+        f"core would take about {seeds * sum(used.values()) / 60:.0f} hours); {(primary != 'not run').sum()} of {len(primary)} rows have the {seeds} seeds "
         "that the rules ask for."
     )
     for name, content in {

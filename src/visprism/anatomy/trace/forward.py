@@ -137,11 +137,11 @@ def pixels(images: object) -> Float[Tensor, "b c h w"]:
 def placed(images: Images, device: torch.device | None) -> Images:
     """The same images on a device; a GPU receives them while it computes."""
     if isinstance(images, Mapping):
-        return {name: _moved(tensor, device) for name, tensor in images.items()}
-    return _moved(images, device)
+        return {name: _to_device(tensor, device) for name, tensor in images.items()}
+    return _to_device(images, device)
 
 
-def _moved(tensor: Tensor, device: torch.device | None) -> Tensor:
+def _to_device(tensor: Tensor, device: torch.device | None) -> Tensor:
     if tensor.device.type == "cpu" and device is not None and device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
