@@ -155,10 +155,11 @@ def write(raw: RawNumbers) -> None:
     minutes, seeds = minutes_of(first), len(SCALES[raw.scale].seeds)
     shared = {name: run.networks for run in first.runs for name in run.networks}
     used = {shared[name]: minutes[name] for h in PRIMARY.values() for name in h.networks}
+    hours = seeds * sum(used.values()) / 60
     status = (
         f"{len(raw.runs)} of {seeds * len(used)} networks are trained and measured (one CPU "
-        f"core would take about {seeds * sum(used.values()) / 60:.0f} hours); {(primary != 'not run').sum()} of {len(primary)} rows have the {seeds} seeds "
-        "that the rules ask for."
+        f"core would take about {hours:.0f} hours); {(primary != 'not run').sum()} of "
+        f"{len(primary)} rows have the {seeds} seeds that the rules ask for."
     )
     for name, content in {
         "status": status,
