@@ -65,15 +65,19 @@ class RawNumbers:
     data: str
     runs: tuple[MeasuredRun, ...]
     origin: Mapping[str, Any]  # versions, machine, date, command
+    again: tuple[MeasuredRun, ...] = ()  # trained again for snapshots that were not kept
 
-    def of_network(self, name: str) -> dict[int, MeasuredRun]:
+    def of_network(self, name: str, *, at_equal_fit: bool = False) -> dict[int, MeasuredRun]:
         """The runs of a network by seed."""
-        return {run.seed: run for run in self.runs if name in run.networks}
+        runs = (*self.runs, *self.again) if at_equal_fit else self.runs
+        return {run.seed: run for run in runs if name in run.networks}
 
     def tested(self, h: Hypothesis, *, at_equal_fit: bool = False) -> SeedEffects:
         """The effects of a hypothesis by seed, of the seeds that every network has."""
-        first = self.of_network(h.network)
-        other = self.of_network(h.control) if h.control else first
+        first = self.of_network(h.network, at_equal_fit=at_equal_fit)
+        other = first
+        if h.control:
+            other = self.of_network(h.control, at_equal_fit=at_equal_fit)
         rows = []
         for seed in sorted(set(first) & set(other)):
             pair = (first[seed], other[seed])
@@ -104,7 +108,7 @@ class RawNumbers:
     def save(self, path: Path) -> None:
         """Write them as JSON, whole or not at all."""
         content = asdict(self)
-        for run in content["runs"]:
+        for run in (*content["runs"], *content["again"]):
             run["quantities"] = {
                 k: v if isfinite(v) else None for k, v in run["quantities"].items()
             }
