@@ -292,6 +292,7 @@ DEEP = "[" * 200_000
         index_with({"models": ["a"], "analysis": "b", "seconds": 1e999}),
         DEEP,
         '{"format": 1, "header": {"failures": 3}, "entries": {}}',
+        '{"format": 1, "header": {"keys": ["k"]}, "entries": {}}',
     ],
 )
 @pytest.mark.usefixtures("forked_processes")

@@ -258,6 +258,11 @@ def read_index(path: Path) -> Index:
             "version that wrote it, or run the study again in another folder."
         )
     index = read_json(path, Index, what)
+    if not set(index["header"].get("keys", ())) <= set(index["entries"]):
+        raise InputError(
+            f"{path} must be {what}, and entries are missing. Run the study again in another "
+            "folder."
+        )
     for name in (name for entry in index["entries"].values() for name in entry["files"]):
         inside, folder = (os.path.realpath(p) for p in (path.parent / name, path.parent))
         if not Path(inside).is_relative_to(folder):  # `resolve` fails for a link to itself
@@ -304,8 +309,6 @@ def load_study(folder: Path) -> Study:
     stored = index["entries"]
     latest = {(*e["models"], e["analysis"]): key for key, e in stored.items()}
     keys = header.get("keys", list(latest.values()))
-    if not set(keys) <= set(stored):
-        raise InputError(f"{folder / INDEX} must be the index of a study (entries are missing)")
     store = Store(folder, dict(header), stored, writes=False)
     failures = [Failure(**values) for values in header.get("failures", ())]
     entries = []
