@@ -58,6 +58,7 @@ def serve(settings: Settings, port: int, ready: Callable[[str], None]) -> None:
             timeout_keep_alive=_IDLE_SECONDS,
             timeout_graceful_shutdown=_CLOSING_SECONDS,
         )
+        listener.listen()  # a browser that opens the address at once waits
         ready(f"http://{_HOST}:{listener.getsockname()[1]}/{settings.token}/")
         server = uvicorn.Server(config)
         handle = server.handle_exit

@@ -37,21 +37,22 @@ def main() -> None:
         lines.flush()
 
     values = json.loads(sys.stdin.readline())
-    _settle()
+    _settle(measures=bool(values["folder"]))
     threading.Thread(target=_end_with_input, daemon=True).start()
     with suppress(BrokenPipeError):
         _perform(values, write)
 
 
-def _settle() -> None:
-    """Leave the processor to live panels, and drop the server's limit of memory."""
+def _settle(*, measures: bool) -> None:
+    """Leave the processor to live panels; a study may take more memory than the server."""
     if sys.platform == "win32":
         return
     import resource
 
     os.nice(_NICENESS)
-    most = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if measures:
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _end_with_input() -> None:
