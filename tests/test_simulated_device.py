@@ -82,6 +82,41 @@ def test_a_model_is_measured_on_a_device_that_is_named(tmp_path):
 
 
 @pytest.mark.usefixtures("simulated")
+def test_a_device_is_named_to_a_call(tmp_path):
+    model, data = network("fourier"), [torch.rand(4, 3, 16, 16)]
+    anatomy = vp.dissect(model, data[0], device=DEVICE.type)
+    assert {p.device.type for p in model.parameters()} == {"cpu"}
+    results = (
+        vp.Fourier()(model, data, device=DEVICE.type),
+        *vp.observe(anatomy, data, vp.Fourier(), device=DEVICE.type),
+        vp.predict(model, [(data[0], torch.arange(4))], device=DEVICE.type),
+    )
+    assert {r.provenance.device for r in results} == {DEVICE.type}
+
+
+@pytest.mark.usefixtures("simulated")
+def test_images_and_targets_may_lie_on_the_device():
+    images, targets = torch.rand(8, 3, 16, 16), torch.arange(8) % 10
+    there = [(images[:4].to(DEVICE), targets[:4].to(DEVICE)), (images[4:], targets[4:])]
+    model = put_there(network("fourier"))
+    studies = [
+        vp.examine({"a": model}, data, analyses=["fourier", "calibration"])
+        for data in (there, [(images, targets)])
+    ]
+    assert not studies[0].failures
+    for name in studies[0].analyses:
+        assert_equal([studies[0]["a"][name]], [studies[1]["a"][name]])
+
+
+def test_torch_makes_tensors_on_the_cpu_by_default(monkeypatch):
+    monkeypatch.setattr("torch.get_default_device", lambda: torch.device("cuda"))
+    data = [torch.rand(4, 3, 16, 16)]
+    for measure in (vp.Fourier(), lambda model, data: vp.examine(model, data)):
+        with pytest.raises(vp.InputError, match="default device must be the CPU, got cuda"):
+            measure(network("fourier"), data)
+
+
+@pytest.mark.usefixtures("simulated")
 def test_the_simulation_refuses_what_a_gpu_refuses():
     model, images = put_there(network("fourier")), torch.zeros(2, 3, 16, 16)
     with pytest.raises(RuntimeError, match="to be on one device"):

@@ -75,10 +75,18 @@ def test_studies_of_other_images_are_refused(studied, loader):
     }
     assert Study.merge([first, studied("b")]).models == ("a", "b")
     for other in others.values():
-        with pytest.raises(
-            InputError, match=r"the study of b has another .* than the study of a"
-        ):
+        with pytest.raises(InputError, match="of the study of b and of the study of a differ"):
             Study.merge([first, other])
+
+
+def test_an_interrupted_study_is_named(studied):
+    first, other = studied("a"), studied("b")
+    del other.header["positions"]
+    for studies in ([first, other], [other, first]):
+        with pytest.raises(
+            InputError, match="study of b must be complete, and was interrupted"
+        ):
+            Study.merge(studies)
 
 
 @pytest.mark.parametrize(

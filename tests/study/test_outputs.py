@@ -105,5 +105,5 @@ def test_the_command_line_names_an_output(tmp_path, capsys):
     for model, flags in ((spec, ["--output", "main"]), (f"{spec}?output=main", [])):
         assert main(["examine", model, *words, *flags, "--verbose"]) == 0
         plan = capsys.readouterr().err
-        assert f"logits: output main; runs {tmp_path}/net.py" in plan
+        assert f"logits: output main; fp32 on cpu; runs {tmp_path}/net.py" in plan
     assert "output main" in (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar, get_origin
 from torch.optim import Optimizer
 
 from visprism.analyses.subject import Measured, Subject, forget_choice, subject_of
+from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.options import Effort, check_options, options_of
 from visprism.core.registry import Registry, suggestion
@@ -195,6 +196,7 @@ class Analysis(ABC):
         data: Any,
         *,
         preprocessing: Any = None,
+        device: str | None = None,
         run: Run = DEFAULT_RUN,
     ):
         """Measure one model outside of a study and return the main result.
@@ -203,8 +205,11 @@ class Analysis(ABC):
             model: an ``nn.Module`` in evaluation mode.
             data: an iterable of ``(images, targets)`` or of images.
             preprocessing: resize, crop and normalization; needed where pixels are changed.
+            device: as torch names it; by default the run's, or where the model lies.
             run: device, precision, seed and progress.
         """
+        require_default_device()
+        run = run.at(device)
         subject = subject_of(model, data, preprocessing=preprocessing, run=run)
         try:
             reason = self.inapplicable(subject)

@@ -201,11 +201,13 @@ class Subject:
             created=datetime.now(UTC).date().isoformat(),
         )
 
-    def preparation(self) -> str:
-        """How the model is given the images, and the user's file that builds it."""
+    def preparation(self, run: Run) -> str:
+        """How the model is given the images, where, and the user's file that builds it."""
         file, python, _ = self.spec.partition(".py:")
         code = f"; runs {file}.py" if python else ""
-        return f"{self.name}: {self.num_images} images, {self._preparation}{code}"
+        compute = run.compute.on(self.model)
+        place = f"{compute.precision} on {compute.device}"
+        return f"{self.name}: {self.num_images} images, {self._preparation}; {place}{code}"
 
     @property
     def _preparation(self) -> str:

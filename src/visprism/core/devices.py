@@ -1,6 +1,7 @@
 """Devices: where a model computes and in which precision, and memory and signals meanwhile."""
 
 import ctypes
+import importlib
 import os
 import signal
 import sys
@@ -53,6 +54,8 @@ class Compute:
         if self.device is None:
             return
         try:
+            if self.torch_device.type == "xla":
+                importlib.import_module("torch_xla")
             if self.torch_device.type == "meta":
                 raise NotImplementedError("its tensors hold no numbers")
             torch.empty(0, device=self.torch_device)
@@ -196,6 +199,15 @@ def _too_little_memory(error: torch.OutOfMemoryError) -> InputError:
         f"the memory of the device must hold a batch of {number} images, and does not "
         f"({reason}). {remedy}"
     )
+
+
+def require_default_device() -> None:
+    """Require torch to make tensors on the CPU where no device is named."""
+    if (device := torch.get_default_device()).type != "cpu":
+        raise InputError(
+            f"torch's default device must be the CPU, got {device}. Call "
+            "torch.set_default_device('cpu') first; the model may lie on any device."
+        )
 
 
 def settings_of_products() -> tuple[Any, ...]:

@@ -62,6 +62,12 @@ class Run:
         origin = replace(self.provenance, model=model, data=data, **changes)
         return replace(self, provenance=origin)
 
+    def at(self, device: str | None) -> "Run":
+        """The same run on this device, if one is named."""
+        if device is None:
+            return self
+        return replace(self, compute=replace(self.compute, device=device))
+
     def on(self, model: nn.Module) -> "Run":
         """The same run with a device: where the model lies, if none is named."""
         return replace(self, compute=self.compute.on(model))

@@ -270,6 +270,8 @@ def tensor_images(
     reason = ""
     for batch in _to_the_end(data):
         pictures, given = _split_batch(batch)
+        _first(pictures)  # whether there is any
+        pictures = _on_cpu(pictures)
         labels, fault = _class_indices(given, len(_first(pictures)))
         reason = reason or fault
         taken = len(_first(pictures))
@@ -412,6 +414,12 @@ def _first(images: Any) -> Tensor:
             f"images must be dense tensors, got {tensors[0].layout}. Use to_dense()."
         )
     return tensors[0]
+
+
+def _on_cpu(images: Any) -> Any:
+    if isinstance(images, Mapping):
+        return {key: tensor.cpu() for key, tensor in images.items()}
+    return images.cpu()
 
 
 def _rows(images: Any, rows: range) -> Any:

@@ -177,6 +177,7 @@ def observe(
     batches: Iterable[Batch],
     statistics: Iterable[FeatureStatistic] | FeatureStatistic,
     *,
+    device: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Result, ...]:
     """Run the model once over the data; the main result of each statistic, in their order.
@@ -190,9 +191,11 @@ def observe(
         batches: each is images, or (images, targets); images are a tensor (B, C, H, W) or a
             mapping of tensors, of the size that the model was dissected with.
         statistics: what to measure.
+        device: as torch names it; by default the run's, or where the model lies.
         run: device, precision, seed, progress and provenance.
     """
-    return tuple(results[0] for results in observations(anatomy, batches, statistics, run=run))
+    every = observations(anatomy, batches, statistics, run=run.at(device))
+    return tuple(results[0] for results in every)
 
 
 def observations(

@@ -76,6 +76,7 @@ def predict(
     batches: Iterable[Batch],
     *,
     samples: int = 1,
+    device: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> Predictions:
     """The logits of a model for every image, in float32, with the targets.
@@ -91,6 +92,7 @@ def predict(
         model: in evaluation mode; or several of them, with the same classes.
         batches: each is (images, targets); images are a tensor (B, C, H, W) or a mapping.
         samples: number of stochastic passes of each model.
+        device: as torch names it; by default the run's, or where the model lies.
         run: device, precision, progress, and the seed of dropout, which gives the same passes
             on any number of processes.
 
@@ -99,7 +101,7 @@ def predict(
     """
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
-    run = run.on(models[0])
+    run = run.at(device).on(models[0])
     parts: list[_BatchLogits] = []
     shape: tuple[int, ...] = ()
     largest = 0

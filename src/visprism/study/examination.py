@@ -313,7 +313,7 @@ class Examination:
                 "other weights, code, preprocessing, precision or batch size; they stay in "
                 f"{self.store.folder}"
             )
-        return (*(s.preparation() for s in self.subjects), *again)
+        return (*(s.preparation(self.run) for s in self.subjects), *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> str | None:
         if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:

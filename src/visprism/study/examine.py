@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from visprism.analyses import ANALYSES
 from visprism.analyses.base import Analysis
 from visprism.analyses.subject import Subject, forget_choice
-from visprism.core.devices import reused_memory
+from visprism.core.devices import require_default_device, reused_memory
 from visprism.core.errors import InputError
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather, rank
@@ -95,8 +94,8 @@ def examine(
         raise InputError(f"effort must be one of {', '.join(EFFORTS)}, got {effort!r}")
     if on_error not in ("record", "raise"):
         raise InputError(f"on_error must be 'record' or 'raise', got {on_error!r}")
-    if device is not None:
-        run = replace(run, compute=replace(run.compute, device=device))
+    require_default_device()
+    run = run.at(device)
     unchanged_draws = torch.random.fork_rng(devices=[])  # of a model that draws some
     with reused_memory(), unchanged_draws, reported(run, listener) as (run, notify):
         begin = time.monotonic()

@@ -126,12 +126,18 @@ def _joint(models: Sequence[str], entries: Sequence[Entry]) -> list[str]:
 
 
 def _check_header(first: Study, other: Study) -> None:
+    for study in (first, other):
+        if "positions" not in study.header:
+            raise InputError(
+                f"the study of {_names(study)} must be complete, and was interrupted. The same "
+                "command resumes it."
+            )
     for name, text in _SAME.items():
         if first.header.get(name) != other.header.get(name):
             raise InputError(
                 f"studies must be of the same images in the same order, by one seed and one "
-                f"version, and the study of {_names(other)} has another {text} than "
-                f"the study of {_names(first)}. Measure its models again as those were."
+                f"version, and the {text} of the study of {_names(other)} and of the "
+                f"study of {_names(first)} differ. Measure its models again in the same way."
             )
 
 

@@ -258,7 +258,8 @@ def read_index(path: Path) -> Index:
             "version that wrote it, or run the study again in another folder."
         )
     index = read_json(path, Index, what)
-    if not set(index["header"].get("keys", ())) <= set(index["entries"]):
+    header: Mapping[str, Any] = index["header"]
+    if not set(header.get("keys", ())) <= set(index["entries"]):
         raise InputError(
             f"{path} must be {what}, and entries are missing. Run the study again in another "
             "folder."

@@ -7,6 +7,7 @@ depth and layout. Nothing depends on names or classes.
 
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import prod
 
 import torch
@@ -28,7 +29,7 @@ from visprism.core.errors import InputError
 _IMAGES = [0, 0]
 
 
-def dissect(model: nn.Module, images: Images) -> Anatomy:
+def dissect(model: nn.Module, images: Images, *, device: str | None = None) -> Anatomy:
     """Split a model into blocks automatically.
 
     Costs two forward passes of the first image, twice; one of them is traced. The kind of a
@@ -39,11 +40,13 @@ def dissect(model: nn.Module, images: Images) -> Anatomy:
         model: any image classifier, in evaluation mode; it is not changed.
         images: a batch (B, C, H, W), or a mapping of tensors for models that take one; on any
             device.
+        device: on which the model is run; by default where it lies.
     """
     if any(m.training for m in model.modules()):
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
-    with copied_buffers(model):
-        graph = trace(model, _few(images, Compute().on(model).torch_device))
+    compute = Compute(device).on(model)
+    with copied_buffers(model), nullcontext() if device is None else compute.borrow(model):
+        graph = trace(model, _few(images, compute.torch_device))
     return Anatomy(model, _blocks(graph, segments(graph)), graph)
 
 
