@@ -1,6 +1,8 @@
 """Every measurement gives on another device what it gives on the CPU, and the model back."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -322,3 +324,11 @@ def test_too_little_memory(too_little_memory):
         number = int(re.search(r"\(CUDA out of memory.* Use batches of (\d+):", reason)[1])
     assert number < 64
     assert_same(gradients[0], Objective(model.cpu(), batches).gradient())
+
+
+def test_a_command_names_the_device(device, tmp_path):
+    """In a process that has imported nothing of the device before."""
+    words = ["variance", "resnet20.shapes", "--data", "shapes", "--limit", "4", "--quiet"]
+    command = [sys.executable, "-m", "visprism", *words, "--device", device]
+    done = subprocess.run([*command, "--out", tmp_path / "out"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

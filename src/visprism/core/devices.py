@@ -54,7 +54,7 @@ class Compute:
         if self.device is None:
             return
         try:
-            if self.torch_device.type == "xla":
+            if torch.device(self.device).type == "xla":  # known to torch once it is imported
                 importlib.import_module("torch_xla")
             if self.torch_device.type == "meta":
                 raise NotImplementedError("its tensors hold no numbers")
