@@ -129,7 +129,9 @@ def test_the_subtitle_states_data_images_size_seed_and_date(study):
     subtitle = content_of(study).subtitle
     assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")
     untrained = replace(study, header={**study.header, "untrained": ["b"]})
-    assert content_of(untrained).subtitle.endswith(" 1 of 2 has random weights.")
+    content = content_of(untrained)
+    assert content.subtitle.endswith(" 1 of 2 has random weights.")
+    assert content.title.count("(random weights)") == 1
 
 
 def test_only_shipped_weights_are_looked_up(study, monkeypatch):

@@ -70,10 +70,11 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
 
 
 def _title(study: Study) -> str:
-    """Names of the models; their number where there are many."""
+    """Names of the models, with their weights if these are random; or the number of many."""
     if len(study.models) > _MOST_NAMES:
         return f"{len(study.models)} models"
-    return ", ".join(study.models)
+    untrained = [m for m in study.header.get("untrained", ()) if "random" not in m]
+    return ", ".join(f"{m} (random weights)" if m in untrained else m for m in study.models)
 
 
 def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
