@@ -108,6 +108,15 @@ def test_images_and_targets_may_lie_on_the_device():
         assert_equal([studies[0]["a"][name]], [studies[1]["a"][name]])
 
 
+@pytest.mark.usefixtures("simulated")
+def test_a_tensor_that_a_model_keeps_elsewhere_is_said():
+    model = network("fourier")
+    model.kept = torch.ones(1).to(DEVICE)
+    model.register_forward_pre_hook(lambda m, x: (x[0] * m.kept,))
+    with pytest.raises(vp.InputError, match="The model may keep a device, or a tensor"):
+        vp.Fourier()(model, [torch.rand(4, 3, 16, 16)])
+
+
 def test_torch_makes_tensors_on_the_cpu_by_default(monkeypatch):
     monkeypatch.setattr("torch.get_default_device", lambda: torch.device("cuda"))
     data = [torch.rand(4, 3, 16, 16)]

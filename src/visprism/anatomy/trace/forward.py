@@ -75,6 +75,11 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
     dtypes = {str(p.dtype).removeprefix("torch.") for p in model.parameters()}
     if len(dtypes) == 1 and dtypes != {kind}:
         return f"{text}, as its parameters are {dtypes.pop()}: {reason}. Convert one of them."
+    if "device" in reason or "should be the same" in reason:
+        return (
+            f"{text}: {reason}. The model may keep a device, or a tensor that is no buffer: "
+            "name no device, and move the model as a whole."
+        )
     remedy = (
         "Pass images of the shape that its forward takes: --size, or size of DataOptions. "
         "Files give three channels, a Dataset or DataLoader in Python any number. A module "
