@@ -133,7 +133,7 @@ def nested_order(targets: Int64[np.ndarray, " n"], *, seed: int = 0) -> Int64[np
 def stratified(image_set: ImageSet, fraction: float, *, seed: int = 0) -> ImageSet:
     """The same fraction of the images of every class, selected at random, in their order.
 
-    A class with n images has `fraction` n selected, rounded, and at least one. With one
+    From a class with n images, `fraction` n are selected, rounded, and at least one. With one
     seed, a smaller fraction is a subset of a larger one.
     """
     return image_set.subset(_fraction(image_set, fraction, seed))

@@ -270,11 +270,10 @@ def tensor_images(
     reason = ""
     for batch in _to_the_end(data):
         pictures, given = _split_batch(batch)
-        _first(pictures)  # whether there is any
-        pictures = _on_cpu(pictures)
-        labels, fault = _class_indices(given, len(_first(pictures)))
-        reason = reason or fault
         taken = len(_first(pictures))
+        pictures = _on_cpu(pictures)
+        labels, fault = _class_indices(given, taken)
+        reason = reason or fault
         if limit is not None and number + taken > limit:
             taken = limit - number
             pictures = _rows(pictures, range(taken))

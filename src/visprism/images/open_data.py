@@ -209,7 +209,7 @@ def in_order(
 def normalization_of(dataset: Any) -> Preprocessing | None:
     """Mean and deviation of the last ``Normalize`` in a torchvision pipeline; None without one.
 
-    The size is a single pixel: the caller knows the size of the tensors.
+    The size is given as one pixel: the caller knows the size of the tensors.
     """
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
