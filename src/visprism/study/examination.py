@@ -150,7 +150,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     return torch.cat(numbers)[:_NUMBERS].tolist() if numbers else []
 
 
-def version_of(outputs: Sequence[float], earlier: list[Sequence[float]]) -> int:
+def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) -> int:
     """Index of the outputs among outputs of earlier runs, to which new ones are added."""
     for index, stored in enumerate(earlier):
         if len(stored) == len(outputs) and np.allclose(
