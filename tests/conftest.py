@@ -15,9 +15,7 @@ import jaxtyping
 import matplotlib
 import pytest
 import torch
-import type_checks
 
-type_checks.install()
 matplotlib.use("Agg")
 # The tests' arrays are small: threads that wait for each other cost more than they bring, and
 # beside other work many times more.

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import pearsonr
 
 from visprism.core.statistics import (
     FEWEST_DIFFERENT,
     FEWEST_VALUES,
+    correlation,
     difference_interval,
     mean_interval,
     paired_proportions_interval,
@@ -253,7 +253,7 @@ def _combined(
     pair = [(x.value, x.low, x.high) for x in (first, second)]
     if not np.isfinite(pair).all():
         return nan, nan
-    r = float(pearsonr(a, b).statistic) if np.ptp(a) and np.ptp(b) else 0.0
+    r = correlation(a, b)
     correlations = (r, r)
     if first.comparison == "bounded":
         # Where the lower end of a model is 0, its estimate is too large on average and not

@@ -24,7 +24,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.stats import rankdata
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
@@ -252,6 +251,8 @@ def _representation(
 
 def ranks_of_pairs(dissimilarity: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
     """Ranks of the pairs of different images, less their mean; the squares add up to 1."""
+    from scipy.stats import rankdata  # SciPy takes a while to import
+
     rows, columns = np.triu_indices(len(dissimilarity), 1)
     ranks = rankdata(dissimilarity[rows, columns].round(12))  # equal but for rounding: ties
     ranks -= ranks.mean()

@@ -18,8 +18,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse import coo_array
-from scipy.spatial.distance import cdist
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
@@ -202,6 +200,9 @@ def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, flo
 
     NaN for fewer than 20 points; no interval for fewer than 200, where it covers too little.
     """
+    from scipy.sparse import coo_array  # SciPy takes a while to import
+    from scipy.spatial.distance import cdist
+
     n = len(points)
     if n < _FEWEST:
         return float("nan"), float("nan"), float("nan")

@@ -18,8 +18,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import logsumexp
-from scipy.stats import rankdata
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
@@ -224,6 +222,8 @@ def auroc(
     Ties count half. The error is DeLong's: with the mean of each image over all images of the
     other kind, the variance of these means over their number, added for both kinds.
     """
+    from scipy.stats import rankdata  # SciPy takes a while to import
+
     m, n = len(inside), len(outside)
     ranks = rankdata(np.concatenate([inside, outside]))
     of_inside = (ranks[:m] - rankdata(inside)) / n
@@ -246,7 +246,7 @@ def _of_logits(logits: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " n"
     The first is its logarithm, which has the same order and does not round to 1.
     """
     values = logits.astype(np.float64)
-    largest, energy = values.max(1), logsumexp(values, axis=1)
+    largest, energy = values.max(1), np.logaddexp.reduce(values, axis=1)
     return -_log_of_others(values), energy, largest
 
 
@@ -255,7 +255,7 @@ def _log_of_others(values: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
     ordered = np.sort(values, axis=1)
     if ordered.shape[1] == 1:
         return np.full(len(ordered), -np.inf)
-    return logsumexp(ordered[:, :-1], axis=1) - ordered[:, -1]
+    return np.logaddexp.reduce(ordered[:, :-1], axis=1) - ordered[:, -1]
 
 
 def _distances(

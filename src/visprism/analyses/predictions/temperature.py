@@ -10,7 +10,6 @@ from math import nan
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.optimize import brentq
 from torch import Tensor
 
 from visprism.core.errors import InputError
@@ -201,6 +200,8 @@ def _best(predictions: Predictions) -> float:
             "must be classified incorrectly: without an error the likelihood grows as the "
             "temperature falls to 0. Use more images."
         )
+    from scipy.optimize import brentq  # SciPy takes a while to import
+
     root: float = brentq(slope, -_WIDEST, _WIDEST, xtol=1e-9)  # pyrefly: ignore
     return float(np.exp(-root))
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from scipy.special import softmax
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
@@ -154,12 +153,13 @@ def relative_scores(
             f"each head must have a finite score, and head {1 + int(finite.argmin())} has none"
         )
     head, dy, dx = np.indices(values.shape).reshape(3, -1)
+    weights = np.exp(values - values.max((1, 2), keepdims=True))
     return ScoresByOffset(
         head=head + 1,
         dy=dy - rows // 2,
         dx=dx - columns // 2,
         score=values.ravel(),
-        weight=softmax(values.reshape(heads, -1), axis=1).ravel(),
+        weight=(weights / weights.sum((1, 2), keepdims=True)).ravel(),
         provenance=run.provenance,
     )
 

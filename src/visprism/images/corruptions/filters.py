@@ -6,7 +6,6 @@ from math import ceil, cos, hypot, radians, sin
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 from torch.nn.functional import grid_sample, interpolate, pad
 
@@ -16,6 +15,8 @@ Images = Float[Tensor, "b 3 h w"]
 @lru_cache(maxsize=64)
 def _gaussian_matrix(side: int, sigma: float | int, mode: str, truncate: float | int) -> Tensor:
     """The blur of a line of `side` pixels as a matrix, its border included."""
+    from scipy.ndimage import gaussian_filter1d  # SciPy takes a while to import
+
     if sigma < 1e-15:
         return torch.eye(side)
     rows = gaussian_filter1d(np.eye(side), sigma, axis=0, mode=mode, truncate=truncate)
