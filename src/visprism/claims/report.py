@@ -1,6 +1,5 @@
 """The report of the study of claims: effects with verdicts as a table, a picture and a page."""
 
-from collections.abc import Mapping
 from importlib.resources import files
 from math import isfinite, nan
 
@@ -22,13 +21,8 @@ from visprism.estimates.questions import PAPER_CLAIMS
 from visprism.report.page import inline_svg
 
 
-def effects_of(raw: RawNumbers, minutes: Mapping[str, float] | None = None) -> ClaimEffects:
-    """Every primary hypothesis with its verdict, at equal training NLL too; then the others.
-
-    Args:
-        raw: what was measured.
-        minutes: of the training of a network by name, where known, for rows that are not run.
-    """
+def effects_of(raw: RawNumbers) -> ClaimEffects:
+    """Every primary hypothesis with its verdict, at equal training NLL too; then the others."""
     scale = scale_of(raw.scale)
     family = {row: raw.tested(h) for row, h in PRIMARY.items()}
     decided = decide_all(
@@ -51,7 +45,7 @@ def effects_of(raw: RawNumbers, minutes: Mapping[str, float] | None = None) -> C
             if len(both) == 2 and NOT_RUN not in both:
                 note = f"at equal training NLL: {equal.verdict}"
         if decision.verdict == NOT_RUN:
-            note = _needed(raw, h, minutes or {})
+            note = f"needs {_missing(raw, h)} more networks"
         rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
         if equal is not None:
             rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
@@ -64,16 +58,11 @@ def effects_of(raw: RawNumbers, minutes: Mapping[str, float] | None = None) -> C
     return ClaimEffects(**columns, scale=raw.scale, provenance=origin)
 
 
-def _needed(raw: RawNumbers, h: Hypothesis, minutes: Mapping[str, float]) -> str:
-    """How many networks a row needs, and for how long they train."""
+def _missing(raw: RawNumbers, h: Hypothesis) -> int:
+    """How many networks a row needs."""
     trained = {(name, run.seed) for run in raw.runs for name in run.networks}
-    names = [
-        n for n in h.networks for seed in scale_of(raw.scale).seeds if (n, seed) not in trained
-    ]
-    text = f"needs {len(names)} more networks"
-    if set(names) <= set(minutes):
-        text += f", {sum(minutes[name] for name in names) / 60:.1f} h"
-    return text
+    needed = {(name, seed) for name in h.networks for seed in scale_of(raw.scale).seeds}
+    return len(needed - trained)
 
 
 def _row(
