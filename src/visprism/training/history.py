@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from visprism.core.statistics import wilson
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, legend, tip
 from visprism.estimates import questions
@@ -54,18 +55,12 @@ class History(Result):
         return int(np.flatnonzero(np.isfinite(self.test_accuracy))[-1])
 
     def accuracy_interval(self, row: int) -> tuple[float, float]:
-        """The 95% Wilson interval of a test accuracy over the test images; NaN without them.
-
-        Source: Wilson (1927), Probable inference, the law of succession, and statistical
-        inference.
-        """
+        """The 95% Wilson interval of a test accuracy over the test images; NaN without them."""
         if not self.test_images:
             return float("nan"), float("nan")
-        from scipy.stats import binomtest
-
         correct = round(float(self.test_accuracy[row]) * self.test_images)
-        interval = binomtest(correct, self.test_images).proportion_ci(0.95, method="wilson")
-        return float(interval.low), float(interval.high)
+        low, high = wilson(np.array([correct]), np.array([self.test_images]))
+        return float(low[0]), float(high[0])
 
     def findings(self) -> tuple[Finding, ...]:
         """Training loss and speed; accuracy, NLL and ECE on the test images."""
