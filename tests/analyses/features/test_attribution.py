@@ -20,6 +20,7 @@ from torch import nn
 import visprism as vp
 
 SIDE, PATCH = 16, 4
+SMALL = {"img_size": 32, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads": 2}
 
 
 class Patches(nn.Module):
@@ -64,17 +65,6 @@ def test_a_map_whose_sum_is_zero_up_to_rounding_is_blank():
     assert maps[GRAD_CAM, last].any()
 
 
-def test_only_the_patch_that_is_read_is_relevant(patches):
-    anatomy, images = patches
-    target, maps = gradient_maps(anatomy, [anatomy[0]], images)
-    logits = anatomy.model(images)
-    assert target.tolist() == [0] * 12
-    product = maps[GRADIENT_ACTIVATION, anatomy[0]]
-    expected = torch.zeros(12, 4, 4)
-    expected[:, 1, 2] = logits[:, 0].detach()  # linear: the map sums to the logit
-    torch.testing.assert_close(product, expected)
-
-
 def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_too(patches):
     anatomy, images = patches
     block = anatomy[0]
@@ -85,21 +75,17 @@ def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_
     # The patch is a sixteenth: half of the first part.
     scores = faithfulness(anatomy, images, target, maps, order, 8)
     with torch.no_grad():
-        ends = [
+        blur, full, empty = (
             anatomy.model(x).double().softmax(1)[:, 0].numpy()
             for x in (blurred(images), images, torch.zeros_like(images))
-        ]
-    blur, full, empty = ends
-    assert scores["insertion", GRAD_CAM, block] == pytest.approx(
-        (blur / 2 + 7 * full + full / 2) / 8
-    )
-    assert scores["insertion", RANDOM, block] == pytest.approx(
-        (blur / 2 + 7 * blur + full / 2) / 8, abs=1e-6
-    )
-    assert scores["deletion", GRAD_CAM, block] == pytest.approx(
-        (full / 2 + 7 * empty + empty / 2) / 8
-    )
-    assert empty == pytest.approx(0.5)
+        )
+    for score, method, inner, first, last in (
+        ("insertion", GRAD_CAM, full, blur, full),
+        ("insertion", RANDOM, blur, blur, full),
+        ("deletion", GRAD_CAM, empty, full, empty),
+    ):
+        expected = (first / 2 + 7 * inner + last / 2) / 8
+        assert scores[score, method, block] == pytest.approx(expected, abs=1e-6)
 
 
 def test_of_a_pooled_linear_head_grad_cam_is_cam():
@@ -127,20 +113,16 @@ def test_batches_change_nothing(patches):
     assert not one.insertion_gain[one.method == RANDOM].any()
 
 
-def test_a_shift_of_all_logits_changes_no_map(patches):
-    anatomy, images = patches
-    _, maps = gradient_maps(anatomy, [anatomy[0]], images)
-    anatomy.model.head.bias = nn.Parameter(torch.full((2,), 3.0))
-    _, shifted = gradient_maps(vp.dissect(anatomy.model, images), [anatomy[0]], images)
-    for one, other in zip(maps.values(), shifted.values(), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("kind", ["resnet18", "vit_tiny_patch16_224"])
-def test_maps_are_those_of_hooks(kind):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("resnet18", {"channels": (8, 12, 16, 20), "layers": (1, 2, 1, 1)}),
+        ("vit_tiny_patch16_224", SMALL),
+    ],
+)
+def test_maps_are_those_of_hooks(kind, options):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        options = {"img_size": 32, "patch_size": 8, "depth": 2} if "vit" in kind else {}
         model = timm.create_model(kind, num_classes=4, **options).eval()
         images = torch.randn(3, 3, 32, 32)
     anatomy = vp.dissect(model, images)
@@ -160,12 +142,7 @@ def test_maps_are_those_of_hooks(kind):
     a, g = outputs[0].detach(), outputs[0].grad
     if "vit" in kind:
         a, g = (x[:, 1:].mT.unflatten(2, (4, 4)) for x in (a, g))
-    cam = torch.stack(
-        [
-            sum(g[i, c].mean() * a[i, c] for c in range(a.shape[1])).clamp(min=0)
-            for i in range(3)
-        ]
-    )
+    cam = (g.mean((2, 3), keepdim=True) * a).sum(1).clamp(min=0)
     block = anatomy[name]
     _, maps = gradient_maps(anatomy, [block, anatomy[-2]], images)
     torch.testing.assert_close(maps[GRAD_CAM, block], cam, rtol=1e-3, atol=1e-6)
@@ -201,8 +178,7 @@ def test_a_map_of_zeros_has_no_score(patches):
 def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        options = {"img_size": 32, "patch_size": 8, "depth": 2, "num_classes": 4}
-        model = timm.create_model("vit_tiny_patch16_224", **options).eval()
+        model = timm.create_model("vit_tiny_patch16_224", num_classes=4, **SMALL).eval()
         images = torch.randn(3, 3, 32, 32)
     scores, _ = measured(model, [images], steps=2, blocks=1)
     assert set(scores.block) == {"blocks.0.mlp"}

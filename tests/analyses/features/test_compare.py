@@ -40,25 +40,15 @@ def test_a_model_compared_with_itself_is_as_like_as_it_is_alone(images):
 def test_two_models_by_what_their_blocks_give(images):
     a, b = network(0), network(1, width=6)
     result = compare(a, b, images.split(6), other_model="wide")
-    maps = {}
-    for name, anatomy in (("a", a), ("b", b)):
-        x = anatomy.model[:2](images)  # the stem
-        maps[name] = [x.detach()[:6], x.detach()[6:]]
-    (expected, _) = results_of(CKA(), *(torch.cat(parts) for parts in maps.values()), cut=6)
+    maps = []
+    for anatomy in (a, b):
+        maps.append(anatomy.model[:2](images).detach())  # the stem
+    (expected, _) = results_of(CKA(), *maps, cut=6)
     assert (result.block[0], result.other[0]) == ("stem", "stem")
     assert result.cka[0] == pytest.approx(expected.cka[1], rel=1e-12)
     assert 0 < result.cka[0] < 1
     assert result.other_model == "wide"
     assert result.provenance.images == 12
-
-
-def test_changing_places_transposes_it(images):
-    a, b = network(0), network(1)
-    one, other = compare(a, b, images.split(6)), compare(b, a, images.split(6))
-    rows = len(set(one.block))
-    for name in ("cka", "null_deviation", "biased"):
-        transposed = getattr(other, name).reshape(-1, rows).T.ravel()
-        np.testing.assert_allclose(getattr(one, name), transposed, rtol=1e-9)
 
 
 def test_each_model_may_have_batches_of_its_own(images):

@@ -107,26 +107,17 @@ def test_a_block_off_the_grid_is_named_before_the_next_one():
     "statistic",
     [
         *(vp.Fourier(*names) for names in (("diagonal",), ("radial",), ("diagonal", "paper"))),
-        *(
-            vp.BandEnergy(),
-            vp.FourierPlane(),
-            vp.SingularValues(),
-            vp.TokenSimilarity(),
-            vp.Variance(),
-        ),
+        vp.BandEnergy(),
+        vp.FourierPlane(),
+        vp.SingularValues(),
+        vp.TokenSimilarity(),
+        vp.Variance(),
         vp.TokenNorms(outlier_threshold=1.2),
     ],
     ids=repr,
 )
 def test_it_obeys_the_laws_of_statistics(tmp_path, statistic):
     vp.check_statistic(statistic, tmp_path)
-
-
-@pytest.mark.parametrize("size", [7, 4, 2, 1])  # 4 and 2 leave a smaller last batch
-def test_the_answer_is_that_of_the_whole_however_it_is_cut(anatomy, images, size):
-    at_once = vp.observe(anatomy, [images], analyses())
-    for a, b in zip(at_once, vp.observe(anatomy, images.split(size), analyses()), strict=True):
-        vp.assert_results_equal(a, b)
 
 
 def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
@@ -146,8 +137,7 @@ def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
     assert model.stem.weight.grad is not None
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, precision):
+def test_mixed_precision_is_near_float32_and_measured_in_it(model, images):
     anatomy = vp.dissect(model.float(), images.float())
     settings = []
 
@@ -158,25 +148,12 @@ def test_mixed_precision_is_near_float32_and_measured_in_it(model, images, preci
 
     batches = [images.float()]
     (exact,) = vp.observe(anatomy, batches, [vp.Variance()])
-    (mixed,) = vp.observe(
-        anatomy, batches, [Watching()], run=vp.Run(compute=vp.Compute(precision=precision))
-    )
+    bf16 = vp.Run(compute=vp.Compute(precision="bf16"))
+    (mixed,) = vp.observe(anatomy, batches, [Watching()], run=bf16)
     assert set(settings) == {(torch.float32, False)}
     np.testing.assert_allclose(mixed.variance, exact.variance, rtol=0.02)  # bf16: 8 bits
     assert not np.array_equal(mixed.variance, exact.variance)
-    assert mixed.provenance.precision == precision
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-def test_a_gpu_gives_the_same_and_the_model_comes_back(anatomy, images):
-    on_gpu = vp.observe(
-        anatomy, images.split(3), analyses(), run=vp.Run(compute=vp.Compute("cuda"))
-    )
-    for a, b in zip(vp.observe(anatomy, [images], analyses()), on_gpu, strict=True):
-        vp.assert_results_equal(a, b)
-        assert b.provenance.device == "cuda"
-    assert {p.device.type for p in anatomy.model.parameters()} == {"cpu"}
+    assert mixed.provenance.precision == "bf16"
 
 
 def test_provenance_is_filled_in(anatomy, images):
@@ -201,11 +178,10 @@ def test_provenance_is_filled_in(anatomy, images):
     [
         (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), r"uint8 of shape \(2, 3, 8, 8\)"),
         (torch.zeros(3, 8, 8), r"float32 of shape \(3, 8, 8\)"),
-        ({"tokens": torch.zeros(2, 9)}, r"float32 of shape \(2, 9\)"),
         (("a.png", 3), "str"),
         (torch.zeros(0, 3, 8, 8), r"float32 of shape \(0, 3, 8, 8\)"),
     ],
-    ids=["bytes", "one image", "tokens", "names", "empty"],
+    ids=["bytes", "one image", "names", "empty"],
 )
 def test_what_is_not_images_is_refused(anatomy, batch, got):
     with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
@@ -220,10 +196,9 @@ def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
         vp.observe(anatomy, [images], [vp.Variance()])
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("probe", [vp.Fourier, lambda: vp.Fourier("radial"), vp.Variance])
-def test_broken_images_are_counted(anatomy, images, value, probe):
-    images[[1, 5], 0, 3, 3] = value
+def test_broken_images_are_counted(anatomy, images, probe):
+    images[[1, 5], 0, 3, 3] = torch.tensor([torch.nan, -torch.inf]).double()
     with pytest.raises(
         ValueError, match=r"NaN or infinity from block 'stem' for 2 of 7 images of a batch"
     ):
@@ -234,13 +209,9 @@ def test_overflow_in_half_precision_says_so(model, images):
     anatomy = vp.dissect(model.float(), images.float())
     with torch.no_grad():
         model.block2.conv.bias.fill_(1e5)  # half precision ends at 65,504
+    fp16 = vp.Run(compute=vp.Compute(precision="fp16"))
     with pytest.raises(ValueError, match=r"block 'block2' .* fp16 may overflow: try precision"):
-        vp.observe(
-            anatomy,
-            [images.float()],
-            [vp.Variance()],
-            run=vp.Run(compute=vp.Compute(precision="fp16")),
-        )
+        vp.observe(anatomy, [images.float()], [vp.Variance()], run=fp16)
 
 
 def test_a_block_that_does_not_run_is_named(anatomy, model, images):

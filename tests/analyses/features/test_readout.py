@@ -99,12 +99,6 @@ def test_neighbors_vote_as_in_the_definition():
     assert 0.3 < (predicted == targets[50:]).mean() < 1
 
 
-def test_the_nearest_neighbor_of_a_known_image_is_itself():
-    x, targets = clusters(30, 4, apart=0)
-    predicted = neighbor_predictions(x, targets, 3 * x, neighbors=1, temperature=0.07)
-    assert predicted.tolist() == targets.tolist()
-
-
 def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
     x, targets = clusters(60, 6, apart=0.5)
     penalty, splits = 0.3, list(folds(targets, 4))
@@ -121,30 +115,13 @@ def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
     assert 0.3 < (predicted == targets).mean() < 1
 
 
-def test_classes_that_are_apart_are_read_and_noise_is_not():
-    for apart, low, high in ((20, 1, 1), (0, 0.2, 0.47)):
-        x, targets = clusters(300, 8, apart=apart)
-        predicted = ridge_predictions(x, targets, list(folds(targets, 5)), penalty=0.01)
-        assert low <= (predicted == targets).mean() <= high
-
-
-def test_a_shift_a_scale_and_a_rotation_change_no_prediction():
-    x, targets = clusters(90, 5, apart=0.6)
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0]
-    splits = list(folds(targets, 3))
-    first, second = (
-        ridge_predictions(f, targets, splits, penalty=0.1) for f in (x, 30 * x @ turn + 7)
-    )
-    assert first.tolist() == second.tolist()
-
-
 def test_each_image_is_tested_once_on_a_model_that_did_not_see_it():
     splits = list(folds(np.zeros(11, int), 3))
     assert sorted(np.concatenate([test for _, test in splits])) == list(range(11))
     assert all(not set(fit) & set(test) and len(fit) + len(test) == 11 for fit, test in splits)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5, 10])
+@pytest.mark.parametrize("classes", [2, 5])
 def test_the_order_of_the_classes_does_not_matter(classes):
     targets = np.arange(60) % classes  # as in a data set whose classes take turns
     predicted = ridge_predictions(

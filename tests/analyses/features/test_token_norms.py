@@ -29,22 +29,6 @@ def one(results, kind):
     return next(result for result in results if isinstance(result, kind))
 
 
-def test_quantiles_are_those_of_the_norms_to_a_third_of_a_percent():
-    norms = torch.arange(1.0, 401).double()
-    grid = torch.stack([0.6 * norms, 0.8 * norms]).view(1, 2, 20, 20)
-    result, *_ = found(grid)
-    assert result.probability.tolist() == list(PROBABILITIES)
-    np.testing.assert_allclose(result.norm, [4, 100, 200, 300, 396], rtol=3e-3)
-
-
-def test_class_tokens_and_registers_have_quantiles_of_their_own():
-    off = torch.tensor([[[3.0, 4.0], [0.0, 50.0], [0.0, 50.0]]]).double()
-    result, *_ = found(torch.ones(1, 2, 2, 2).double(), off, ("class", "register", "register"))
-    medians = result.select(result.probability == 0.5)
-    assert medians.tokens.tolist() == ["grid", "class token", "registers"]
-    np.testing.assert_allclose(medians.norm, [2**0.5, 5, 50], rtol=3e-3)
-
-
 def test_a_token_of_norm_zero_has_norm_zero():
     assert found(torch.zeros(1, 2, 2, 2).double())[0].norm.tolist() == [0.0] * 5
 
@@ -85,26 +69,6 @@ def test_activations_of_zero_do_not_count_in_the_median():
     grid[0, 0, 0] = torch.tensor([2.0, 8.0])
     massive = one(found(grid), MassiveActivations)
     assert massive.log_ratio.item() == pytest.approx(np.log10(4))  # the lower of two
-
-
-def test_a_scale_moves_norms_alone_and_a_rotation_nothing(noise):
-    grid, off = noise(3, 6, 4, 4), noise(3, 2, 6)
-    turn = torch.linalg.qr(noise(6, 6))[0]
-    same, scaled, turned = (
-        found(x, y, ("class", "register"), outlier_threshold=1.5)
-        for x, y in (
-            (grid, off),
-            (8 * grid, 8 * off),
-            (torch.einsum("bchw,cd->bdhw", grid, turn), off @ turn),
-        )
-    )
-    np.testing.assert_allclose(scaled[0].norm, 8 * same[0].norm)
-    np.testing.assert_allclose(turned[0].norm, same[0].norm, rtol=6e-3)
-    shares = [one(r, OutlierTokens).share.item() for r in (same, scaled, turned)]
-    assert shares[0] > 0
-    np.testing.assert_allclose(shares, shares[0])
-    ratios = [one(r, MassiveActivations).log_ratio.item() for r in (same, scaled)]
-    np.testing.assert_allclose(ratios, ratios[0])
 
 
 @pytest.fixture(scope="module")

@@ -33,33 +33,18 @@ def mean_over_pairs(tokens):
     ("tokens", "off", "expected"),
     [
         ([[3.0, 0.1, 7.0]] * 5, None, {"grid": 1, "grid, mean removed": np.nan}),
-        (np.eye(5).tolist(), None, {"grid": 0, "grid, mean removed": -1 / 4}),
-        ([[1, 2], [-1, -2]], None, {"grid": -1}),
         # 72 pairs of +1 and 18 of -1 without the mean
         ([[5, 0]] + [[0, 1]] * 9, None, {"grid": 0.8, "grid, mean removed": 0.6}),
         ([[1, 0], [1, 0]], [[0, 1]], {"grid": 1, "all tokens": 1 / 3}),
         ([[1, 0], [0, 0], [1, 1]], None, {"grid": 0.5**0.5}),
     ],
-    ids=["equal", "orthogonal", "opposite", "one against all", "off the grid", "no direction"],
+    ids=["equal", "one against all", "off the grid", "no direction"],
 )
 def test_cosines_by_hand(tokens, off, expected):
     off = None if off is None else torch.tensor([off]).double()
     values = cosines(torch.tensor([tokens]).double(), off)
     for name, value in expected.items():
         assert values[name] == pytest.approx(value, abs=1e-12, nan_ok=True)
-
-
-def test_a_common_direction_is_what_the_mean_takes_away(noise):
-    values = cosines(noise(4, 64, 32) + 10)
-    assert values["grid"] > 0.95
-    assert abs(values["grid, mean removed"] + 1 / 63) < 1e-3
-
-
-def test_rotation_scale_and_the_order_of_tokens_change_nothing(noise):
-    tokens = noise(3, 9, 6) + 0.5
-    turn = torch.linalg.qr(noise(6, 6))[0]
-    moved = 4 * (tokens @ turn)[:, torch.randperm(9)]
-    assert cosines(moved) == pytest.approx(cosines(tokens))
 
 
 @torch.no_grad()

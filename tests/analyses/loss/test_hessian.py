@@ -43,14 +43,6 @@ def test_nep_and_ape_are_shares_and_means_of_the_leading():
     assert median.ape_log_mean[0] == pytest.approx((4 * 2 * 8 * 1) ** 0.25)
 
 
-def test_values_by_mini_batch_average_to_the_estimates():
-    summary = spectrum_of(np.random.default_rng(0).normal(2, 3, size=(40, 5))).summary()
-    for field in FIELDS:
-        column = getattr(summary, field)
-        assert column.by_unit[:, 0].mean() == pytest.approx(float(column[0]), rel=1e-12)
-        assert column[0].low < column[0] < column[0].high
-
-
 def test_no_negative_eigenvalue_has_an_upper_end_as_by_the_rule_of_three():
     nep = negative_proportion(list(np.ones((16, 5))))
     assert nep == nep.low == 0

@@ -63,14 +63,6 @@ def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
     assert soup.accuracy[-1] == path.accuracy[2]  # two weights: the soup is the middle
 
 
-def test_the_same_checkpoint_changes_nothing():
-    model = normalized(0)
-    images, targets = data(8)
-    path, soup = mode_connectivity(model, {"same": model.state_dict()}, [(images, targets)])
-    assert path.barrier == pytest.approx(0, abs=1e-9)
-    assert (soup.gain == 0).all()
-
-
 @pytest.mark.parametrize("batch_norm", ["reestimated", "interpolated"])
 def test_a_point_is_a_model_with_mixed_weights(batch_norm):
     first, second, images = normalized(0), normalized(1), data(8)

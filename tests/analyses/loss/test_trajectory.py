@@ -40,23 +40,6 @@ def test_polar_coordinates_of_a_right_triangle():
     assert result.distance == 3
 
 
-def test_a_straight_path_has_one_component():
-    result = trajectory(*path((0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (3.0, 3.0, 0.0)))
-    assert result.first_share == pytest.approx(1)
-    np.testing.assert_allclose(np.diff(result.first), [sqrt(2), 2 * sqrt(2)])
-    np.testing.assert_allclose(result.second, 0, atol=1e-6)
-
-
-def test_the_components_of_a_cross():
-    # Deviations of 2 along one axis and of 1 along another, about their mean.
-    result = trajectory(
-        *path((2.0, 0.0, 7.0), (0.0, 1.0, 7.0), (0.0, -1.0, 7.0), (-2.0, 0.0, 7.0))
-    )
-    assert result.first_share == pytest.approx(8 / 10)
-    np.testing.assert_allclose(result.first, [-2, 0, 0, 2], atol=1e-9)
-    np.testing.assert_allclose(abs(result.second), [0, 1, 1, 0], atol=1e-9)
-
-
 def test_agrees_with_a_singular_value_decomposition(walk):
     result = trajectory(*walk)
     places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in walk[1]])
@@ -81,15 +64,6 @@ def test_projections_are_those_of_least_squares(walk):
     within = ((axes.T @ expected) ** 2).sum(0)[:-1] / (steps**2).sum(1)[:-1]
     np.testing.assert_allclose(projection.share[:-1], within)
     assert projection.share[-1] == 1  # the model's own weights lie in every plane
-
-
-def test_neither_a_shift_nor_a_rotation_of_all_weights_changes_it(walk):
-    generator = torch.Generator().manual_seed(5)
-    turn, _ = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64))
-    places = [torch.cat([s["head"], s["rest"]]) @ turn + 3 for s in walk[1]]
-    one, other = trajectory(*walk), trajectory(*path(*(p.tolist() for p in places)))
-    for name in ("radius", "angle", "step", "first", "second"):
-        np.testing.assert_allclose(getattr(other, name), getattr(one, name), atol=1e-7)
 
 
 def test_buffers_do_not_count(walk):

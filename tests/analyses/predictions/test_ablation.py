@@ -1,13 +1,10 @@
 """Ablation: accuracy and NLL without one part, against models changed by hand."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import timm
 import torch
 from internals import ablated_outcomes, mean, subject_of
-from timm.models.mlp_mixer import MlpMixer
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.nn import functional
@@ -27,29 +24,25 @@ from visprism.anatomy import (
 from visprism.results import Ablations
 
 MODELS = {
-    "resnet": ("resnet26", {"layers": (1, 2, 1, 1)}, 32),
-    "vit": ("vit_tiny_patch16_224", {"img_size": 32, "patch_size": 8, "depth": 3}, 32),
+    "resnet": ("resnet26", {"layers": (1, 2, 1, 1), "channels": (8, 8, 16, 16)}),
     "swin": (
         "swin_tiny_patch4_window7_224",
-        {"img_size": 32, "window_size": 4, "depths": (2, 2), "num_heads": (2, 4),
+        {"img_size": 16, "window_size": 4, "depths": (1, 2), "num_heads": (2, 4),
          "embed_dim": 24, "patch_size": 2},
-        32,
     ),
-    "convnext": ("convnext_atto", {"depths": (1, 1, 2, 1), "dims": (8, 16, 24, 32)}, 64),
-    "mixer": (MlpMixer, {"img_size": 64, "num_blocks": 3, "embed_dim": 32}, 64),
 }  # fmt: skip
 
 
 def network(name):
     """A tiny model of timm's, with no parameter left at the 0 or 1 that it begins with."""
     generator = torch.Generator().manual_seed(0)
-    kind, options, size = MODELS[name]
-    build = partial(timm.create_model, kind) if isinstance(kind, str) else kind
-    model = build(num_classes=5, **options).eval()
+    kind, options = MODELS[name]
+    model = timm.create_model(kind, num_classes=5, **options).eval()
     for parameter in model.parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         parameter.data.add_(0.1 * noise / max(1, parameter[0].numel()) ** 0.5)
-    images = torch.randn(6, 3, size, size, generator=generator)
+    side = options.get("img_size", 32)
+    images = torch.randn(6, 3, side, side, generator=generator)
     return vp.dissect(model, images), images
 
 
@@ -57,12 +50,6 @@ def network(name):
 def anatomy_and_images(request):
     with torch.no_grad():
         return network(request.param)
-
-
-@pytest.fixture(scope="module")
-def vit():
-    with torch.no_grad():
-        return network("vit")
 
 
 class Line(nn.Module):
@@ -115,13 +102,12 @@ def test_a_block_that_is_the_identity_can_go_without_any_change(line):
     assert result.nll[at] == result.baseline_nll
 
 
-@pytest.mark.parametrize("size", [5, 1])
-def test_however_the_data_is_cut_the_answer_is_the_same(line, size):
+def test_however_the_data_is_cut_the_answer_is_the_same(line):
     anatomy, images = line
     blocks = block_ablations(anatomy)
     one, cut = (
         ablated_outcomes(anatomy, labeled(images, n), blocks, label="", run=vp.Run())[0]
-        for n in (12, size)
+        for n in (12, 5)
     )
     np.testing.assert_array_equal(one.correct, cut.correct)
     np.testing.assert_allclose(one.losses, cut.losses, atol=1e-6)
@@ -171,26 +157,10 @@ def test_the_study_is_that_of_ablations_one_by_one(anatomy_and_images):
 
 
 @torch.no_grad()
-def test_a_head_that_is_silent_is_one_whose_values_do_not_reach_the_output(vit):
-    anatomy, images = vit
-    attention, head = vp.attentions(anatomy)[1], 2
-    heads = silenced(head_parts([attention.block], anatomy))
-    silent = heads[head - 1].full_pass(anatomy, images)
-    module = anatomy.model.get_submodule(attention.block.name)
-    weight = module.proj.weight.detach().clone()
-    width = weight.shape[1] // attention.geometry.heads
-    module.proj.weight[:, (head - 1) * width : head * width] = 0
-    expected = anatomy.model(images)
-    module.proj.weight.copy_(weight)
-    torch.testing.assert_close(silent, expected, rtol=1e-4, atol=1e-5)
-
-
-@torch.no_grad()
 def test_of_a_bottleneck_its_convolution_goes():
     anatomy, images = network("resnet")
     convolutions = silenced(convolution_parts(convolutional_blocks(anatomy), anatomy))
     removal = next(r for r in convolutions if r.blocks[0].name == "layer2.1")
-    assert removal.ablated == "convolution"
     ablated = removal.full_pass(anatomy, images)
     block = anatomy.model.layer2[1]
     convolution, block.conv2 = block.conv2, nn.Identity()
@@ -233,10 +203,9 @@ def test_within_other_surgery_the_whole_model_runs(line):
     assert result.nll[result.block == "convs.2"] == pytest.approx(joint.nll[at])
 
 
-@pytest.mark.parametrize("depth", [6, 16])
-def test_the_cost_is_that_of_the_blocks_that_run(depth):
+def test_the_cost_is_that_of_the_blocks_that_run():
     images = torch.randn(8, 3, 8, 8)
-    anatomy = vp.dissect(Line(depth).eval(), images[:1])
+    anatomy = vp.dissect(Line(6).eval(), images[:1])
     with FlopCounterMode(display=False) as all_passes:
         vp.ablation(anatomy, labeled(images), parts=("blocks",))
     with FlopCounterMode(display=False) as one_pass, torch.no_grad():
@@ -379,15 +348,19 @@ def test_tokens_are_those_that_a_hook_replaces(transformer, replacement):
 
 
 @torch.no_grad()
-def test_the_mean_of_a_head_is_that_of_the_columns_of_the_projection(transformer):
+@pytest.mark.parametrize("replacement", ["zero", "mean"])
+def test_a_head_is_the_columns_of_the_projection(transformer, replacement):
     anatomy, images = transformer
-    rows = vp.ablation(anatomy, labeled(images), parts=("heads",), replacement="mean")
+    rows = vp.ablation(anatomy, labeled(images), parts=("heads",), replacement=replacement)
     prefix = anatomy.model.num_prefix_tokens
     for head in range(3):
         columns = slice(4 * head, 4 * head + 4)
 
         def replace(_module, inputs, columns=columns):
             x = inputs[0].clone()
+            if replacement == "zero":
+                x[..., columns] = 0
+                return (x,)
             x[:, :prefix, columns] = x[:, :prefix, columns].mean(0, keepdim=True)
             x[:, prefix:, columns] = x[:, prefix:, columns].mean((0, 1), keepdim=True)
             return (x,)
@@ -503,7 +476,6 @@ def test_early_and_late_are_halves_of_each_stage():
         ("conv", (1, 1), "contradicts"),
         ("conv", (1, -3), "undecided"),
         ("attention", (1, 1), "supports"),
-        ("attention", (0, 0), "undecided"),
     ],
 )
 def test_claim_c10_is_about_early_convolutions_and_late_attentions(kind, stages, verdict):

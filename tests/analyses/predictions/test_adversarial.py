@@ -5,17 +5,11 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
-from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score, small_network
+from attacked import MEAN, SPACE, STD, attacked, gray, predicted, small_network
 from internals import AttackLoss, attack_images, band
 from torch import nn
-from torch.nn import functional
 
 from visprism import Adversarial, Attack, InputError, adversarial
-
-
-@pytest.fixture
-def linear():
-    return Linear().eval()
 
 
 @pytest.fixture
@@ -25,19 +19,6 @@ def network():
 
 def robust(model, batches, attacks):
     return adversarial(model, batches, attacks, mean=MEAN, std=STD)
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.1])
-def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
-    linear, epsilon
-):
-    pixels, targets = gray()
-    adversarial_pixels = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
-    with torch.no_grad():
-        rise = score(linear, adversarial_pixels) - score(linear, pixels)
-    torch.testing.assert_close(
-        rise, torch.full_like(rise, epsilon * linear.w.abs().sum().item())
-    )
 
 
 def test_the_gradient_is_that_of_finite_differences(network):
@@ -65,21 +46,10 @@ def test_the_gradient_is_that_of_finite_differences(network):
     assert values.margin.tolist() == pytest.approx(expected)
 
 
-def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(network):
-    pixels, _ = gray(3)
-    targets = torch.tensor([0, 1, 3])
-    network = network.double()
-    gradient = AttackLoss(network, SPACE, targets).values(pixels).gradient
-    variable = pixels.clone().requires_grad_()
-    losses = functional.cross_entropy(network(SPACE.normalized(variable)), targets)
-    (expected,) = torch.autograd.grad(losses, variable)
-    cosine = functional.cosine_similarity(gradient.flatten(1), expected.flatten(1))
-    assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
-@pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("frequency", [None, 0.5])
+@pytest.mark.parametrize(
+    ("name", "norm", "frequency"),
+    [("fgsm", "linf", 0.5), ("pgd", "linf", None), ("pgd", "l2", 0.5), ("random", "l2", None)],
+)
 def test_no_attack_goes_too_far(network, name, norm, frequency):
     pixels, _ = gray(4)
     pixels = pixels.float()
@@ -96,18 +66,6 @@ def test_no_attack_goes_too_far(network, name, norm, frequency):
     else:
         outside = torch.fft.fft2(change).abs()[..., ~band((8, 8), frequency)]
         assert outside.max() < 1e-4
-
-
-def test_stronger_attacks_raise_the_margin_more(network):
-    pixels = gray(6)[0].float()
-    targets = predicted(network, pixels)
-    loss = AttackLoss(network, SPACE, targets)
-    margins = [
-        loss.margin(attacked(network, pixels, targets, attack, SPACE)).sum()
-        for attack in (Attack("random", 0.1), Attack("fgsm", 0.1), Attack("pgd", 0.1, steps=20))
-    ]
-    assert loss.margin(pixels).sum() < margins[1]
-    assert margins[0] < margins[1] <= margins[2] + 1e-6
 
 
 def test_more_starts_and_more_steps_never_find_less(network):
@@ -127,12 +85,11 @@ def test_more_starts_and_more_steps_never_find_less(network):
         assert (fewer <= more).all()
 
 
-@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
-def test_misclassified_images_stay_as_they_are(network, name):
+def test_misclassified_images_stay_as_they_are(network):
     pixels = gray(4)[0].float()
     targets = predicted(network, pixels)
     targets[::2] = (targets[::2] + 1) % 4
-    result = attack_images(network, pixels, targets, Attack(name, 0.5), SPACE)
+    result = attack_images(network, pixels, targets, Attack("pgd", 0.5), SPACE)
     assert result.correct.tolist() == [False, True, False, True]
     assert torch.equal(result.pixels[::2], pixels[::2])
     assert not torch.equal(result.pixels[1::2], pixels[1::2])
@@ -150,10 +107,9 @@ class Scaled(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd"])
-@pytest.mark.parametrize("scale", [16.0, 4096.0])
-def test_larger_logits_do_not_make_a_model_look_more_robust(network, name, scale):
-    # Logit gaps of a trained network: at scale 16 beyond 17, where 1 - p_t is 0 in float32.
-    network = Scaled(network, 60.0)
+def test_larger_logits_do_not_make_a_model_look_more_robust(network, name):
+    # Logit gaps of a trained network, and beyond 17, where 1 - p_t is 0 in float32.
+    network, scale = Scaled(network, 60.0), 4096.0
     pixels = gray(40)[0].float()
     targets = predicted(network, pixels)
     batches = [(SPACE.normalized(pixels), targets)]

@@ -21,25 +21,6 @@ from visprism import (
     risk_coverage,
 )
 
-# What it measures: closed forms.
-
-
-def test_metrics_of_four_images_by_hand(by_hand):
-    metrics = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]))
-    assert metrics.of("accuracy") == 0.5
-    assert metrics.of("acc", 0.9) == 0.5
-    assert metrics.of("freq", 0.9) == 0.5
-    assert metrics.of("unc", 0.9) == 0.5
-    # Bins: two at 0.95 of which one is right, one right at 0.85, one wrong at 0.65.
-    assert metrics.of("ece") == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
-    assert metrics.of("signed_ece") == pytest.approx(3.4 / 4 - 0.5, abs=1e-6)
-    assert metrics.of("mce") == pytest.approx(0.65, abs=1e-6)
-    # The first two are tied: half an error each. Then 1 of 3, then 2 of 4.
-    assert metrics.of("aurc") == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
-    # Class 0 is the only target: 2 right of 4 that are it or said to be; surest: 1 of 2.
-    assert metrics.of("mean_iou") == 0.5
-    assert metrics.of("iou", 0.9) == 0.5
-
 
 def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
     for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
@@ -57,17 +38,6 @@ def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
     assert metrics.of("freq", 0.9) == pytest.approx(2 / 3)
 
 
-def test_a_saturated_predictor_that_is_right_is_calibrated():
-    # Confidence is 1.0 in float32 for a fifth of the images; all of them are right.
-    logits = torch.zeros(1000, 2)
-    logits[:200, 0] = 100.0
-    targets = torch.zeros(1000, dtype=torch.long)
-    targets[600:] = 1  # half of the rest, whose confidence is 0.5
-    metrics = calibration(Predictions(logits, targets))
-    assert metrics.of("ece") == pytest.approx(0, abs=1e-7)
-    assert metrics.of("mce") == pytest.approx(0, abs=1e-7)
-
-
 def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
     # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
@@ -78,9 +48,7 @@ def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
 def test_one_class_is_always_right_and_sure():
     metrics = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
     assert metrics.of("accuracy") == metrics.of("mean_iou") == metrics.of("acc", 0.9) == 1
-    assert (
-        metrics.of("nll") == metrics.of("brier") == metrics.of("ece") == metrics.of("aurc") == 0
-    )
+    assert all(metrics.of(metric) == 0 for metric in ("nll", "brier", "ece", "aurc"))
     assert np.isnan(metrics.of("unc", 0.9))  # there is no wrong image
 
 
@@ -92,9 +60,8 @@ def test_equal_logits_name_the_first_classes():
     np.testing.assert_allclose(result.confidence, 1 / 8)
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e30, 3e38])
-def test_logits_beyond_overflow_give_a_finite_nll(scale):
-    logits = torch.tensor([[scale, -scale], [scale, -scale]])
+def test_logits_beyond_overflow_give_a_finite_nll():
+    logits = torch.tensor([[3e38, -3e38]]).expand(2, -1)
     result = outcomes(Predictions(logits, torch.tensor([1, 0])))
     assert result.nll[1] == 0
     np.testing.assert_allclose(result.nll[0], 2 * logits[0, 0].double().item())
@@ -109,21 +76,6 @@ def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
     assert calibration(Predictions(logits, torch.tensor([1]))).of("nll") == np.inf
 
 
-def test_unc_follows_from_the_other_three(random_predictions):
-    metrics = calibration(random_predictions(2000), cutoff=[0.3, 0.5, 0.9])
-    for c in (0.3, 0.5, 0.9):
-        certain_error = metrics.of("freq", c) * (1 - metrics.of("acc", c))
-        expected = 1 - certain_error / (1 - metrics.of("accuracy"))
-        assert metrics.of("unc", c) == pytest.approx(expected, rel=1e-12)
-
-
-def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(random_predictions):
-    metrics = calibration(random_predictions(20_000))
-    assert metrics.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
-    assert abs(metrics.of("signed_ece")) < 0.01
-    assert metrics.of("adaptive_ece") < 0.02
-
-
 def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
     generator = np.random.default_rng(0)
     confidence = generator.choice([0.3, 0.5, 0.9, 1.0], 60)
@@ -134,23 +86,6 @@ def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
         for o in (np.arange(60), order)
     )
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
-
-
-def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(random_predictions):
-    predictions = random_predictions()
-    moved = Predictions(
-        predictions.logits + torch.arange(400.0)[:, None] / 8, predictions.targets
-    )
-    first, second = (calibration(p) for p in (predictions, moved))
-    np.testing.assert_allclose(first.value, second.value, atol=2e-5)
-
-
-def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
-    one = random_predictions()
-    three = Predictions(one.logits.expand(3, -1, -1), one.targets)
-    first, second = (calibration(p) for p in (one, three))
-    np.testing.assert_allclose(first.value, second.value, atol=1e-6)
-    assert (first.passes, second.passes) == (1, 3)
 
 
 def loops(logits, targets, cutoff, bins):
@@ -203,12 +138,12 @@ def loops(logits, targets, cutoff, bins):
     }
 
 
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("bins", [10, 16])
+@pytest.mark.parametrize(("members", "bins"), [(1, 10), (3, 16)])
 def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins):
     predictions = random_predictions(320, 9, members=members)
     metrics = calibration(predictions, cutoff=0.6, bins=bins)
     expected = loops(predictions.logits, predictions.targets, 0.6, bins)
+    assert metrics.passes == members
     assert set(metrics.metric) == {*expected, "debiased_ece"}
     for metric, value in expected.items():
         at = 0.6 if metric in ("acc", "freq", "unc", "iou") else None
@@ -301,21 +236,13 @@ def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_ha
     assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
 
 
-def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
-    predictions = random_predictions(500)
-    metrics = calibration(predictions)
-    assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
-    assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
-
-
-@pytest.mark.parametrize("names", [(), tuple("abcdefgh")])
-def test_confusions_are_those_of_torchmetrics(names):
+def test_confusions_are_those_of_torchmetrics():
+    names = list("abcdefgh")
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(200, 8, generator=generator)
     targets = torch.randint(0, 7, (200,), generator=generator)  # no image of the last class
     by_class, confusions = accuracy_by_class(Predictions(logits, targets), names)
     matrix = multiclass_confusion_matrix(logits, targets, 8).numpy()
-    names = list(names) or list(map(str, range(8)))
     counts = zip(confusions.target, confusions.predicted, confusions.images, strict=True)
     for target, predicted, images in counts:
         row, column = names.index(target), names.index(predicted)

@@ -28,8 +28,6 @@ REFERENCE = Predictions(
     torch.tensor([0, 1, 2, 3]),
 )
 
-# What it measures.
-
 
 def test_predictions_are_restricted_to_the_classes_of_the_set():
     # The largest logit is that of class 3, which the set does not have.

@@ -6,7 +6,6 @@ import torch
 from internals import SIXTEEN
 
 from visprism import Predictions, by_category, classes_of, load_data, shape_bias
-from visprism.core.statistics import wilson
 
 
 def predicted(decisions, shapes, classes=3):
@@ -56,13 +55,6 @@ def test_few_decisions_for_a_cue_have_no_values_of_images(number, given):
     predictions = predicted([0] * (20 - number) + [1] * number, [0] * 20)
     bias = shape_bias(predictions, np.ones(20, int), ["a", "b", "c"]).bias
     assert np.isfinite(bias.by_unit[:, -1]).all() == given
-
-
-def test_the_interval_is_wilsons():
-    # Newcombe (1998), Two-sided confidence intervals for the single proportion, table I.
-    low, high = wilson(np.array([81, 15, 0, 1]), np.array([263, 148, 20, 29]))
-    np.testing.assert_allclose(low, [0.2553, 0.0624, 0.0, 0.0061], atol=5e-5)
-    np.testing.assert_allclose(high, [0.3662, 0.1605, 0.1611, 0.1718], atol=5e-5)
 
 
 def test_the_score_of_a_category_is_the_mean_probability_of_its_classes():
