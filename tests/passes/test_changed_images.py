@@ -17,15 +17,8 @@ class Centered(nn.Sequential):
 
 @pytest.fixture
 def model():
-    torch.manual_seed(0)
-    layers = (
-        nn.Conv2d(3, 4, 3),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4, 5),
-    )
-    return Centered(*layers).eval()
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)
+    return Centered(nn.Conv2d(3, 4, 3), nn.ReLU(), *head).eval()
 
 
 @pytest.fixture
@@ -35,12 +28,10 @@ def batch():
 
 def test_predictions_are_those_of_the_images_that_were_passed(model, batch):
     images = batch[0].clone()
-    logits = [torch.as_tensor(predict(model, [batch]).logits) for _ in range(2)]
+    logits = predict(model, [batch]).logits
     assert torch.equal(batch[0], images)
     with torch.no_grad():
-        expected = model(images)
-    for repeat in logits:
-        torch.testing.assert_close(repeat.to(expected.dtype), expected)
+        torch.testing.assert_close(logits, model(images))
 
 
 def test_feature_maps_are_those_of_the_images_that_were_passed(model, batch):

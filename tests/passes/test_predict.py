@@ -32,10 +32,6 @@ def pairs(script):
     return list(zip(images.split(4), targets.split(4), strict=True))
 
 
-def targets(*values):
-    return torch.tensor(values)
-
-
 def test_logits_are_those_of_the_model_in_the_order_of_the_images(model, pairs):
     predictions = predict(model, pairs)
     with torch.no_grad():
@@ -60,8 +56,8 @@ def test_stochastic_passes_differ_by_dropout_alone_and_the_model_stays_as_it_was
 
 def test_the_mean_of_many_stochastic_passes_is_the_pass_without_dropout(model, pairs):
     # The logits are linear in what dropout scales, so that their mean is not changed.
-    many = predict(model, pairs[:1], samples=4000).logits
-    error = many.std(0) / 4000**0.5
+    many = predict(model, pairs[:1], samples=400).logits
+    error = many.std(0) / 400**0.5
     assert ((many.mean(0) - predict(model, pairs[:1]).logits).abs() < 5 * error).all()
 
 
@@ -206,7 +202,7 @@ def test_logits_that_are_probabilities_for_most_images_are_refused():
 def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
     logits = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     p, t = logits.softmax(1), torch.arange(20) % 4
-    for given in (p, p.half(), p.bfloat16(), p[:1].expand(2, 20, 4)):
+    for given in (p, p.half(), p[:1].expand(2, 20, 4)):
         with pytest.raises(InputError, match="logits must not be probabilities"):
             Predictions(given, t)
     ours, theirs = (calibration(Predictions(x, t)).value for x in (logits, p.log()))
@@ -222,7 +218,6 @@ TWO = torch.tensor([0, 1])
         (torch.randn(2, 5), torch.tensor([0, 5]), "targets must be between 0 and 4 .*, got 5"),
         (torch.randn(2, 5), torch.tensor([0, -1]), "got 1 of 2 images without one"),
         (torch.tensor([[0, math.nan], [1, 2]]), TWO, "as the largest logit of 1 of 2 images"),
-        (torch.full((2, 2), -math.inf), TWO, "as the largest logit of 2 of 2 images"),
     ],
 )
 def test_logits_and_targets_that_cannot_be_are_refused(logits, targets, sentence):

@@ -65,11 +65,9 @@ def test_asam_does_not_see_how_two_layers_share_their_size():
             return 2 * (theta[0] * theta[1] - 3) * theta.flip(0)
 
     even, uneven = (sharpness(Product(t), rho=0.01) for t in ([1e3, 1e3], [1e5, 1e1]))
-    rises = dict(
-        zip(even.measure, zip(even.sharpness, uneven.sharpness, strict=True), strict=True)
-    )
-    assert rises["asam"][0] == pytest.approx(rises["asam"][1], rel=2e-3)
-    assert rises["sam"][1] > 10 * rises["sam"][0]
+    even, uneven = (dict(zip(r.measure, r.sharpness, strict=True)) for r in (even, uneven))
+    assert even["asam"] == pytest.approx(uneven["asam"], rel=2e-3)
+    assert uneven["sam"] > 10 * even["sam"]
 
 
 def test_it_is_the_rise_of_the_objective():
@@ -122,7 +120,8 @@ def linear_objective(images=24):
 def test_the_sharpness_of_mini_batches_is_that_of_each():
     objective = linear_objective(images=64)
     result = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
-    for number, batch in enumerate(objective.batches):
+    for number in (0, 9):
+        batch = objective.batches[number]
         alone = sharpness(Objective(objective.model, [batch]), ["sam", "asam"], rho=0.1)
         np.testing.assert_allclose(result.sharpness.by_unit[number], alone.sharpness, rtol=1e-9)
     sam = result.sharpness[0]

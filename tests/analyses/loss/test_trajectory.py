@@ -84,14 +84,9 @@ def test_the_main_plane_holds_a_path_of_two_dimensions():
     assert np.abs(projection.b).max() == pytest.approx(1)
     weights = {n: p.detach() for n, p in model.named_parameters()}
     for i, place in enumerate(places):
-        there = torch.cat(
-            [
-                weights[n]
-                + projection.a[i] * plane.first[n]
-                + projection.b[i] * plane.second[n]
-                for n in weights
-            ]
-        )
+        a, b = projection.a[i], projection.b[i]
+        parts = [w + a * plane.first[n] + b * plane.second[n] for n, w in weights.items()]
+        there = torch.cat(parts)
         np.testing.assert_allclose(there, place, atol=1e-9)
 
 
