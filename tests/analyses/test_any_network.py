@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import timm
 import torch
-from small_models import hugging_face_config
+from small_models import OneBlock, hugging_face_config
 from timm.models.vision_transformer import VisionTransformer
-from torch import nn
 
 import visprism as vp
 
@@ -46,22 +45,6 @@ def swin():
     return model
 
 
-class Plain(nn.Module):
-    """A module of a user's: two convolutions and a residual block."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 4, 4)
-        self.conv = nn.Conv2d(8, 8, 3, padding=1)
-        self.shrink = nn.Conv2d(8, 12, 2, 2)
-        self.head = nn.Linear(12, CLASSES)
-
-    def forward(self, x):
-        x = torch.relu(self.stem(x))
-        x = x + torch.relu(self.conv(x))
-        return self.head(torch.relu(self.shrink(x)).mean((2, 3)))
-
-
 _vit = partial(
     VisionTransformer, img_size=SIDE, patch_size=16, embed_dim=24, depth=2, num_heads=2
 )
@@ -80,7 +63,7 @@ NETWORKS = {
         "resnet18", channels=(8, 12, 16, 20), layers=(2, 1, 1, 1), num_classes=CLASSES
     ),
     "hugging face vit": hugging_face_vit,
-    "plain module": Plain,
+    "plain module": partial(OneBlock, classes=CLASSES),
 }
 
 

@@ -7,38 +7,17 @@ import pytest
 import timm
 import torch
 from internals import blocks_off_grid
+from small_models import OneBlock, Residual
 from torch import nn
 
 import visprism as vp
-
-
-class Residual(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.conv = nn.Conv2d(width, width, 3, padding=1)
-
-    def forward(self, x):
-        return x + torch.relu(self.conv(x))
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 4, 3, padding=1)
-        self.block1 = Residual(4)
-        self.block2 = Residual(4)
-        self.head = nn.Linear(4, 10)
-
-    def forward(self, pixels):
-        x = self.block2(self.block1(self.stem(pixels)))
-        return self.head(x.mean((2, 3)))
 
 
 @pytest.fixture
 def model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Net().eval().double()
+        return OneBlock(width=4, patch=1, classes=10).eval().double()
 
 
 @pytest.fixture
@@ -66,9 +45,9 @@ def test_all_see_what_each_would_alone_in_one_pass(anatomy, images):
 
 def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
     (result,) = vp.observe(anatomy, [images], [vp.Variance()])
-    assert result.block.tolist() == ["stem", "block1", "block2"]
-    assert result.kind.tolist() == ["stem", "conv", "conv"]
-    assert np.isfinite(result.change).tolist() == [False, True, True]
+    assert result.block.tolist() == ["stem", "block"]
+    assert result.kind.tolist() == ["stem", "conv"]
+    assert np.isfinite(result.change).tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +55,8 @@ def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
     [
         lambda x: (x, torch.zeros(len(x), dtype=torch.long)),
         lambda x: [x, torch.zeros(len(x), dtype=torch.long)],
-        lambda x: {"pixels": x},
-        lambda x: ({"pixels": x}, None),
+        lambda x: {"x": x},
+        lambda x: ({"x": x}, None),
     ],
     ids=["pair", "list", "mapping", "mapping in a pair"],
 )
@@ -121,13 +100,14 @@ def test_it_obeys_the_laws_of_statistics(tmp_path, statistic):
 
 
 def test_what_a_model_caches_meanwhile_can_be_differentiated_later(images):
-    class Caching(Net):
+    class Caching(OneBlock):
         table = None
 
-        def forward(self, pixels):
+        def forward(self, x):
+            out = super().forward(x)
             if self.table is None:
-                self.table = torch.linspace(0, 1, 10, dtype=pixels.dtype)
-            return super().forward(pixels) * self.table
+                self.table = torch.linspace(0, 1, 2, dtype=x.dtype)
+            return out * self.table
 
     model = Caching().eval().double()
     anatomy = vp.dissect(model, images)
@@ -190,8 +170,8 @@ def test_what_is_not_images_is_refused(anatomy, batch, got):
 
 def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
     with torch.no_grad():
-        anatomy.model.block1.conv.weight[0] = float("nan")
-    expected = "got NaN or infinity from block 'block1' for 7 of 7 images of a batch. Check the"
+        anatomy.model.block.weight[0] = float("nan")
+    expected = "got NaN or infinity from block 'block' for 7 of 7 images of a batch. Check the"
     with pytest.raises(ValueError, match=expected):
         vp.observe(anatomy, [images], [vp.Variance()])
 
@@ -208,15 +188,16 @@ def test_broken_images_are_counted(anatomy, images, probe):
 def test_overflow_in_half_precision_says_so(model, images):
     anatomy = vp.dissect(model.float(), images.float())
     with torch.no_grad():
-        model.block2.conv.bias.fill_(1e5)  # half precision ends at 65,504
+        model.block.bias.fill_(1e5)  # half precision ends at 65,504
     fp16 = vp.Run(compute=vp.Compute(precision="fp16"))
-    with pytest.raises(ValueError, match=r"block 'block2' .* fp16 may overflow: try precision"):
+    with pytest.raises(ValueError, match=r"block 'block' .* fp16 may overflow: try precision"):
         vp.observe(anatomy, [images.float()], [vp.Variance()], run=fp16)
 
 
-def test_a_block_that_does_not_run_is_named(anatomy, model, images):
-    model.forward = lambda pixels: model.head(model.block1(model.stem(pixels)).mean((2, 3)))
-    with pytest.raises(
-        ValueError, match=r"block 'block2' did not run .* Dissect the model as it"
-    ):
+def test_a_block_that_does_not_run_is_named(images):
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), Residual(), Residual(), *head).eval().double()
+    anatomy = vp.dissect(model, images)
+    model.forward = lambda x: model[3:](model[:2](x))
+    with pytest.raises(ValueError, match=r"block '2' did not run .* Dissect the model as it"):
         vp.observe(anatomy, [images], [vp.Variance()])

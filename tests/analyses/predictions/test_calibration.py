@@ -32,12 +32,6 @@ def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cut
         assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
 
 
-def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
-    metrics = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]))
-    assert metrics.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
-    assert metrics.of("freq", 0.9) == pytest.approx(2 / 3)
-
-
 def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
     # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
@@ -254,11 +248,3 @@ def test_confusions_are_those_of_torchmetrics():
     assert np.asarray(by_class.accuracy) == pytest.approx(expected[order])
     assert set(order) == set(range(7))
     assert (np.diff(by_class.accuracy) >= 0).all()
-
-
-def test_errors_of_classes_are_said(by_hand):
-    by_class, confusions = accuracy_by_class(by_hand([0.9] * 4, [1, 0, 0, 1]), ["cat", "dog"])
-    assert str(confusions.findings()[0]) == (
-        "most frequent error: cat classified as dog, 2 images (50.0% of the class)"
-    )
-    assert not by_class.findings()  # one class is no comparison
