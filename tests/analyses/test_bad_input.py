@@ -43,10 +43,3 @@ def test_equal_images_are_refused(network):
     equal = [IMAGES[:1].expand(24, 3, 32, 32)]
     with pytest.raises(vp.InputError, match="differ, and all 24 are equal"):
         vp.examine({"net": network(0)}, equal, analyses=["variance"])
-
-
-def test_derivatives_in_half_precision_are_refused(network):
-    half = vp.Run(compute=vp.Compute(precision="bf16"))
-    for name in ("hessian", "receptive-field"):
-        with pytest.raises(vp.InputError, match="precision must be 'fp32'"):
-            vp.ANALYSES[name]()(network(0), LABELED, preprocessing=WAY, run=half)

@@ -88,15 +88,6 @@ def test_attention_to_itself_and_to_the_next_column(without_class_token):
     np.testing.assert_allclose(result.redundancy, 0, atol=1e-12)  # no two look alike
 
 
-def test_identical_rows_have_mutual_information_0(without_class_token):
-    row = np.random.default_rng(0).dirichlet(np.ones(16))
-    one_key = np.eye(16)[3]
-    result = found(without_class_token, *(np.tile(r, (16, 1)) for r in (row, one_key, row)))
-    np.testing.assert_allclose(result.nmi, 0, atol=1e-5)
-    entropy = -(row * np.log(row)).sum()
-    np.testing.assert_allclose(result.entropy, [entropy, 0, entropy], atol=1e-9)
-
-
 def test_mutual_information_by_its_definition(without_class_token):
     weights = np.random.default_rng(0).dirichlet(np.ones(16) / 4, size=(3, 16))
     result = found(without_class_token, *weights)

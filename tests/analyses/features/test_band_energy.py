@@ -1,27 +1,11 @@
 """Laws of the energy in the high band (src/visprism/analyses/features/band_energy.py)."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from maps import error_of
 
 from visprism import BandEnergy
-
-
-def wave(n, k):
-    """cos(2 pi k v / n) along the rows: its energy lies at 2k/n."""
-    return torch.cos(2 * math.pi * k * torch.arange(n, dtype=torch.float64) / n).expand(
-        1, 1, n, n
-    )
-
-
-@pytest.mark.parametrize(("k", "high"), [(2, 0), (3, 1)])
-def test_a_wave_lies_in_one_band(measure, k, high):
-    # 8 pixels: 2k/8 is 0.5 (the edge, which is low) and 0.75.
-    result = measure(BandEnergy(), 3 * wave(8, k) + 7)
-    assert result.high.item() == pytest.approx(high, abs=1e-12)
 
 
 @pytest.mark.parametrize("grid", [(8, 8), (7, 5)])

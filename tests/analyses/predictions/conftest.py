@@ -1,34 +1,17 @@
 """Predictions that need no model."""
 
-import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import outcomes_by_hand
 
 from visprism import Predictions
-from visprism.results import Outcomes
 
 
 @pytest.fixture
 def by_hand():
     """`by_hand([0.9, 1.0], [1, 0])`: images of two classes, right or not."""
 
-    def make(confidence, correct, *, classes=2):
-        confidence = np.array(confidence, np.float32)
-        correct = np.array(correct, bool)
-        n = len(confidence)
-        target = np.zeros(n, np.int64)
-        return Outcomes(
-            target=target,
-            predicted=np.where(correct, target, 1),
-            correct=correct,
-            top5=np.ones(n, bool),
-            confidence=confidence,
-            nll=np.zeros(n),
-            brier=np.zeros(n),
-            classes=classes,
-        )
-
-    return make
+    return outcomes_by_hand
 
 
 @pytest.fixture

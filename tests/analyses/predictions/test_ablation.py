@@ -275,15 +275,6 @@ def test_a_constant_is_its_own_mean_and_that_of_every_image(line):
     assert min(map(abs, other)) > 1e-4
 
 
-def test_equal_images_have_each_others_activations(transformer):
-    anatomy, images = transformer
-    rows = vp.ablation(
-        anatomy, labeled(images[:1].expand(6, -1, -1, -1)), replacement="shuffle",
-        parts=("blocks", "heads", "channels", "tokens"),
-    )  # fmt: skip
-    assert rows.nll_rise == pytest.approx(0, abs=1e-5)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("replacement", ["zero", "mean", "shuffle"])
 def test_tokens_are_those_that_a_hook_replaces(transformer, replacement):
@@ -448,29 +439,6 @@ def test_claim_c10_is_about_early_convolutions_and_late_attentions(kind, stages,
     assert not any(a.claim for a in answers.values())
     disagree = stages == (1, -3)
     assert any("stages disagree" in f.text for f in kinds.findings()) == disagree
-
-
-@pytest.mark.slow
-def test_intervals_cover_the_truth_of_a_simulation():
-    early, late = 0.05, 0.4
-    # Images differ in difficulty, so that the drops of the blocks of one image are dependent.
-    generator = np.random.default_rng(0)
-    probabilities = np.array([early, early, late, late, 0.2])
-    truth = {
-        "conv": (early + late) / 2,
-        "conv minus mlp": (early + late) / 2 - 0.2,
-        "conv, late minus early": late - early,
-    }
-    covered, trials = dict.fromkeys(truth, 0), 300
-    for _ in range(trials):
-        difficulty = generator.choice([0.5, 1.5], size=(200, 1))
-        drops = generator.random((200, 5)) < difficulty * probabilities
-        kinds = ablations(["conv"] * 4 + ["mlp"], drops).by_kind()
-        for name, value in truth.items():
-            drop = kinds.drop[kinds.comparison.tolist().index(name)]
-            covered[name] += drop.low <= value <= drop.high
-    for name, number in covered.items():
-        assert 0.92 <= number / trials <= 0.98, name
 
 
 def test_heads_within_one_operation_are_refused():

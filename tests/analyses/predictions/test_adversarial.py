@@ -48,7 +48,14 @@ def test_the_gradient_is_that_of_finite_differences(network):
 
 @pytest.mark.parametrize(
     ("name", "norm", "frequency"),
-    [("fgsm", "linf", 0.5), ("pgd", "linf", None), ("pgd", "l2", 0.5), ("random", "l2", None)],
+    [
+        ("fgsm", "linf", 0.5),
+        ("pgd", "linf", None),
+        ("pgd", "l2", 0.5),
+        ("apgd", "linf", None),
+        ("apgd", "l2", None),
+        ("random", "l2", None),
+    ],
 )
 def test_no_attack_goes_too_far(network, name, norm, frequency):
     pixels, _ = gray(4)

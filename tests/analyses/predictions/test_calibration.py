@@ -39,13 +39,6 @@ def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
     assert calibration(predictions).of("ece") == pytest.approx(5 / 200, abs=1e-6)
 
 
-def test_one_class_is_always_right_and_sure():
-    metrics = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
-    assert metrics.of("accuracy") == metrics.of("mean_iou") == metrics.of("acc", 0.9) == 1
-    assert all(metrics.of(metric) == 0 for metric in ("nll", "brier", "ece", "aurc"))
-    assert np.isnan(metrics.of("unc", 0.9))  # there is no wrong image
-
-
 def test_equal_logits_name_the_first_classes():
     result = outcomes(Predictions(torch.zeros(8, 8), torch.arange(8)))
     assert result.correct.tolist() == [True] + [False] * 7

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import Brightest, colors
-from internals import ALEXNET, CLEAN, Estimated, Number
+from internals import ALEXNET, CLEAN
+from results_by_hand.base import complete
 
 from visprism import Provenance, calibration, predict, robustness
 from visprism.results import CorruptedMetrics
@@ -18,16 +19,12 @@ def model():
 def measured(accuracies, *, size=32, classes=10):
     """Results with this accuracy under each condition."""
     names, severities = zip(*accuracies, strict=True)
-    number = len(names)
-    return CorruptedMetrics(
+    return complete(
+        CorruptedMetrics,
         corruption=np.tile(names, 2),
         severity=np.tile(severities, 2),
-        metric=np.repeat(["accuracy", "ece"], number),
-        cutoff=np.full(2 * number, np.nan),
-        value=Estimated(np.append(list(accuracies.values()), np.full(number, 0.125))),
-        change=Estimated(np.full(2 * number, np.nan)),
-        mean_accuracy=Number(np.nan),
-        mean_drop=Number(np.nan),
+        metric=np.repeat(["accuracy", "ece"], len(names)),
+        value=np.append(list(accuracies.values()), np.full(len(names), 0.125)),
         classes=classes,
         provenance=Provenance(image_shape=(3, size, size), images=50),
     )

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from internals import ALEXNET, Estimated, ShiftedImages, distribution_shift, stored_conditions
+from internals import ALEXNET, ShiftedImages, distribution_shift, stored_conditions
+from results_by_hand.base import complete
 from torch import nn
 
 from visprism import DistributionShift, InputError, Predictions, Preprocessing, Provenance
@@ -64,16 +65,14 @@ def corruption_results(errors, *, size=224, missing=()):
         if (corruption, severity) not in missing
     }
     accuracy = np.array(list(accuracies.values()))
-    return ShiftedAccuracy(
+    return complete(
+        ShiftedAccuracy,
         shift=np.array([f"imagenet_c:DIR?corruption={c}&severity={s}" for c, s in accuracies]),
         corruption=np.array([c for c, _ in accuracies]),
         severity=np.array([s for _, s in accuracies]),
         classes=np.full(len(accuracy), 1000),
         images=np.full(len(accuracy), 50),
-        reference_images=np.full(len(accuracy), 50),
-        accuracy=Estimated(accuracy),
-        drop=Estimated(accuracy),
-        reference=accuracy,
+        accuracy=accuracy,
         provenance=Provenance(image_shape=(3, size, size)),
     )
 

@@ -5,38 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import outcomes_by_hand
 from internals import difference, differing_pictures, error_consistency
-from scipy import stats
 
-from visprism import Provenance, calibration
+from visprism import calibration
 from visprism.core.statistics import kappa_interval
-from visprism.results import Outcomes
 
 
-def outcomes(correct, confidence=None, name=""):
-    correct = np.asarray(correct, bool)
-    n = len(correct)
-    confidence = np.full(n, 0.9) if confidence is None else confidence
-    return Outcomes(
-        target=np.zeros(n, int),
-        predicted=np.where(correct, 0, 1),
-        correct=correct,
-        top5=np.ones(n, bool),
-        confidence=confidence.astype(np.float32),
-        nll=np.where(correct, 0.1, 2.0),
-        brier=np.zeros(n),
-        classes=2,
-        provenance=Provenance(model=name, images=n),
-    )
-
-
-def cohen_kappa(a: np.ndarray, b: np.ndarray) -> float:
-    """As scikit-learn has it: one minus weighted disagreement over that of the marginals."""
-    confusion = np.array([[np.sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)])
-    rows, columns = confusion.sum(0), confusion.sum(1)
-    expected = np.outer(rows, columns) / rows.sum()
-    weights = 1 - np.eye(2)
-    return 1 - (weights * confusion).sum() / (weights * expected).sum()
+def outcomes(correct, confidence=0.9, name=""):
+    return outcomes_by_hand(confidence, correct, name)
 
 
 def test_kappa_by_hand():
@@ -50,14 +27,6 @@ def test_kappa_by_hand():
     assert (result.both_correct, result.both_wrong) == (25, 10)
     assert result.image[:3].tolist() == [7, 8, 9]
     assert result.only_first[:3].tolist() == [True, True, False]
-
-
-def test_kappa_is_that_of_scikit_learn():
-    generator = np.random.default_rng(0)
-    for _ in range(3):
-        a, b = generator.random((2, 50)) < 0.6
-        result = error_consistency(outcomes(a), outcomes(b))
-        assert result.kappa == pytest.approx(cohen_kappa(a, b))
 
 
 @pytest.mark.parametrize(
@@ -88,16 +57,6 @@ def test_the_interval_of_kappa_is_that_of_the_counts():
 
 def ece_of(given):
     return next(a for a in calibration(given).answers() if a.quantity == "debiased ECE")
-
-
-def pair(generator, images, gaps):
-    """Two models of correlated confidence and correctness, overconfident by their gaps."""
-    difficulty, luck = generator.normal(size=(2, images))
-    for gap in gaps:
-        logit = 2 + 1.5 * (0.8 * difficulty + 0.6 * generator.normal(size=images))
-        confidence = (1 / (1 + np.exp(-np.abs(logit)))).clip(0.5, 0.9999)
-        chance = stats.norm.cdf(0.8 * luck + 0.6 * generator.normal(size=images))
-        yield outcomes(chance < confidence - gap, confidence)
 
 
 def test_common_errors_make_the_interval_of_the_difference_narrower():

@@ -163,29 +163,16 @@ def test_bands_without_a_frequency_are_left_out_and_named():
         noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
 
 
-class HighPass(nn.Sequential):
+def high_pass():
     """Classifies an image as 1 where neighboring pixels differ more than a little."""
-
-    def __init__(self):
-        super().__init__(
-            nn.Conv2d(1, 4, 3, padding=1, bias=False),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.Conv2d(4, 4, 3, padding=1, bias=False),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(4, 2),
-        )
-        laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
-        with torch.no_grad():
-            for conv in (self[0], self[3]):
-                conv.weight.zero_()
-            self[0].weight[0, 0], self[0].weight[1, 0] = laplace, -laplace
-            self[3].weight[:2, :2, 1, 1] = torch.eye(2)
-            self[7].weight.zero_()
-            self[7].weight[1, :2] = 1.0
-            self[7].bias.copy_(torch.tensor([0.0, -0.72]))
+    convolutions = [nn.Conv2d(c, 2, 3, padding=1, bias=False) for c in (1, 2)]
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2)
+    laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
+    convolutions[0].weight.data = torch.stack([laplace, -laplace])[:, None]
+    nn.init.dirac_(convolutions[1].weight)
+    head[2].weight.data = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    head[2].bias.data = torch.tensor([0.0, -0.72])
+    return nn.Sequential(convolutions[0], nn.ReLU(), convolutions[1], nn.ReLU(), *head).eval()
 
 
 def images(number: int = 48):
@@ -199,7 +186,7 @@ def images(number: int = 48):
 @pytest.fixture(scope="module")
 def measured():
     way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
-    subject = subject_of(HighPass().eval(), images(), preprocessing=way)
+    subject = subject_of(high_pass(), images(), preprocessing=way)
     analysis = FrequencyNoise(rms=0.05, paper_amplitude=0.6, protocol="both")
     return analysis.measure(subject, Run())
 
@@ -219,6 +206,6 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
     assert result.rms_ratio[0] == pytest.approx(1, rel=0.05)
     assert result.rms_ratio[1] > 2  # rings of high frequencies hold more of them
     for protocol, contrast in zip(("default", "paper"), result.contrast.tolist(), strict=True):
-        alone = noisy(HighPass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
+        alone = noisy(high_pass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
         assert alone.contrast == pytest.approx(contrast)
     assert rows.provenance.protocol == "default"

@@ -65,12 +65,6 @@ def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
     assert np.abs(again.weight_error).max() < 1e-12
 
 
-def test_more_bits_change_less(network):
-    result = sensitivity(*network, 8, 3)
-    fine, coarse = (np.abs(result.values[rows]) for rows in result.series().values())
-    assert fine.mean() < coarse.mean() / 4
-
-
 def test_a_block_is_that_of_modules_rounded_by_hand(network):
     anatomy, batches = network
     model = anatomy.model
