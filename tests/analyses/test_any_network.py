@@ -48,23 +48,17 @@ def swin():
 _vit = partial(
     VisionTransformer, img_size=SIDE, patch_size=16, embed_dim=24, depth=2, num_heads=2
 )
-_timm = partial(partial, timm.create_model)
 NETWORKS = {
     "vit with registers": partial(_vit, reg_tokens=4, num_classes=CLASSES),
     "headless vit": partial(_vit, reg_tokens=1, num_classes=0),
     "swin": swin,
-    "pit": _timm(
-        "pit_ti_224", base_dims=[8, 8, 8], depth=[1, 1, 1], num_classes=CLASSES, img_size=SIDE
-    ),
-    "convnext": _timm(
-        "convnext_tiny", dims=(8, 12, 16, 20), depths=(1, 1, 1, 1), num_classes=CLASSES
-    ),
-    "resnet": _timm(
-        "resnet18", channels=(8, 12, 16, 20), layers=(2, 1, 1, 1), num_classes=CLASSES
+    "resnet": partial(
+        timm.create_model, "resnet18", channels=(8, 12, 16, 20), layers=(2, 1, 1, 1),
+        num_classes=CLASSES,
     ),
     "hugging face vit": hugging_face_vit,
     "plain module": partial(OneBlock, classes=CLASSES),
-}
+}  # fmt: skip
 
 
 @cache

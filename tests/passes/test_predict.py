@@ -161,25 +161,20 @@ def test_a_mapping_of_images_and_a_dict_of_outputs_are_understood(model, pairs):
     torch.testing.assert_close(predictions.logits, predict(model, pairs).logits)
 
 
-def test_logits_that_are_probabilities_for_most_images_are_refused():
+def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
     logits = 3 * torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     p, t = logits.softmax(1), torch.arange(40) % 6
-    mixed = torch.cat([logits[:15], p[15:]])
-    with pytest.raises(InputError, match="between 0 and 1 that sum to 1 in 25 of 40 images"):
-        Predictions(mixed, t)
-    with pytest.raises(InputError, match="of at least 0 that sum to 100 in 40 of 40 images"):
-        Predictions(100 * p, t)
+    for given, sentence in (
+        (p.half(), "logits must not be probabilities"),
+        (p[:1].expand(2, 40, 6), "logits must not be probabilities"),
+        (torch.cat([logits[:15], p[15:]]), "0 and 1 that sum to 1 in 25 of 40 images"),
+        (100 * p, "of at least 0 that sum to 100 in 40 of 40 images"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            Predictions(given, t)
     # By chance a few rows of logits can look so; and logits may well lie in 0 ... 1.
     Predictions(torch.cat([logits[:30], p[30:]]), t)
     Predictions(logits.sigmoid(), t)
-
-
-def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
-    logits = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
-    p, t = logits.softmax(1), torch.arange(20) % 4
-    for given in (p, p.half(), p[:1].expand(2, 20, 4)):
-        with pytest.raises(InputError, match="logits must not be probabilities"):
-            Predictions(given, t)
     ours, theirs = (calibration(Predictions(x, t)).value for x in (logits, p.log()))
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6, equal_nan=True)
 

@@ -52,15 +52,6 @@ def test_agrees_with_a_singular_value_decomposition_of_all_patches(network):
     assert explained == pytest.approx((values[:3] ** 2).sum() / (values**2).sum(), rel=1e-5)
 
 
-def test_the_components_are_those_of_all_images(network):
-    """One image alone has other colors, and other batches change nothing."""
-    model, images = network
-    together, split = measured(model, images), measured(model, images[:1], images[1:])
-    np.testing.assert_allclose(split.first, together.first, atol=1e-5)
-    alone = measured(model, images[:1]).pictures()["stem", 0]
-    assert abs(alone - together.pictures()["stem", 0]).max() > 0.1
-
-
 def test_the_background_has_no_color_and_does_not_count(network):
     model, images = network
     everything, result = (

@@ -88,23 +88,3 @@ def test_a_point_is_a_model_with_mixed_weights(batch_norm):
         assert path.accuracy[row] == pytest.approx(accuracy)
         if t == 0.5:
             assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)
-
-
-def test_the_soup_of_three_is_their_mean():
-    models, images = [normalized(seed) for seed in range(3)], data(8)
-    _, soup = mode_connectivity(
-        models[0], {str(i): models[i].state_dict() for i in (1, 2)}, [images],
-        points=3, batch_norm="interpolated",
-    )  # fmt: skip
-    states = [m.state_dict() for m in models]
-    mean = normalized(0)
-    mean.load_state_dict(
-        {
-            n: sum(s[n] for s in states) / 3 if v.is_floating_point() else v
-            for n, v in states[0].items()
-        }
-    )
-    with torch.no_grad():
-        nll = functional.cross_entropy(mean(images[0]), images[1]).item()
-    assert soup.member.tolist() == ["model", "1", "2", "soup"]
-    assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)

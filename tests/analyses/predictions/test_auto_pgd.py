@@ -170,10 +170,6 @@ def test_it_is_as_strong_as_pgd_and_says_what_it_is_not(network):
     attacks = Adversarial(
         attacks=("pgd", "apgd", "apgd-t"), epsilons=(0.005,), steps=20, target_classes=2
     ).grid()
-    assert [(a.name, a.loss) for a in attacks] == [
-        ("pgd", "cross-entropy"), ("pgd", "margin"), ("apgd", "cross-entropy"),
-        ("apgd", "dlr"), ("apgd-t", "dlr"),
-    ]  # fmt: skip
     assert [a.gradients for a in attacks] == [20, 20, 20, 20, 40]
     result = adversarial(
         network.float(), [(images.float(), targets)], attacks, mean=(0.0,) * 3, std=(1.0,) * 3

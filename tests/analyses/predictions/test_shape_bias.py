@@ -65,19 +65,6 @@ def test_the_score_of_a_category_is_the_mean_probability_of_its_classes():
     )
 
 
-def test_a_model_that_sees_shapes_has_a_bias_of_1_and_one_that_sees_textures_of_0():
-    images = load_data("shapes?cues=conflict", limit=90)
-    assert (images.textures != images.targets).all()
-    for seen, bias in ((images.targets, 1), (images.textures, 0)):
-        result = shape_bias(
-            predicted(seen.tolist(), images.targets.tolist(), 10),
-            images.textures,
-            images.class_names,
-        )
-        assert result.bias[-1] == bias
-        assert result.images[-1] == 90
-
-
 def test_shapes_agree_or_conflict_as_is_asked_for():
     agree = load_data("shapes?cues=agree")
     assert (agree.textures == agree.targets).all()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from internals import temperature_if_finite
 
-from visprism import InputError, Predictions, outcomes, temperature
+from visprism import InputError, Predictions, temperature
 
 
 def frequencies(logit: float, ones: int, images: int) -> Predictions:
@@ -43,16 +43,6 @@ def test_an_error_that_is_not_of_scale_remains(random_predictions):
     targets = torch.where(noise, (true.targets + 1) % 5, true.targets)
     scaling, _ = temperature(Predictions(true.logits, targets))
     assert scaling.debiased_after.low > 0
-
-
-def test_no_other_temperature_has_a_lower_nll(random_predictions):
-    predictions = random_predictions(600, 4, scale=3.0, members=3, seed=2)
-    doubled = Predictions(2 * predictions.logits, predictions.targets)
-    scaling, _ = temperature(doubled)
-    tried = [0.9, 0.99, 1.0, 1.01, 1.1]
-    scaled = (doubled.logits / (scaling.temperature * t) for t in tried)
-    nll = [outcomes(Predictions(x, doubled.targets)).nll.mean() for x in scaled]
-    assert int(np.argmin(nll)) == 2
 
 
 def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(random_predictions):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from visprism import InputError, dissect, load_model, positional_similarity
+from visprism import InputError, load_model, positional_similarity
 
 
 class Tokens(nn.Module):
@@ -79,14 +79,6 @@ def test_sines_and_cosines_are_alike_by_their_distance(similarity):
     table, speeds = waves(4, 6, 3)
     expected = of_waves((4, 6), speeds)
     np.testing.assert_allclose(similarity(Tokens(table), (4, 6)), expected)
-
-
-def test_our_own_vit_starts_with_those_of_its_docstring():
-    speeds = 100.0 ** -(np.arange(16) / 16)
-    model = load_model("vit_pico_patch4_32").model
-    result = positional_similarity(dissect(model, torch.zeros(2, 3, 32, 32)))
-    cosine = result.cosine.reshape(8, 8, 8, 8)
-    np.testing.assert_allclose(cosine, of_waves((8, 8), speeds), atol=1e-6)  # float32
 
 
 def test_each_row_says_which_positions_it_compares(taken_apart):

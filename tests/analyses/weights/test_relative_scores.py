@@ -12,14 +12,6 @@ import visprism as vp
 # What it measures: closed forms.
 
 
-def test_the_middle_of_the_table_is_the_query_itself():
-    table = torch.zeros(1, 3, 5)
-    table[0, 1, 2] = table[0, 0, 4] = 9
-    result = vp.relative_scores(table)
-    high = result.select(result.score > 1)
-    assert [high.dy.tolist(), high.dx.tolist()] == [[-1, 0], [2, 0]]
-
-
 def test_heads_of_a_convolution_look_at_one_offset_each():
     attention = vp.attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
     result = vp.relative_scores(attention.scores)
