@@ -388,10 +388,7 @@ def _inputs(batch: Any) -> Any:
 
 
 def dissected_on(
-    model: nn.Module,
-    example: Any,
-    run: Run = DEFAULT_RUN,
-    name: str = "",
+    model: nn.Module, example: Any, run: Run = DEFAULT_RUN, name: str = ""
 ) -> Anatomy:
     """The anatomy of a model on given images; errors begin with its name."""
     from visprism.passes.batches import on_device

@@ -33,13 +33,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.batches import (
-    Batch,
-    blocks_on_grid,
-    image_indices,
-    image_shape,
-    images_of,
-)
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, image_shape, images_of
 from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
 

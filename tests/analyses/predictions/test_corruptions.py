@@ -93,8 +93,7 @@ def test_the_mce_needs_all_severities_and_all_corruptions_of_the_reference():
 
 
 @pytest.mark.parametrize(
-    ("size", "classes", "given"),
-    [(224, 1000, True), (160, 1000, False), (224, 100, False)],
+    ("size", "classes", "given"), [(224, 1000, True), (160, 1000, False), (224, 100, False)]
 )
 def test_the_mce_is_given_for_224_pixels_and_1000_classes_only(size, classes, given):
     conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}

@@ -384,11 +384,7 @@ def _nc2(x: Rows, index: Index) -> list[float]:
         return [np.nan] * 3
     units = centered / np.maximum(norms, np.finfo(float).tiny)[:, None]
     cosines = (units @ units.T)[np.triu_indices(k, 1)]
-    return [
-        norms.std() / norms.mean(),
-        cosines.std(),
-        abs(cosines + 1 / (k - 1)).mean(),
-    ]
+    return [norms.std() / norms.mean(), cosines.std(), abs(cosines + 1 / (k - 1)).mean()]
 
 
 def _closest_centroids(x: Rows, index: Index) -> Index:

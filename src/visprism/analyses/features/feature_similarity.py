@@ -178,11 +178,7 @@ class _Representation:
 
 
 def similarities(
-    first: PooledFeatures,
-    second: PooledFeatures,
-    neighbors: int,
-    permutations: int,
-    seed: int,
+    first: PooledFeatures, second: PooledFeatures, neighbors: int, permutations: int, seed: int
 ) -> dict[str, Any]:
     """The columns: each block of the first features with each of the second.
 

@@ -33,13 +33,7 @@ from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import (
-    Batch,
-    blocks_on_grid,
-    image_indices,
-    image_shape,
-    labeled,
-)
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, image_shape, labeled
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar

@@ -132,9 +132,7 @@ class ShapeBias(Analysis):
 
 
 def shape_bias(
-    predictions: Predictions,
-    textures: Int64[np.ndarray, " n"],
-    categories: Sequence[str],
+    predictions: Predictions, textures: Int64[np.ndarray, " n"], categories: Sequence[str]
 ) -> CueDecisions:
     """Shape decisions over shape and texture decisions, by category and for all images.
 
