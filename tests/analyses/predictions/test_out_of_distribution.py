@@ -37,7 +37,6 @@ def features(anatomy, shift=0.0, number=40, seed=0, *, labels=True):
         {anatomy[0]: x.astype(np.float32)},
         targets if labels else None,
         logits.astype(np.float32),
-        8,
     )
 
 
@@ -73,7 +72,7 @@ def test_scores_of_logits_are_those_of_the_papers(anatomy):
 def test_confidences_that_round_to_one_keep_their_order(anatomy):
     test, other = features(anatomy), features(anatomy, seed=1)
     saturated = [
-        PooledFeatures(p.features, p.targets, np.array([[0, -z, -z]] * 40, np.float32), 8)
+        PooledFeatures(p.features, p.targets, np.array([[0, -z, -z]] * 40, np.float32))
         for p, z in ((test, 90.0), (other, 60.0))
     ]
     areas, _ = by_score(test, *saturated, 5)

@@ -35,7 +35,7 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, image_shape, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
 from visprism.passes.blocks import block_columns
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
@@ -233,7 +233,7 @@ class ReceptiveField(Analysis):
         }
         largest = max(size for process in by_process for size in process)
         origin = run.measured(
-            images=len(order), batch_size=largest, image_shape=image_shape(anatomy)
+            images=len(order), batch_size=largest, image_shape=anatomy.image_shape
         )
         return (
             replace(_sizes(by_image, total), provenance=origin),
