@@ -3,6 +3,7 @@
 import pytest
 import torch
 from maps import results_of
+from small_models import OneBlock
 from torch import nn
 
 from visprism import CKA, InputError, compare, dissect
@@ -11,15 +12,8 @@ from visprism import CKA, InputError, compare, dissect
 def network(seed, *, width=4, side=8):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = nn.Sequential(
-            nn.Conv2d(3, width, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(width, 5),
-        )
-    return dissect(model.eval().double(), torch.zeros(2, 3, side, side, dtype=torch.float64))
+        model = OneBlock(width, patch=1).eval().double()
+    return dissect(model, torch.zeros(2, 3, side, side, dtype=torch.float64))
 
 
 @pytest.fixture
@@ -32,7 +26,7 @@ def test_two_models_by_what_their_blocks_give(images):
     result = compare(a, b, images.split(6), other_model="wide")
     maps = []
     for anatomy in (a, b):
-        maps.append(anatomy.model[:2](images).detach())  # the stem
+        maps.append(anatomy.model.stem(images).detach())
     (expected, _) = results_of(CKA(), *maps, cut=6)
     assert (result.block[0], result.other[0]) == ("stem", "stem")
     assert result.cka[0] == pytest.approx(expected.cka[1], rel=1e-12)

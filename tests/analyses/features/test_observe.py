@@ -50,19 +50,11 @@ def test_blocks_come_in_forward_order_without_the_head(anatomy, images):
     assert np.isfinite(result.change).tolist() == [False, True]
 
 
-@pytest.mark.parametrize(
-    "batch_of",
-    [
-        lambda x: (x, torch.zeros(len(x), dtype=torch.long)),
-        lambda x: [x, torch.zeros(len(x), dtype=torch.long)],
-        lambda x: {"x": x},
-        lambda x: ({"x": x}, None),
-    ],
-    ids=["pair", "list", "mapping", "mapping in a pair"],
-)
-def test_a_batch_is_images_or_images_and_targets(anatomy, images, batch_of):
+def test_a_batch_is_images_or_images_and_targets(anatomy, images):
     (expected,) = vp.observe(anatomy, [images], [vp.Fourier()])
-    vp.assert_results_equal(expected, *vp.observe(anatomy, [batch_of(images)], [vp.Fourier()]))
+    targets = torch.zeros(len(images), dtype=torch.long)
+    for batch in ((images, targets), [images, targets], {"x": images}, ({"x": images}, None)):
+        vp.assert_results_equal(expected, *vp.observe(anatomy, [batch], [vp.Fourier()]))
 
 
 @pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
@@ -153,19 +145,15 @@ def test_provenance_is_filled_in(anatomy, images):
         assert filled.command == "visprism examine net"
 
 
-@pytest.mark.parametrize(
-    ("batch", "got"),
-    [
+def test_what_is_not_images_is_refused(anatomy):
+    for batch, got in (
         (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), r"uint8 of shape \(2, 3, 8, 8\)"),
         (torch.zeros(3, 8, 8), r"float32 of shape \(3, 8, 8\)"),
         (("a.png", 3), "str"),
         (torch.zeros(0, 3, 8, 8), r"float32 of shape \(0, 3, 8, 8\)"),
-    ],
-    ids=["bytes", "one image", "names", "empty"],
-)
-def test_what_is_not_images_is_refused(anatomy, batch, got):
-    with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
-        vp.observe(anatomy, iter([batch]), analyses())
+    ):
+        with pytest.raises(ValueError, match=f"a batch must be images or .*: .* got {got}"):
+            vp.observe(anatomy, iter([batch]), analyses())
 
 
 def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
@@ -176,12 +164,10 @@ def test_nan_weights_name_the_first_block_that_they_spoil(anatomy, images):
         vp.observe(anatomy, [images], [vp.Variance()])
 
 
-@pytest.mark.parametrize("probe", [vp.Fourier, lambda: vp.Fourier("radial"), vp.Variance])
+@pytest.mark.parametrize("probe", [vp.Fourier, vp.Variance])
 def test_broken_images_are_counted(anatomy, images, probe):
     images[[1, 5], 0, 3, 3] = torch.tensor([torch.nan, -torch.inf]).double()
-    with pytest.raises(
-        ValueError, match=r"NaN or infinity from block 'stem' for 2 of 7 images of a batch"
-    ):
+    with pytest.raises(ValueError, match="NaN or infinity from block 'stem' for 2 of 7 images"):
         vp.observe(anatomy, [images], [probe()])
 
 

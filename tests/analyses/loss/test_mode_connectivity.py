@@ -44,9 +44,8 @@ def test_a_convex_loss_has_no_barrier():
 def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = nn.Sequential(
-            nn.Flatten(), nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, CLASSES)
-        ).eval()
+        layers = nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, CLASSES)
+        model = nn.Sequential(nn.Flatten(), *layers).eval()
     images, _ = data(2, number=200)
     with torch.no_grad():
         model[3].weight.mul_(8)
@@ -84,7 +83,5 @@ def test_a_point_is_a_model_with_mixed_weights(batch_norm):
             logits = model(images[0])
         nll = functional.cross_entropy(logits, images[1]).item()
         assert path.nll[row] == pytest.approx(nll, abs=1e-5)
-        accuracy = (logits.argmax(1) == images[1]).double().mean().item()
-        assert path.accuracy[row] == pytest.approx(accuracy)
         if t == 0.5:
             assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)

@@ -90,20 +90,16 @@ def test_the_main_plane_holds_a_path_of_two_dimensions():
         np.testing.assert_allclose(there, place, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("measure", "match"),
-    [
-        (lambda m, s: trajectory(m, s[:2]), "snapshots must be at least 3, .*, got 2"),
-        (lambda m, s: principal_plane(m, s[:1]), "snapshots must be at least 2, got 1"),
-        (lambda m, s: trajectory(m, [*s, s[0]]), "the first and the last snapshot must differ"),
-        (
-            lambda m, s: trajectory(m, [*s, Point(*range(7)).state_dict()]),
-            r"4? must have .*sha",
-        ),
-    ],
-)
-def test_refuses_what_is_no_path(walk, measure, match):
-    with pytest.raises(InputError, match=match):
-        measure(*walk)
-    with pytest.raises(InputError, match="snapshots must span a plane"):
-        principal_plane(*path((2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0)))
+def test_refuses_what_is_no_path(walk):
+    model, snapshots = walk
+    straight = path((2.0, 2.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))
+    other = [*snapshots, Point(*range(7)).state_dict()]
+    for measure, arguments, match in (
+        (trajectory, (model, snapshots[:2]), "snapshots must be at least 3, .*, got 2"),
+        (principal_plane, (model, snapshots[:1]), "snapshots must be at least 2, got 1"),
+        (trajectory, (model, [*snapshots, snapshots[0]]), "the last snapshot must differ"),
+        (trajectory, (model, other), "must have .*sha"),
+        (principal_plane, straight, "snapshots must span a plane"),
+    ):
+        with pytest.raises(InputError, match=match):
+            measure(*arguments)

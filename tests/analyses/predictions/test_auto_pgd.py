@@ -11,7 +11,6 @@ from internals import (
     PixelSpace,
     attack_images,
     auto_pgd,
-    checkpoints,
     other_classes,
 )
 from torch import nn
@@ -80,11 +79,6 @@ def test_targeted_it_leaves_the_images_that_no_perturbation_can_change():
     attacked = attack_images(model, pixels, targets, attack, SPACE).pixels
     misclassified = model(attacked).argmax(1) != targets
     assert misclassified.tolist() == (best > 0).tolist()
-
-
-def test_checkpoints_are_those_of_the_paper():
-    assert checkpoints(100) == [22, 41, 57, 70, 80, 87, 93, 99]
-    assert checkpoints(10)[:3] == [math.ceil(10 * p) for p in (0.22, 0.41, 0.57)]
 
 
 def test_dlr_by_hand():

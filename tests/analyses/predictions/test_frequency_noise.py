@@ -1,6 +1,5 @@
 """Laws of noise in frequency bands, and of the contrast of high and low frequencies."""
 
-import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import Waves
@@ -83,11 +82,6 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
         white = torch.randn(16, 3, *size, generator=torch.Generator().manual_seed(1)).sign()
         measured = filtered(white, paper_band(size, f)).square().mean().sqrt()
         assert float(measured) == pytest.approx(float(expected), rel=0.01)
-    # As one image of the reference's own code gives it, whose lowest ring holds few waves, so
-    # that its RMS varies by about 2% from image to image.
-    signs = torch.randn(4, 3, *size, generator=torch.Generator().manual_seed(0)).sign()
-    rms = [filtered(signs, paper_band(size, f)).square().mean().sqrt() for f in (0.05, 0.75)]
-    assert [float(x) for x in rms] == pytest.approx([0.102, 0.443], rel=0.03)
 
 
 def test_only_noise_of_the_models_own_frequency_costs_anything():
@@ -104,14 +98,6 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
     assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
-
-
-def test_a_single_band_has_the_same_interval_alone_and_as_a_mean():
-    model = Waves(basis_image((20, 20), (3, 0))).eval()
-    result = noisy(model, flat(40, (20, 20)), rms=0.1, frequencies=(0.3, 0.7, 0.8))
-    *_, low, _ = result.answers()
-    assert (low.low, low.high) == (result.drop.low[0], result.drop.high[0])
-    assert np.isfinite(low.low)
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():

@@ -83,13 +83,11 @@ class Flat(nn.Module):
 
 
 def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
-    with pytest.raises(
-        InputError, match=r"must be a convolution .* got linear with .*patches.weight \(8x12"
-    ):
+    sentence = r"must be a convolution .* got linear with .*patches.weight \(8x12"
+    with pytest.raises(InputError, match=sentence):
         patch_filters(taken_apart(Flat(), 3, 8, 8))
     head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
     apart = nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
-    with pytest.raises(
-        InputError, match=r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
-    ):
+    sentence = r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
+    with pytest.raises(InputError, match=sentence):
         patch_filters(taken_apart(apart, 3, 9, 9))
