@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from visprism import Provenance
+from visprism import Predictions, Provenance
 from visprism.results import Outcomes
 
 
@@ -30,6 +30,14 @@ def outcomes_by_hand(confidence, correct, model=""):
         classes=2,
         provenance=Provenance(model=model, images=n),
     )
+
+
+def random_predictions(n=400, k=7, *, scale=2.0, members=1, seed=0):
+    """Logits, and targets that are drawn from their softmax."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(members, n, k, generator=generator)
+    targets = torch.multinomial(logits.softmax(-1).mean(0), 1, generator=generator)[:, 0]
+    return Predictions(logits if members > 1 else logits[0], targets)
 
 
 def colors(*channels, level=1.0):

@@ -14,7 +14,7 @@ from internals import (
     ranks,
     subject_of,
 )
-from timm.models.vision_transformer import VisionTransformer
+from maps import small_vit
 from torch import nn
 
 import visprism as vp
@@ -50,13 +50,9 @@ def patches():
 
 def test_a_map_whose_sum_is_zero_up_to_rounding_is_blank():
     """Before the last attention, a LayerNorm makes the gradient orthogonal to patch tokens."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = VisionTransformer(
-            img_size=SIDE, patch_size=PATCH, embed_dim=12, depth=2, num_heads=2, num_classes=5
-        ).eval()
-        nn.init.normal_(model.head.weight)
-        images = torch.randn(4, 3, SIDE, SIDE)
+    model = small_vit(num_classes=5)
+    nn.init.normal_(model.head.weight)
+    images = torch.randn(4, 3, 32, 32)
     anatomy = vp.dissect(model, images)
     first, last = anatomy["stem"], anatomy["blocks.0.mlp"]
     _, maps = gradient_maps(anatomy, [first, last], images)
@@ -167,10 +163,7 @@ def test_a_map_of_zeros_has_no_score(patches):
 
 
 def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = timm.create_model("vit_tiny_patch16_224", num_classes=4, **SMALL).eval()
-        images = torch.randn(3, 3, 32, 32)
+    model, images = small_vit(num_classes=4), torch.randn(3, 3, 32, 32)
     scores, _ = measured(model, [images], steps=2, blocks=1)
     assert set(scores.block) == {"blocks.0.mlp"}
     assert scores.without_gradient == "blocks.1.attn, blocks.1.mlp"

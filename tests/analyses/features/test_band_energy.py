@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from maps import error_of
+from maps import error_of, measure
 
 from visprism import BandEnergy
 
 
 @pytest.mark.parametrize("grid", [(8, 8), (7, 5)])
-def test_agrees_with_the_full_plane_in_numpy(measure, noise, grid):
+def test_agrees_with_the_full_plane_in_numpy(noise, grid):
     x, y = noise(9, 3, *grid) + 2, noise(9, 3, *grid) * torch.linspace(1, 2, grid[1]).double()
     radius = np.hypot(*np.meshgrid(*[2 * np.fft.fftfreq(n) for n in grid], indexing="ij"))
     by_image = []
@@ -29,5 +29,5 @@ def test_agrees_with_the_full_plane_in_numpy(measure, noise, grid):
     assert np.isnan(result.change[0])
 
 
-def test_a_map_that_does_not_vary_has_no_energy(measure):
+def test_a_map_that_does_not_vary_has_no_energy():
     assert np.isnan(measure(BandEnergy(), torch.ones(2, 3, 4, 4)).high).all()

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from maps import error_of, results_of
+from maps import error_of, measure, results_of
 
 from visprism import Fourier
 
@@ -28,7 +28,7 @@ def blurred(x):
 
 
 @pytest.mark.parametrize(("h", "w", "k"), [(8, 8, 2), (8, 12, 1), (7, 14, 3)])
-def test_a_diagonal_wave_has_half_of_all_positions_at_its_frequency(measure, h, w, k):
+def test_a_diagonal_wave_has_half_of_all_positions_at_its_frequency(h, w, k):
     side = math.gcd(h, w)
     result = measure(Fourier(), diagonal_wave(h, w, k, side))
     assert len(result) == side // 2 + 1
@@ -38,14 +38,14 @@ def test_a_diagonal_wave_has_half_of_all_positions_at_its_frequency(measure, h, 
 
 
 @pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_a_constant_map_has_nothing_but_its_mean(measure, profile):
+def test_a_constant_map_has_nothing_but_its_mean(profile):
     result = measure(Fourier(profile), torch.full((2, 3, 6, 6), -5.0))
     expected = math.log(FLOOR) - math.log(6 * 6 * 5.0)
     np.testing.assert_allclose(result.relative[1:], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_channels_that_are_zero_everywhere_have_no_say(measure, noise, profile):
+def test_channels_that_are_zero_everywhere_have_no_say(noise, profile):
     live = noise(4, 6, 8, 8)
     live[1, 2:] = 0  # dead in one image only
     dead = torch.cat([live, torch.zeros(4, 5, 8, 8)], dim=1)
@@ -55,14 +55,14 @@ def test_channels_that_are_zero_everywhere_have_no_say(measure, noise, profile):
     np.testing.assert_allclose(measure(Fourier(profile), dead[1:2]).log_amplitude, first)
 
 
-def test_in_the_paper_they_count_as_flat_spectra(measure, noise):
+def test_in_the_paper_they_count_as_flat_spectra(noise):
     live = noise(4, 6, 8, 8)
     half_dead = torch.cat([live, torch.zeros_like(live)], dim=1)
     alone, among = (measure(Fourier(protocol="paper"), x).relative for x in (live, half_dead))
     np.testing.assert_allclose(among, alone / 2, rtol=1e-5)
 
 
-def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(measure, noise):
+def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(noise):
     x = 1e3 * noise(2, 3, 7, 7)  # large, so that the floor counts for nothing
     result = measure(Fourier(), x, blurred(x))
     change = result.select(result.block == "block1")
@@ -79,7 +79,7 @@ def test_the_highest_frequency_is_the_last_row_of_each_block(noise):
     np.testing.assert_array_equal(highest.change, spectrum.change[[4, 9, 13]])
 
 
-def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(measure, noise):
+def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(noise):
     x = noise(1, 1, 6, 9)
     u = np.add.outer(np.arange(6), np.arange(9))  # g = 3: whole cycles of 3 pixels
     direct = [abs((x[0, 0].numpy() * np.exp(-2j * np.pi * k * u / 3)).sum()) for k in (0, 1)]
@@ -88,7 +88,7 @@ def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(measure, noise):
 
 
 @pytest.mark.parametrize("grid", [(8, 8), (7, 14), (1, 5)])
-def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(measure, noise, grid):
+def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(noise, grid):
     x = noise(3, 2, *grid)
     level = np.log(np.abs(np.fft.fft2(x.numpy())) + FLOOR).mean((0, 1))
     radius = np.hypot(*np.meshgrid(*[2 * np.fft.fftfreq(n) for n in grid], indexing="ij"))
@@ -102,9 +102,7 @@ def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(measure, nois
 
 
 @pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_float32_keeps_its_digits_beside_a_mean_a_million_times_as_large(
-    measure, noise, profile
-):
+def test_float32_keeps_its_digits_beside_a_mean_a_million_times_as_large(noise, profile):
     waves = noise(2, 3, 14, 14)
     x = (waves + 1e6 * torch.sign(waves.mean((2, 3), keepdim=True))).float()
     result = measure(Fourier(profile), x)
@@ -113,7 +111,7 @@ def test_float32_keeps_its_digits_beside_a_mean_a_million_times_as_large(
     np.testing.assert_allclose(result.log_amplitude, exact.log_amplitude, atol=1e-4)
 
 
-def test_errors_are_those_of_the_mean_over_images(measure, noise):
+def test_errors_are_those_of_the_mean_over_images(noise):
     x, y = noise(9, 4, 8, 8), noise(9, 4, 8, 8) + 1
     level = [
         np.log(np.abs(np.fft.fft2(m.numpy())) + FLOOR).mean(1).diagonal(axis1=1, axis2=2)[:, :5]
@@ -129,7 +127,7 @@ def test_errors_are_those_of_the_mean_over_images(measure, noise):
     np.testing.assert_allclose(error_of(rows.change, 9), error, rtol=1e-5)
 
 
-def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(measure, noise):
+def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(noise):
     result = measure(Fourier(), noise(2, 3, 8, 8), noise(2, 5, 8, 8), noise(2, 5, 4, 4))
     finite = np.isfinite(result.change)
     assert set(result.block[finite]) == {"block1"}

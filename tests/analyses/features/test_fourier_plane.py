@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from maps import small_vit
 from small_models import OneBlock
-from timm.models.vision_transformer import VisionTransformer
 
 from visprism import FourierPlane, dissect, observe
 
@@ -35,12 +35,7 @@ def test_the_branch_is_what_the_block_adds(images):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_a_head_is_its_part_of_what_is_projected(fused):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = VisionTransformer(
-            img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3, reg_tokens=2,
-            num_classes=2,
-        ).eval()  # fmt: skip
+    model = small_vit(embed_dim=24, num_heads=3, reg_tokens=2)
     for block in model.blocks:
         block.attn.fused_attn = fused
     images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 from einops import rearrange
-from maps import results_of
+from maps import measure, results_of
 
 from visprism import SingularValues
 
 
-def values(measure, *maps, level="tokens"):
+def values(*maps, level="tokens"):
     result = measure(SingularValues(), *maps)
     return result.select(result.level == level)
 
@@ -26,20 +26,20 @@ def test_the_ranks_of_two_values_by_hand():
     assert result.token_participation.item() == pytest.approx(100 / 82)
 
 
-def test_images_that_are_alike_have_no_rank_but_their_tokens_do(measure, noise):
+def test_images_that_are_alike_have_no_rank_but_their_tokens_do(noise):
     x = noise(1, 3, 4, 4).expand(5, -1, -1, -1)
-    assert np.isnan(values(measure, x, level="images").relative).all()
+    assert np.isnan(values(x, level="images").relative).all()
     result = ranks(x)
     assert np.isnan(result.image_rank.item())
     assert result.token_rank.item() > 1
 
 
-def test_agrees_with_the_decomposition_of_the_whole_matrix(measure, noise):
+def test_agrees_with_the_decomposition_of_the_whole_matrix(noise):
     x = (noise(7, 6, 4, 3) * torch.logspace(0, -3, 6)[:, None, None] + 5).numpy()
     matrices = {"tokens": rearrange(x, "b c h w -> (b h w) c"), "images": x.mean((2, 3))}
     for level, matrix in matrices.items():
         expected = np.linalg.svd(matrix - matrix.mean(0), compute_uv=False)
-        spectrum = values(measure, torch.from_numpy(x), level=level)
+        spectrum = values(torch.from_numpy(x), level=level)
         # A variance of 1e-8 beside a squared mean of 150 keeps six digits of float64.
         np.testing.assert_allclose(spectrum.relative, expected / expected[0], rtol=1e-5)
         np.testing.assert_allclose(spectrum.share, expected**2 / (expected**2).sum(), rtol=1e-5)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 from internals import PROBABILITIES, Tokens, observations
-from maps import blocks_of, error_of, gathered
-from timm.models.vision_transformer import VisionTransformer
+from maps import blocks_of, error_of, gathered, small_vit, tokens_by_hand
 
 from visprism import TokenNorms, dissect
 from visprism.core.statistics import mean_interval
@@ -68,36 +67,16 @@ def test_activations_of_zero_do_not_count_in_the_median():
 
 @pytest.fixture(scope="module")
 def network():
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        model = VisionTransformer(
-            img_size=32, patch_size=8, embed_dim=16, depth=2, num_heads=2, reg_tokens=2
-        )
-        for parameter in model.parameters():
-            parameter.data *= 3  # attention that is not uniform
-        return model.eval().double(), torch.randn(5, 3, 32, 32).double()
-
-
-def by_hand(model, images):
-    """Tokens after each residual sum, and attention weights, as the paper writes them."""
-    x, tokens, attention = model.norm_pre(model._pos_embed(model.patch_embed(images))), [], []
-    tokens.append(x)
-    for block in model.blocks:
-        y = block.norm1(x)
-        q, k, v = block.attn.qkv(y).reshape(len(x), -1, 3, 2, 8).permute(2, 0, 3, 1, 4)
-        weights = (q @ k.mT / 8**0.5).softmax(-1)
-        attention.append(weights)
-        x = x + block.attn.proj((weights @ v).transpose(1, 2).flatten(2))
-        tokens.append(x)
-        x = x + block.mlp(block.norm2(x))
-        tokens.append(x)
-    return [t.numpy() for t in tokens], [a.numpy() for a in attention]
+    model = small_vit(embed_dim=16, reg_tokens=2)
+    for parameter in model.parameters():
+        parameter.data *= 4  # attention that is not uniform
+    return model.double(), torch.randn(5, 3, 32, 32).double()
 
 
 @torch.no_grad()
 def test_agrees_with_tokens_and_attention_by_hand(network):
     model, images = network
-    tokens, attention = by_hand(model, images)
+    tokens, attention = ([x.numpy() for x in part] for part in tokens_by_hand(model, images))
     analysis = TokenNorms(outlier_threshold=1.3, sink_threshold=0.1)
     results = observations(dissect(model, images), [images[:2], images[2:]], [analysis])[0]
     result, outliers, massive, sinks = (

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 from internals import SERIES, Tokens, observations
-from maps import blocks_of, error_of, gathered
-from timm.models.vision_transformer import VisionTransformer
+from maps import blocks_of, error_of, gathered, small_vit, tokens_by_hand
 
 from visprism import TokenSimilarity, dissect
 
@@ -49,12 +48,11 @@ def test_cosines_by_hand(tokens, off, expected):
 
 @torch.no_grad()
 def test_agrees_with_all_pairs_of_the_tokens_of_a_vision_transformer():
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        options = {"img_size": 32, "patch_size": 8, "embed_dim": 12, "num_heads": 2}
-        model = VisionTransformer(**options, depth=1, reg_tokens=2).eval().double()
-        images = torch.randn(4, 3, 32, 32).double()
-    x = model._pos_embed(model.patch_embed(images))
+    model, images = (
+        small_vit(depth=1, reg_tokens=2).double(),
+        torch.randn(4, 3, 32, 32).double(),
+    )
+    (x, *_, last), _ = tokens_by_hand(model, images)
     grid, every = x[:, 3:].numpy(), x.numpy()
     choices = [grid, grid - grid.mean(1, keepdims=True), every]
     choices.append(every - every.mean(1, keepdims=True))
@@ -66,7 +64,5 @@ def test_agrees_with_all_pairs_of_the_tokens_of_a_vision_transformer():
         expected = mean_over_pairs(choice)
         assert stem.cosine[row] == pytest.approx(expected.mean())
         assert error_of(stem.cosine, 4)[row] == pytest.approx(expected.std(ddof=1) / 2)
-    last = model.norm_pre(x)
-    last = model.blocks(last)[:, 3:].numpy()
     (answer,) = result.answers()
-    np.testing.assert_allclose(answer.by_unit, mean_over_pairs(last))
+    np.testing.assert_allclose(answer.by_unit, mean_over_pairs(last[:, 3:].numpy()))

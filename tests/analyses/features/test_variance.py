@@ -1,98 +1,96 @@
 """Laws of the feature-map variance (src/visprism/analyses/features/variance.py)."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
-from maps import error_of
+from maps import error_of, measure
 
 from visprism import Variance
 
-
-def variances(measure, *maps):
-    return measure(Variance(), *maps)
+variances = partial(measure, Variance())
 
 
-def test_a_map_of_one_position_has_none_to_speak_of(measure, noise):
-    result = variances(measure, noise(2, 3, 1, 1), noise(2, 3, 1, 1))
+def test_a_map_of_one_position_has_none_to_speak_of(noise):
+    result = variances(noise(2, 3, 1, 1), noise(2, 3, 1, 1))
     for column in (result.variance, result.relative, result.change, result.variance.low):
         assert np.isnan(column).all()
 
 
-def test_channels_that_are_zero_in_all_images_are_dead(measure, noise):
+def test_channels_that_are_zero_in_all_images_are_dead(noise):
     x = noise(5, 8, 4, 4)
     x[:, 1] = 0
     x[:, 6] = 0
     x[1:, 3] = 0  # not in the first image
-    result = variances(measure, x, noise(5, 4, 4, 4))
+    result = variances(x, noise(5, 4, 4, 4))
     assert result.dead_channels.tolist() == [2 / 8, 0]
     (finding,) = (f for f in result.findings() if f.code == "VP108")
     assert "in 1 of 2 blocks: block0 25.0%" in finding.text
 
 
-def test_blocks_that_change_nothing_are_named(measure, noise):
+def test_blocks_that_change_nothing_are_named(noise):
     x, y = noise(5, 3, 4, 4), noise(5, 3, 4, 4)
-    (finding,) = (f for f in variances(measure, x, x, y, y).findings() if f.code == "VP109")
+    (finding,) = (f for f in variances(x, x, y, y).findings() if f.code == "VP109")
     assert finding.text.startswith("blocks that change nothing: 2 (block1, block3)")
 
 
-def test_a_block_that_moves_features_and_leaves_their_variance_changes_something(
-    measure, noise
-):
+def test_a_block_that_moves_features_and_leaves_their_variance_changes_something(noise):
     x = noise(5, 3, 4, 4)
-    result = variances(measure, x, x.roll(1, 3), -x.roll(1, 3), x.flip(1))
+    result = variances(x, x.roll(1, 3), -x.roll(1, 3), x.flip(1))
     assert not [finding for finding in result.findings() if finding.code == "VP109"]
     np.testing.assert_allclose(result.log_ratio[1:], 0, atol=1e-12)  # of which it says nothing
 
 
-def test_every_exchange_of_two_channels_is_a_change(measure, noise):
+def test_every_exchange_of_two_channels_is_a_change(noise):
     x = noise(5, 16, 4, 4)
     for other in range(1, 6):
         swapped = torch.arange(16)
         swapped[[0, other]] = swapped[[other, 0]]
-        change = variances(measure, x, x[:, swapped]).feature_change[1]
+        change = variances(x, x[:, swapped]).feature_change[1]
         truth = ((x - x[:, swapped]).square().mean() / x.square().mean()).sqrt().item()
         assert change == pytest.approx(truth, rel=0.6)
 
 
-def test_the_change_of_features_is_that_of_their_differences(measure, noise):
+def test_the_change_of_features_is_that_of_their_differences(noise):
     x, step = noise(400, 3, 8, 8), 0.1 * noise(400, 3, 8, 8)
-    change = variances(measure, x, x + step).feature_change
+    change = variances(x, x + step).feature_change
     assert np.isnan(change[0])
     # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3%.
     truth = (step.square().mean() / x.square().mean()).sqrt().item()
     assert change[1] == pytest.approx(truth, rel=0.08)
 
 
-def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
+def test_the_change_in_logs_is_the_mean_log_ratio_over_images(noise):
     x, y = noise(7, 3, 4, 4) + 1, 2 * noise(7, 3, 4, 4)
     before, after = (m.numpy().var((2, 3)).mean(1) for m in (x, y))
     ratio = np.log(after / before)
     squares = [(m.numpy() ** 2).mean((1, 2, 3)) for m in (x, y)]
     scale_free = ratio - np.log(squares[1] / squares[0])
-    result = variances(measure, x, y)
+    result = variances(x, y)
     for name, values in (("log_ratio", ratio), ("relative_log_ratio", scale_free)):
         assert getattr(result, name)[1] == pytest.approx(values.mean())
         error = values.std(ddof=1) / 7**0.5
         assert error_of(getattr(result, name), 7)[1] == pytest.approx(error)
 
 
-def test_agrees_with_numpy(measure, noise):
+def test_agrees_with_numpy(noise):
     x = noise(5, 3, 6, 9) * torch.arange(1, 6)[:, None, None, None] + 2
     per_image = x.numpy().var((2, 3), ddof=1).mean(1)
-    result = variances(measure, x)
+    result = variances(x)
     assert result.variance.item() == pytest.approx(per_image.mean())
     assert error_of(result.variance, 5).item() == pytest.approx(per_image.std(ddof=1) / 5**0.5)
     assert result.relative.item() == pytest.approx(per_image.mean() / (x.numpy() ** 2).mean())
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_float32_keeps_its_digits_beside_a_large_mean(measure, noise, memory_format):
+def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
     x = (noise(4, 3, 56, 56) + 1e4).float().contiguous(memory_format=memory_format)
     exact = x.numpy().astype(float).var((2, 3), ddof=1).mean()
-    assert variances(measure, x).variance.item() == pytest.approx(exact, rel=1e-5)
+    assert variances(x).variance.item() == pytest.approx(exact, rel=1e-5)
 
 
-def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
+def test_errors_of_ratios_agree_with_the_jackknife(noise):
     n = 300
     scale = 1 + 0.3 * noise(n, 1, 1, 1)
     x = noise(n, 2, 4, 4) * scale + 1
@@ -104,17 +102,15 @@ def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
         left_out = (a.sum() - a) / (b.sum() - b)
         return np.sqrt((n - 1) * left_out.var())
 
-    result = variances(measure, x, y)
+    result = variances(x, y)
     assert result.change[1] == pytest.approx(after.sum() / before.sum() - 1)
     # Both are approximations of order 1/n; measured apart by less than 1%.
     assert error_of(result.change, n)[1] == pytest.approx(jackknife(after, before), rel=0.02)
     assert error_of(result.relative, n)[1] == pytest.approx(jackknife(after, square), rel=0.02)
 
 
-def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(measure, noise):
+def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(noise):
     uniform = torch.ones(2, 3, 4, 4, dtype=torch.float64)
-    result = variances(
-        measure, noise(2, 3, 8, 8), uniform, noise(2, 3, 4, 4), noise(2, 3, 4, 4)
-    )
+    result = variances(noise(2, 3, 8, 8), uniform, noise(2, 3, 4, 4), noise(2, 3, 4, 4))
     assert np.isnan(result.change).tolist() == [True, True, True, False]
     assert np.isnan(result.change.low).tolist() == [True, True, True, False]

@@ -5,8 +5,8 @@ import pytest
 import timm
 import torch
 from internals import ablated_outcomes, mean, subject_of
+from maps import small_vit
 from results_by_hand.base import complete
-from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -242,10 +242,7 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
 @pytest.fixture(scope="module", params=[True, False], ids=["fused", "explicit"])
 def transformer(request):
     def build():
-        model = VisionTransformer(
-            img_size=16, patch_size=8, embed_dim=12, depth=2, num_heads=3, reg_tokens=2,
-            num_classes=3,
-        )  # fmt: skip
+        model = small_vit(img_size=16, num_heads=3, reg_tokens=2, num_classes=3)
         for block in model.blocks:
             block.attn.fused_attn = request.param
         return model

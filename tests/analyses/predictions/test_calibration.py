@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import outcomes_by_hand as by_hand
+from classifiers_by_hand import random_predictions
 from scipy import stats
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
@@ -22,7 +24,7 @@ from visprism import (
 )
 
 
-def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
+def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff():
     for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
         metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge)
         assert metrics.of("freq", edge) == 0
@@ -32,7 +34,7 @@ def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cut
         assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
 
 
-def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
+def test_confidences_of_1_share_their_bin_with_those_below():
     # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
     predictions = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
@@ -63,7 +65,7 @@ def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
     assert calibration(Predictions(logits, torch.tensor([1]))).of("nll") == np.inf
 
 
-def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
+def test_the_order_of_images_does_not_matter_also_with_ties():
     generator = np.random.default_rng(0)
     confidence = generator.choice([0.3, 0.5, 0.9, 1.0], 60)
     correct = generator.random(60) < confidence
@@ -120,7 +122,7 @@ def loops(logits, targets, cutoff, bins):
 
 
 @pytest.mark.parametrize(("members", "bins"), [(1, 10), (3, 16)])
-def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins):
+def test_agrees_with_the_definitions_in_loops(members, bins):
     predictions = random_predictions(320, 9, members=members)
     metrics = calibration(predictions, cutoff=0.6, bins=bins)
     expected = loops(predictions.logits, predictions.targets, 0.6, bins)
@@ -132,7 +134,7 @@ def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins)
         assert metrics.of(metric, at) == pytest.approx(value, abs=2e-6), metric
 
 
-def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
+def test_agrees_with_torchmetrics_where_no_confidence_is_1():
     predictions = random_predictions(3000, 20)
     p, t = predictions.logits.softmax(-1), predictions.targets
     metrics = calibration(predictions, bins=15)
@@ -146,7 +148,7 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
     assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
 
 
-def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_predictions):
+def test_metrics_that_are_means_or_fractions_of_images_have_an_interval():
     metrics = calibration(random_predictions())
     closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
     closed |= {"nll", "brier", "signed_ece", "aurc"}
@@ -154,16 +156,14 @@ def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_p
 
 
 @pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True), (95, True), (96, False)])
-def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(
-    by_hand, wrong, given
-):
+def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(wrong, given):
     confidence = np.linspace(0.6, 0.99, 100)
     metrics = calibration(by_hand(confidence, np.arange(100) >= wrong))
     for metric in ("signed_ece", "aurc"):
         assert np.isfinite(metrics.of(metric).low) == given
 
 
-def test_intervals_of_fractions_are_wilson_intervals(by_hand):
+def test_intervals_of_fractions_are_wilson_intervals():
     confidence = [0.95] * 30 + [0.6] * 20
     correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
     metrics = calibration(by_hand(confidence, correct))
@@ -180,14 +180,14 @@ def test_intervals_of_fractions_are_wilson_intervals(by_hand):
 
 
 @pytest.mark.parametrize(("factor", "word"), [(3.0, "overconfident"), (0.3, "underconfident")])
-def test_a_direction_is_named_where_the_interval_excludes_0(random_predictions, factor, word):
+def test_a_direction_is_named_where_the_interval_excludes_0(factor, word):
     predictions = random_predictions(600)
     metrics = calibration(Predictions(factor * predictions.logits, predictions.targets))
     assert f", {word} (confidence - accuracy " in metrics.findings()[1].text
     assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
 
 
-def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predictions):
+def test_few_images_are_reported_where_the_bias_is_most_of_the_ece():
     codes = [f.code for f in calibration(random_predictions(60)).findings()]
     assert codes == ["", "", "VP102"]
     predictions = random_predictions(4000)
@@ -195,7 +195,7 @@ def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predic
     assert [f.code for f in calibration(scaled).findings()] == ["", ""]
 
 
-def test_a_reliability_diagram_by_hand(by_hand):
+def test_a_reliability_diagram_by_hand():
     diagram = reliability(by_hand([0.2, 0.25, 0.5, 1.0, 1.0], [1, 0, 1, 1, 0]), bins=4)
     np.testing.assert_array_equal(diagram.lower, [0, 0.25, 0.5, 0.75])
     np.testing.assert_array_equal(diagram.upper, [0.25, 0.5, 0.75, 1])
@@ -205,7 +205,7 @@ def test_a_reliability_diagram_by_hand(by_hand):
     np.testing.assert_allclose(diagram.confidence, [0.225, 0.5, np.nan, 1], rtol=1e-6)
 
 
-def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_hand):
+def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right():
     curve = risk_coverage(by_hand([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 0]))
     np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import random_predictions
 from internals import temperature_if_finite
 
 from visprism import InputError, Predictions, temperature
@@ -22,7 +23,7 @@ def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
 
 
 @pytest.mark.parametrize("factor", [0.25, 3.0])
-def test_the_temperature_undoes_a_factor_on_the_logits(random_predictions, factor):
+def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     true = random_predictions(3000, 5)
     base, calibrated = temperature(true, seed=1)
     scaling, scaled = temperature(Predictions(true.logits * factor, true.targets), seed=1)
@@ -35,7 +36,7 @@ def test_the_temperature_undoes_a_factor_on_the_logits(random_predictions, facto
     assert f"the logits are too {words}" in scaling.findings()[0].text
 
 
-def test_an_error_that_is_not_of_scale_remains(random_predictions):
+def test_an_error_that_is_not_of_scale_remains():
     # Every fifth target is wrong: the confident images are too confident, the others are not.
     true = random_predictions(3000, 5, scale=6.0)
     generator = torch.Generator().manual_seed(0)
@@ -45,7 +46,7 @@ def test_an_error_that_is_not_of_scale_remains(random_predictions):
     assert scaling.debiased_after.low > 0
 
 
-def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(random_predictions):
+def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced():
     predictions = random_predictions(60, 4)
     _, scaled = temperature(predictions, folds=10)
     for image in (0, 17):
@@ -56,7 +57,7 @@ def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(rand
         assert not torch.equal(other.logits, scaled.logits)
 
 
-def test_where_no_finite_temperature_is_best_it_says_why(random_predictions):
+def test_where_no_finite_temperature_is_best_it_says_why():
     with pytest.raises(InputError, match=r"folds must be between 2 and 10 \(images\), got 1"):
         temperature(random_predictions(10), folds=1)
     right = torch.eye(4).repeat(5, 1)
