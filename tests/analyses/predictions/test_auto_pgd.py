@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from attacked import gray, small_network
 from internals import (
     AttackLoss,
     PerturbationBall,
@@ -18,7 +19,7 @@ from torch import nn
 from visprism import Adversarial, Attack, adversarial
 
 SPACE = PixelSpace((0.0,) * 3, (1.0,) * 3)
-SHAPE, CLASSES = (3, 6, 6), 5
+CLASSES = 5
 
 
 class Linear(nn.Module):
@@ -27,20 +28,14 @@ class Linear(nn.Module):
     def __init__(self, classes=CLASSES):
         super().__init__()
         generator = torch.Generator().manual_seed(0)
-        self.weight = nn.Parameter(torch.randn(classes, 108, generator=generator).double())
+        self.weight = nn.Parameter(torch.randn(classes, 192, generator=generator).double())
 
     def forward(self, x):
         return (x.flatten(1) - 0.5) @ self.weight.T
 
 
-def gray(number=24):
-    """Pixels so far from 0 and 1 that no perturbation is clipped."""
-    generator = torch.Generator().manual_seed(1)
-    return 0.4 + 0.2 * torch.rand(number, *SHAPE, generator=generator).double()
-
-
 def classified(classes=CLASSES):
-    model, pixels = Linear(classes).eval(), gray()
+    model, pixels = Linear(classes).eval(), gray(24)[0]
     return model, pixels, model(pixels).argmax(1)
 
 
@@ -93,12 +88,7 @@ def test_dlr_by_hand():
 
 @pytest.fixture
 def network():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return nn.Sequential(
-            nn.Conv2d(3, 8, 3), nn.GELU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
-            nn.Linear(32, CLASSES),
-        ).double().eval()  # fmt: skip
+    return small_network().double()
 
 
 def by_the_paper(loss, pixels, perturbation, ball, steps):
@@ -141,10 +131,10 @@ def by_the_paper(loss, pixels, perturbation, ball, steps):
 
 @pytest.mark.parametrize(("norm", "name"), [("linf", "dlr"), ("l2", "cross-entropy")])
 def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name):
-    pixels = gray(3)
+    pixels = gray(3)[0]
     targets = network(pixels).argmax(1)
     attack = Attack("apgd", 0.2, norm, name, steps=24)
-    start = torch.randn(3, *SHAPE, generator=torch.Generator().manual_seed(3)).double()
+    start = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(3)).double()
     ball = PerturbationBall.of(attack, pixels)
     start = ball.project(start, pixels)
     loss = AttackLoss(network, SPACE, targets, name)
@@ -158,7 +148,7 @@ def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name
 
 
 def test_it_is_as_strong_as_pgd_and_says_what_it_is_not(network):
-    images = gray(20)
+    images = gray(20)[0]
     network[4].bias.data -= network(images).mean(0)  # all classes occur
     targets = network(images).argmax(1)
     attacks = Adversarial(
