@@ -28,16 +28,9 @@ def swin():
     Those that timm draws are so small that the eigenvalues of attention come in pairs of
     nearly equal magnitude and opposite signs, of which none leads.
     """
-    model = timm.create_model(
-        "swin_tiny_patch4_window7_224",
-        img_size=SIDE,
-        patch_size=8,
-        window_size=2,
-        embed_dim=12,
-        depths=(1, 2),
-        num_heads=(2, 4),
-        num_classes=CLASSES,
-    )
+    sizes = {"img_size": SIDE, "patch_size": 8, "window_size": 2, "embed_dim": 12}
+    blocks = {"depths": (1, 2), "num_heads": (2, 4), "num_classes": CLASSES}
+    model = timm.create_model("swin_tiny_patch4_window7_224", **sizes, **blocks)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
@@ -80,17 +73,9 @@ def labeled_images():
 
 
 ADDED = [
-    "token-norms",
-    "token-similarity",
-    "hessian-by-block",
-    "class-separability",
-    "out-of-distribution",
-    "patch-pca",
-    "feature-similarity",
-    "attribution",
-    "quantization",
-    "intrinsic-dimension",
-    "readout",
+    *("token-norms", "token-similarity", "hessian-by-block", "class-separability"),
+    *("out-of-distribution", "patch-pca", "feature-similarity", "attribution"),
+    *("quantization", "intrinsic-dimension", "readout"),
 ]
 OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},

@@ -150,9 +150,8 @@ def test_the_study_is_that_of_ablations_one_by_one(anatomy_and_images):
         assert result.accuracy[row] == pytest.approx(right.mean().item())
         assert result.nll_rise[row] == pytest.approx(rises.mean().item(), abs=1e-5)
         half = 2.5706 * rises.std().item() / 6**0.5  # Student's t for 5 degrees of freedom
-        assert result.nll_rise.high[row] == pytest.approx(
-            result.nll_rise[row] + half, abs=1e-4, rel=1e-3
-        )
+        end = pytest.approx(result.nll_rise[row] + half, abs=1e-4, rel=1e-3)
+        assert result.nll_rise.high[row] == end
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """Laws of attacks and of robust accuracy."""
 
+from copy import deepcopy
 from itertools import pairwise, product
 
 import pytest
@@ -77,16 +78,10 @@ def test_no_attack_goes_too_far(network, name, norm, frequency):
 def test_more_starts_and_more_steps_never_find_less(network):
     pixels = gray(6)[0].float()
     targets = predicted(network, pixels)
-    loss = AttackLoss(network, SPACE, targets)
-    margins = [
-        loss.margin(
-            attacked(
-                network, pixels, targets,
-                Attack("pgd", 0.2, steps=steps, restarts=n, step_size=0.5), SPACE,
-            )
-        )
-        for n, steps in ((1, 2), (2, 2), (4, 2), (4, 9))
-    ]  # fmt: skip
+    loss, margins = AttackLoss(network, SPACE, targets), []
+    for restarts, steps in ((1, 2), (2, 2), (4, 2), (4, 9)):
+        attack = Attack("pgd", 0.2, steps=steps, restarts=restarts, step_size=0.5)
+        margins.append(loss.margin(attacked(network, pixels, targets, attack, SPACE)))
     for fewer, more in pairwise(margins):
         assert (fewer <= more).all()
 
@@ -101,30 +96,24 @@ def test_misclassified_images_stay_as_they_are(network):
     assert not torch.equal(result.pixels[1::2], pixels[1::2])
 
 
-class Scaled(nn.Module):
+def scaled(model, factor):
     """The same decisions with another scale of the logits."""
-
-    def __init__(self, model, scale):
-        super().__init__()
-        self.model, self.scale = model, scale
-
-    def forward(self, x):
-        return self.scale * self.model(x)
+    model = deepcopy(model)
+    for parameter in model[4].parameters():
+        parameter.data *= factor
+    return model
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd"])
 def test_larger_logits_do_not_make_a_model_look_more_robust(network, name):
     # Logit gaps of a trained network, and beyond 17, where 1 - p_t is 0 in float32.
-    network, scale = Scaled(network, 60.0), 4096.0
+    networks = scaled(network, 60), scaled(network, 60 * 4096)
     pixels = gray(40)[0].float()
-    targets = predicted(network, pixels)
-    batches = [(SPACE.normalized(pixels), targets)]
+    batches = [(SPACE.normalized(pixels), predicted(network, pixels))]
     attacks = [Attack(name, 0.01, loss=loss) for loss in ("cross-entropy", "margin")]
-    results = [
-        robust(model.eval(), batches, attacks) for model in (network, Scaled(network, scale))
-    ]
+    results = [robust(model, batches, attacks) for model in networks]
     with torch.no_grad():
-        leading = Scaled(network, scale)(SPACE.normalized(pixels)).topk(2).values
+        leading = networks[1](SPACE.normalized(pixels)).topk(2).values
     assert ((leading[:, 0] - leading[:, 1]) > 17).sum() > 20
     assert 0.05 < results[0].accuracy[1] < 0.95
     assert results[1].accuracy[1] == results[0].accuracy[1]  # the margin: exactly
@@ -141,9 +130,8 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     rows = robust(network, batches, [*attacks, Attack("fgsm", 0.1)])
     correct = torch.ones(len(pixels), dtype=torch.bool)
     for attack in attacks:
-        correct &= (
-            predicted(network, attacked(network, pixels, targets, attack, SPACE)) == targets
-        )
+        changed = attacked(network, pixels, targets, attack, SPACE)
+        correct &= predicted(network, changed) == targets
     assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
     assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
     assert rows.epsilon[4] == 0.02
@@ -170,11 +158,8 @@ def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
 
 
 def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
-    pixels, _ = gray(8)
-    pixels = pixels.float()
-    images = SPACE.normalized(pixels)
-    with torch.no_grad():
-        targets = network(images).argmax(1)
+    pixels = gray(8)[0].float()
+    images, targets = SPACE.normalized(pixels), predicted(network, pixels)
     kinds = ("pgd", None), ("random", None), ("fgsm", 0.5)
     attacks = [Attack(name, 0.2, steps=3, frequency=band) for name, band in kinds]
     batches = ([*zip(images.split(n), targets.split(n), strict=True)] for n in (8, 3))
@@ -207,12 +192,8 @@ def test_a_model_that_passes_no_gradient_is_refused_and_random_changes_are_not(n
 
 def test_the_grid_holds_every_attack_at_every_size_once():
     attacks = Adversarial(epsilons=(0.01, 0.02), norm="l2", steps=7, restarts=3).grid()
-    expected = {
-        ("fgsm", "cross-entropy"),
-        ("pgd", "cross-entropy"),
-        ("pgd", "margin"),
-        ("random", "cross-entropy"),
-    }
+    expected = {(name, "cross-entropy") for name in ("random", "fgsm", "pgd")}
+    expected |= {("pgd", "margin")}
     made = [(a.name, a.loss, a.epsilon) for a in attacks]
     assert len(made) == len(set(made)) == 8
     assert set(made) == {(*pair, e) for pair, e in product(expected, (0.01, 0.02))}

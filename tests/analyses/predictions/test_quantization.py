@@ -37,14 +37,9 @@ def test_it_is_the_quantization_of_torch():
     weight = torch.randn(6, 10, generator=generator)
     for bits in (4, 8):
         levels = 2 ** (bits - 1) - 1
-        expected = torch.fake_quantize_per_channel_affine(
-            weight,
-            weight.abs().amax(1) / levels,
-            torch.zeros(6, dtype=torch.int32),
-            0,
-            -levels,
-            levels,
-        )
+        scale, zero = weight.abs().amax(1) / levels, torch.zeros(6, dtype=torch.int32)
+        grid = scale, zero, 0, -levels, levels
+        expected = torch.fake_quantize_per_channel_affine(weight, *grid)
         torch.testing.assert_close(quantized(weight, bits), expected)
 
 
@@ -114,17 +109,13 @@ def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_roundin
 def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
     anatomy, batches = network
 
-    class Detached(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = anatomy.model
-
+    class Detached(nn.Sequential):
         def forward(self, x):
-            return self.model(x).detach()
+            return super().forward(x).detach()
 
     images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
     batches = [(images, targets)] * 2
-    result = Quantization(bits=(4,), trace_probes=3)(Detached().eval(), batches)
+    result = Quantization(bits=(4,), trace_probes=3)(Detached(anatomy.model).eval(), batches)
     assert np.isnan(result.trace).all()
     assert "no Hessian traces of the weights: " in result.findings()[-1].text
     silent = Quantization(bits=(4,), trace_probes=0)(anatomy.model, batches)
