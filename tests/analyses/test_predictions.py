@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from internals import decoded_images, subject_of
+from maps import classifier
 from torch import nn
 
 import visprism as vp
@@ -14,11 +15,7 @@ import visprism as vp
 def network(seed):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = nn.Sequential(
-            nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-            nn.Linear(8, 10),
-        )  # fmt: skip
-    return model.eval()
+        return classifier(nn.Conv2d(3, 8, 4, 4), nn.ReLU(), channels=8, classes=10)
 
 
 def subject(seed=0, data="shapes?size=32", images=24):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from maps import classifier
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -42,8 +43,7 @@ def expected_gradient(model, batch):
     ],
 )
 def test_a_model_measures_the_images_that_were_passed_and_they_stay(measure, expected):
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)
-    model = Centered(nn.Conv2d(3, 4, 3), nn.ReLU(), *head).eval()
+    model = Centered(*classifier(nn.Conv2d(3, 4, 3), nn.ReLU(), channels=4)).eval()
     batch = torch.rand(6, 3, 8, 8), torch.arange(6) % 5
     images = batch[0].clone()
     measured = measure(model, batch)

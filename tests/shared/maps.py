@@ -68,6 +68,12 @@ def error_of(estimate, n):
     return (estimate.high - estimate.low) / 2 / t.ppf(0.975, n - 1)
 
 
+def classifier(*layers, channels=1, classes=5):
+    """The layers, and logits of the mean over positions."""
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    return nn.Sequential(*layers, *head).eval()
+
+
 def small_vit(**options):
     """A vision transformer of two blocks on a grid of 4x4, with random weights of one seed."""
     sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 12, "depth": 2, "num_heads": 2}

@@ -5,7 +5,7 @@ import pytest
 import timm
 import torch
 from internals import observations, residual_branches
-from maps import error_of
+from maps import classifier, error_of
 from torch import nn
 
 from visprism import BranchTransfer, dissect
@@ -18,10 +18,8 @@ class Residual(nn.Module):
         super().__init__()
         kernel = torch.as_tensor(kernel, dtype=torch.float64)
         size = kernel.shape[-1]
-        self.conv = nn.Conv2d(
-            width, width, size, padding=size // 2, padding_mode="circular", groups=width,
-            bias=False, dtype=torch.float64,
-        )  # fmt: skip
+        options = {"padding": size // 2, "padding_mode": "circular", "groups": width}
+        self.conv = nn.Conv2d(width, width, size, bias=False, dtype=torch.float64, **options)
         self.conv.weight.data[:] = kernel
 
     def forward(self, x):
@@ -29,9 +27,7 @@ class Residual(nn.Module):
 
 
 def network(*kernels):
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5, dtype=torch.float64)
-    stem = nn.Conv2d(3, 3, 1, dtype=torch.float64)
-    return nn.Sequential(stem, *map(Residual, kernels), *head).eval()
+    return classifier(nn.Conv2d(3, 3, 1), *map(Residual, kernels), channels=3).double()
 
 
 def measured(model, images, **options):

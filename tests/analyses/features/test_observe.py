@@ -7,6 +7,7 @@ import pytest
 import timm
 import torch
 from internals import blocks_off_grid
+from maps import classifier
 from small_models import OneBlock, Residual
 from torch import nn
 
@@ -181,8 +182,7 @@ def test_overflow_in_half_precision_says_so(model, images):
 
 
 def test_a_block_that_does_not_run_is_named(images):
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
-    model = nn.Sequential(nn.Conv2d(3, 8, 1), Residual(), Residual(), *head).eval().double()
+    model = classifier(nn.Conv2d(3, 8, 1), Residual(), Residual(), channels=8).double()
     anatomy = vp.dissect(model, images)
     model.forward = lambda x: model[3:](model[:2](x))
     with pytest.raises(ValueError, match=r"block '2' did not run .* Dissect the model as it"):

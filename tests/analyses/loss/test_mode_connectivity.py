@@ -3,6 +3,7 @@
 import pytest
 import torch
 from internals import mode_connectivity
+from maps import classifier
 from torch import nn
 from torch.nn import functional
 
@@ -18,10 +19,8 @@ def linear(seed):
 def normalized(seed):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = nn.Sequential(
-            nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(), nn.Linear(6, CLASSES),
-        )  # fmt: skip
+        layers = nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU()
+        model = classifier(*layers, channels=6, classes=CLASSES).train()
         for _ in range(5):
             model(torch.randn(16, 3, 8, 8))
         return model.eval()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from maps import classifier
 from torch import nn
 
 from visprism import InputError, patch_filters
@@ -63,8 +64,7 @@ def test_kernels_are_found_in_a_gained_convolution(taken_apart):
         def forward(self, x):
             return nn.functional.conv2d(x, self.weight * self.gain, self.bias)
 
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
-    model = nn.Sequential(Gained(), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
+    model = classifier(Gained(), nn.ReLU(), nn.Conv2d(6, 6, 1), channels=6)
     result = patch_filters(taken_apart(model, 1, 9, 9))
     assert (result.parameter, result.kernels) == ("0.weight", 6)
 
@@ -86,8 +86,7 @@ def test_a_stem_without_a_convolution_over_colors_is_refused(taken_apart):
     sentence = r"must be a convolution .* got linear with .*patches.weight \(8x12"
     with pytest.raises(InputError, match=sentence):
         patch_filters(taken_apart(Flat(), 3, 8, 8))
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)
-    apart = nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 6, 1), *head)
+    layers = nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 6, 1)
     sentence = r"must be a convolution over the 3 channels .*0.weight \(6x1x3x3\)"
     with pytest.raises(InputError, match=sentence):
-        patch_filters(taken_apart(apart, 3, 9, 9))
+        patch_filters(taken_apart(classifier(*layers, channels=6), 3, 9, 9))

@@ -9,8 +9,6 @@ from torch import nn
 
 import visprism as vp
 
-# What it measures: closed forms.
-
 
 def test_heads_of_a_convolution_look_at_one_offset_each():
     attention = vp.attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))

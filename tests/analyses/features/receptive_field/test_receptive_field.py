@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
+from maps import classifier
 from torch import nn
 
 from visprism import InputError, assert_results_equal, dissect, receptive_field
@@ -21,9 +22,7 @@ def box(kernel=3, **options):
 
 
 def plain(*layers):
-    """The layers as they are, and a head."""
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1, 5)
-    return nn.Sequential(*layers, *head).double().eval()
+    return classifier(*layers).double()
 
 
 class UniformAttention(nn.Module):
@@ -104,8 +103,7 @@ def test_a_norm_over_channels_has_a_field(fields, noise):
         def forward(self, x):
             return self.norm(self.conv(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
-    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
-    model, images = nn.Sequential(Normed(), *head).eval(), noise(4, 3, 9, 9)
+    model, images = classifier(Normed(), channels=8), noise(4, 3, 9, 9)
     in_single = fields(model, images.float())[1]["stem"]
     in_double = fields(model.double(), images)[1]["stem"]
     assert (in_double > 0).sum() == 9
@@ -158,7 +156,5 @@ class Detached(nn.Module):
 def test_a_model_that_detaches_its_images_is_refused(noise):
     images = noise(2, 1, 9, 9)
     anatomy = dissect(plain(box(padding=1), Detached(), box(1)), images)
-    with pytest.raises(
-        InputError, match=r"block '.*' has no receptive field \(the model detach"
-    ):
+    with pytest.raises(InputError, match=r"block '.*' has no .* field \(the model detach"):
         receptive_field(anatomy, [images])
