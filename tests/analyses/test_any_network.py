@@ -93,7 +93,7 @@ PAIRS = [(name, network) for name in ADDED for network in NETWORKS]
 
 def marks(name, network):
     """Every analysis meets two networks in slow tests, all of them in a sweep."""
-    chosen = (ADDED.index(name) + list(NETWORKS).index(network)) % 4 == 0
+    chosen = (ADDED.index(name) + list(NETWORKS).index(network)) % 3 == 0
     return pytest.mark.slow if chosen else pytest.mark.sweep
 
 

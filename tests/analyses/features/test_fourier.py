@@ -1,7 +1,4 @@
-"""Laws of the Fourier spectrum (src/visprism/analyses/features/fourier.py, profiles.py).
-
-The first tests need no model: they put in a signal whose spectrum is known in closed form.
-"""
+"""Laws of the Fourier spectrum (src/visprism/analyses/features/fourier.py, profiles.py)."""
 
 import math
 from itertools import pairwise
