@@ -720,10 +720,8 @@ class FeatureSample:
         layer.weight.data = torch.from_numpy(head).float()
         block = Block("block", "conv", 0, 0.0, False, (self.width, 1, 1), None)
         rows = x.astype(np.float32)
-        pooled = PooledFeatures({block: rows}, index, None, len(rows), rows)
-        collapse, ranks = separability(
-            pooled, "mean", layer, Provenance(), predicts_targets=False
-        )
+        pooled = PooledFeatures({block: rows}, index, None, inputs=rows)
+        collapse, ranks = separability(pooled, "mean", layer, predicts_targets=False)
         values = {"nc3": collapse.self_duality}
         for result in (collapse, ranks):
             values |= {n: getattr(result, n)[0] for n in result.estimates() if n not in _HEAD}
@@ -787,9 +785,9 @@ def samples_of(network: str, units: int, samples: int) -> Iterator[dict[str, np.
     for seed in range(samples):
         rows = generator.choice(len(pooled), units, replace=False)
         features = {block: x[rows] for block, x in pooled.features.items()}
-        part = replace(pooled, features=features, targets=pooled.targets[rows])
-        origin = Provenance(seed=seed)
-        collapse, ranks = separability(part, "mean", None, origin, predicts_targets=False)
+        targets, origin = pooled.targets[rows], Provenance(seed=seed)
+        part = replace(pooled, features=features, targets=targets, provenance=origin)
+        collapse, ranks = separability(part, "mean", None, predicts_targets=False)
         columns = {n: getattr(collapse if n == "nc1" else ranks, n) for n in _OF_NETWORKS}
         yield {
             f"{name}, {block.name} of {network}": np.array([float(v[i]), v.low[i], v.high[i]])

@@ -29,14 +29,9 @@ def test_the_nll_of_mini_batches_is_that_of_the_training_images_by_hand(network)
     dark = torch.rand(16, 3, 32, 32, generator=generator) / 100
     test = [(dark, torch.zeros(16, dtype=torch.long))]
     study = examine(
-        {"net": network(0)},
-        test,
-        train_data=training,
-        analyses=["hessian"],
-        options={"hessian": CURVATURE["hessian"]},
-        minutes=None,
-        on_error="raise",
-    )
+        {"net": network(0)}, test, train_data=training, analyses=["hessian"],
+        options={"hessian": CURVATURE["hessian"]}, minutes=None, on_error="raise",
+    )  # fmt: skip
     (spectrum,) = [r for r in study["net"].results("hessian") if isinstance(r, HessianSpectrum)]
     with torch.no_grad():
         expected = [functional.cross_entropy(network(0)(x), y).item() for x, y in training]
@@ -48,17 +43,11 @@ def test_the_nll_of_mini_batches_is_that_of_the_training_images_by_hand(network)
 def test_mini_batches_have_one_size(network, mini_batch, number, images):
     generator = torch.Generator().manual_seed(0)
     data = [(torch.rand(20, 3, 32, 32, generator=generator), torch.arange(20) % 10)]
+    size = {"mini_batch": mini_batch}
     study = examine(
-        network(0),
-        data,
-        analyses=["hessian", "sharpness"],
-        options={
-            "hessian": {"mini_batch": mini_batch, "k": 1},
-            "sharpness": {"mini_batch": mini_batch},
-        },
-        minutes=None,
-        on_error="raise",
-    )
+        network(0), data, analyses=["hessian", "sharpness"],
+        options={"hessian": size | {"k": 1}, "sharpness": size}, minutes=None, on_error="raise",
+    )  # fmt: skip
     results = study.model("Sequential")
     (spectrum,) = [r for r in results.results("hessian") if isinstance(r, HessianSpectrum)]
     assert len(np.unique(spectrum.batch)) == number

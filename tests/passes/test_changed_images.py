@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from maps import classifier
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -15,45 +16,36 @@ class Centered(nn.Sequential):
         return super().forward(images.sub_(0.5))
 
 
-@pytest.fixture
-def model():
-    torch.manual_seed(0)
-    layers = (
-        nn.Conv2d(3, 4, 3),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4, 5),
-    )
-    return Centered(*layers).eval()
+def logits(model, batch):
+    return predict(model, [batch]).logits
 
 
-@pytest.fixture
-def batch():
-    return torch.rand(6, 3, 8, 8), torch.arange(6) % 5
+def variances(model, batch):
+    anatomy = dissect(model, batch[0].clone())
+    return torch.from_numpy(observe(anatomy, [batch], [Variance()])[0].variance.copy())
 
 
-def test_predictions_are_those_of_the_images_that_were_passed(model, batch):
+def gradient(model, batch):
+    return Objective(model, [batch]).gradient()
+
+
+def expected_gradient(model, batch):
+    loss = cross_entropy(model(batch[0].clone()), batch[1])
+    return torch.cat([g.flatten() for g in torch.autograd.grad(loss, [*model.parameters()])])
+
+
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        (logits, lambda model, batch: model(batch[0].clone()).detach()),
+        (variances, variances),
+        (gradient, expected_gradient),
+    ],
+)
+def test_a_model_measures_the_images_that_were_passed_and_they_stay(measure, expected):
+    model = Centered(*classifier(nn.Conv2d(3, 4, 3), nn.ReLU(), channels=4)).eval()
+    batch = torch.rand(6, 3, 8, 8), torch.arange(6) % 5
     images = batch[0].clone()
-    logits = [torch.as_tensor(predict(model, [batch]).logits) for _ in range(2)]
+    measured = measure(model, batch)
     assert torch.equal(batch[0], images)
-    with torch.no_grad():
-        expected = model(images)
-    for repeat in logits:
-        torch.testing.assert_close(repeat.to(expected.dtype), expected)
-
-
-def test_feature_maps_are_those_of_the_images_that_were_passed(model, batch):
-    images = batch[0].clone()
-    anatomy = dissect(model, images.clone())
-    variances = [observe(anatomy, [batch], [Variance()])[0].variance for _ in range(2)]
-    assert torch.equal(batch[0], images)
-    assert (variances[0] == variances[1]).all()
-
-
-def test_the_gradient_of_the_loss_is_that_of_the_images_that_were_passed(model, batch):
-    images, targets = batch
-    gradient = Objective(model, [batch]).gradient()
-    logits = nn.Sequential.forward(model, images - 0.5)
-    expected = torch.autograd.grad(cross_entropy(logits, targets), [*model.parameters()])
-    torch.testing.assert_close(gradient, torch.cat([g.flatten() for g in expected]))
+    torch.testing.assert_close(measured, expected(model, batch))

@@ -9,24 +9,14 @@ from visprism import Fourier, FourierPlane, Variance
 from visprism.passes import blocks as chunks
 
 
-def contiguous(x):
-    return x.contiguous()
-
-
-def channels_last(x):
-    return x.contiguous(memory_format=torch.channels_last)
-
-
 def tokens(x):
     """A view of tokens with a class token before them, as a layout makes it."""
-    b, c, h, _ = x.shape
-    row = torch.cat(
-        [torch.zeros(b, 1, c, dtype=x.dtype), rearrange(x, "b c h w -> b (h w) c")], 1
-    )
-    return rearrange(row[:, 1:], "b (h w) c -> b c h w", h=h)
+    row = rearrange(x, "b c h w -> b (h w) c")
+    row = torch.cat([row[:, :1], row], 1)
+    return rearrange(row[:, 1:], "b (h w) c -> b c h w", h=x.shape[2])
 
 
-ORDERS = [contiguous, channels_last, tokens]
+ORDERS = [lambda x: x, lambda x: x.contiguous(memory_format=torch.channels_last), tokens]
 
 
 @pytest.fixture
@@ -37,29 +27,27 @@ def small_cache(monkeypatch):
     return lambda images: monkeypatch.setattr(chunks, "_PER_CORE", images * image)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("images", [1, 2, 7])
-def test_chunks_are_full_images_in_order_and_no_copies(noise, small_cache, order, images):
+@pytest.mark.parametrize("order", ORDERS, ids=["contiguous", "channels last", "tokens"])
+def test_chunks_are_full_images_in_order_and_no_copies(noise, small_cache, order):
     x = order(noise(7, 3, 6, 4))
-    small_cache(images)
+    small_cache(2)
     parts = list(chunks.cache_chunks(x))
-    assert len(parts) == -(-7 // images)
+    assert len(parts) == 4
     first_and_last = [parts[0].flatten()[0], parts[-1].flatten()[-1]]
     assert first_and_last == [x[0, 0, 0, 0], x[-1, -1, -1, -1]]
     storage = x.untyped_storage().data_ptr()
     assert {part.untyped_storage().data_ptr() for part in parts} == {storage}
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("images", [1, 2, 7])
-def test_the_channel_mean_of_chunks_is_that_of_the_map(noise, small_cache, order, images):
+@pytest.mark.parametrize("order", ORDERS, ids=["contiguous", "channels last", "tokens"])
+def test_the_channel_mean_of_chunks_is_that_of_the_map(noise, small_cache, order):
     x = order(noise(7, 3, 6, 4))
-    small_cache(images)
+    small_cache(2)
     means = [channel_mean(part.flatten(1, 2), x) for part in chunks.cache_chunks(x)]
     torch.testing.assert_close(torch.cat(means), x.flatten(2).mean(1))
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", ORDERS, ids=["contiguous", "channels last", "tokens"])
 @pytest.mark.parametrize("statistic", [Fourier(), FourierPlane(), Variance()])
 def test_statistics_see_the_same_in_chunks(noise, small_cache, order, statistic):
     x = noise(7, 3, 6, 4)

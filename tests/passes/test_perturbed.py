@@ -1,7 +1,6 @@
 """Outcomes of the same images under several conditions."""
 
 import numpy as np
-import pytest
 import torch
 from internals import Paired
 
@@ -18,20 +17,6 @@ def measured(sizes: list[int], starts: list[int | None]) -> tuple[Paired, torch.
         paired.add(1, batch[2])
         paired.add(0, batch[1])
     return paired.gathered(), logits
-
-
-def test_changes_are_the_differences_of_each_image():
-    paired, logits = measured([5, 7], [None, None])
-    targets = torch.arange(12) % 4
-    correct = (logits.argmax(2) == targets).double().numpy()
-    losses = torch.stack(
-        [torch.nn.functional.cross_entropy(x, targets, reduction="none") for x in logits]
-    )
-    assert paired.accuracy == pytest.approx(correct[0].mean())
-    assert paired.nll == pytest.approx(float(losses[0].mean()), rel=1e-6)
-    np.testing.assert_array_equal(paired.correct, correct.T)
-    np.testing.assert_array_equal(paired.drops, (correct[0] - correct[1:]).T)
-    np.testing.assert_allclose(paired.rises, (losses[1:] - losses[0]).T, atol=1e-6)
 
 
 def test_images_stand_in_the_order_of_the_data_whatever_the_order_of_batches():

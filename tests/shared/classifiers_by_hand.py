@@ -1,7 +1,11 @@
 """Classifiers whose every decision is known."""
 
+import numpy as np
 import torch
 from torch import nn
+
+from visprism import Predictions, Provenance
+from visprism.results import Outcomes
 
 
 class Brightest(nn.Module):
@@ -9,6 +13,31 @@ class Brightest(nn.Module):
 
     def forward(self, x):
         return 4 * x.mean((2, 3))
+
+
+def outcomes_by_hand(confidence, correct, model=""):
+    """Images of the first of two classes, classified with this confidence, right or not."""
+    correct = np.asarray(correct, bool)
+    n = len(correct)
+    return Outcomes(
+        target=np.zeros(n, int),
+        predicted=np.where(correct, 0, 1),
+        correct=correct,
+        top5=np.ones(n, bool),
+        confidence=np.broadcast_to(np.float32(confidence), n),
+        nll=np.where(correct, 0.1, 2.0),
+        brier=np.zeros(n),
+        classes=2,
+        provenance=Provenance(model=model, images=n),
+    )
+
+
+def random_predictions(n=400, k=7, *, scale=2.0, members=1, seed=0):
+    """Logits, and targets that are drawn from their softmax."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(members, n, k, generator=generator)
+    targets = torch.multinomial(logits.softmax(-1).mean(0), 1, generator=generator)[:, 0]
+    return Predictions(logits if members > 1 else logits[0], targets)
 
 
 def colors(*channels, level=1.0):

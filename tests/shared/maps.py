@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from internals import Gathered
 from scipy.stats import t
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from visprism import Block, Layout, Provenance, Seen, dissect
@@ -38,6 +39,11 @@ def results_of(analysis, *maps, cut=None, between=None, **options):
     )
 
 
+def measure(*arguments, **options):
+    """The main result of feature maps of successive blocks."""
+    return results_of(*arguments, **options)[0]
+
+
 def gathered(analysis, batches, between=None):
     """All results of batches, each of what is seen by block."""
     parts, images = Gathered(), 0
@@ -60,3 +66,33 @@ def _anatomy():
 def error_of(estimate, n):
     """The standard error that a Student interval over n units shows."""
     return (estimate.high - estimate.low) / 2 / t.ppf(0.975, n - 1)
+
+
+def classifier(*layers, channels=1, classes=5):
+    """The layers, and logits of the mean over positions."""
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    return nn.Sequential(*layers, *head).eval()
+
+
+def small_vit(**options):
+    """A vision transformer of two blocks on a grid of 4x4, with random weights of one seed."""
+    sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 12, "depth": 2, "num_heads": 2}
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return VisionTransformer(**sizes | options).eval()
+
+
+@torch.no_grad()
+def tokens_by_hand(model, images):
+    """Tokens after each residual sum of such a model, and the weights of its attentions."""
+    x = model._pos_embed(model.patch_embed(images))
+    tokens, attention = [x], []
+    for block in model.blocks:
+        qkv = block.attn.qkv(block.norm1(x)).unflatten(2, (3, block.attn.num_heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        attention.append((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1))
+        x = x + block.attn.proj((attention[-1] @ v).transpose(1, 2).flatten(2))
+        tokens.append(x)
+        x = x + block.mlp(block.norm2(x))
+        tokens.append(x)
+    return tokens, attention

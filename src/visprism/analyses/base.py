@@ -344,7 +344,9 @@ class AnalysisRegistry(Registry):
                     )
                 made.append(item)
             else:
-                cls = item if isinstance(item, type) else self._named(item)
+                if not isinstance(item, type | str):
+                    raise InputError(f"an analysis must be a name or an Analysis, got {item!r}")
+                cls = item if isinstance(item, type) else self[item]
                 made.append(_made(cls, options.pop(cls.name, {}), effort))
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
@@ -355,11 +357,6 @@ class AnalysisRegistry(Registry):
         if repeated:
             raise InputError(f"analyses must be named once each, got {min(repeated)} twice")
         return made
-
-    def _named(self, name: str) -> type[Analysis]:
-        if not isinstance(name, str):
-            raise InputError(f"an analysis must be a name or an Analysis, got {name!r}")
-        return self[name]
 
 
 def _made(cls: type[Analysis], values: Mapping[str, Any], effort: Effort) -> Analysis:

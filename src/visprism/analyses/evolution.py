@@ -95,7 +95,6 @@ def _(result: Evolution, ax: Axes) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     unit = f" ({result.unit})" if result.unit not in ("", "%") else ""
     ax.set(
-        xlabel=result.infos()["step"].heading,
-        ylabel=fill(f"{result.quantity}{unit}", _WIDEST),
+        xlabel=result.infos()["step"].heading, ylabel=fill(f"{result.quantity}{unit}", _WIDEST)
     )
     return ax

@@ -223,26 +223,27 @@ class Subject:
         """Which of the needs is not met, as a sentence; None if all are."""
         from visprism.analyses.base import Needs
 
-        checks = {
-            Needs.FEATURES: self._without_features,
-            Needs.ATTENTION: self.without_attention,
-            Needs.TARGETS: self._without_targets,
-            Needs.PIXELS: self._without_pixels,
-            Needs.TEXTURES: self._without_textures,
-        }
-        reasons = (check() for need, check in checks.items() if need in needs)
-        return next((reason for reason in reasons if reason), None)
+        if Needs.FEATURES in needs and all(block.layout is None for block in self.anatomy):
+            return "no block of the model has a feature map on a spatial grid"
+        if Needs.ATTENTION in needs and (reason := self.without_attention()):
+            return reason
+        if Needs.TARGETS in needs and (reason := self._without_targets()):
+            return reason
+        if Needs.PIXELS in needs and self.preprocessing is None:
+            return (
+                "the normalization of the images is unknown: neither the model nor the "
+                "transform of the data states it. Pass preprocessing=Preprocessing(size, "
+                "mean=..., std=...)"
+            )
+        if Needs.TEXTURES in needs and self.images.textures is None:
+            return f"there is no texture of each image in {self.images.name}"
+        return None
 
     def too_few_images(self, fewest: int) -> str | None:
         """Why an analysis of at least `fewest` images cannot run; None if it can."""
         if self.num_images >= fewest:
             return None
         return f"it needs at least {fewest} images, got {self.num_images}"
-
-    def _without_features(self) -> str | None:
-        if any(block.layout is not None for block in self.anatomy):
-            return None
-        return "no block of the model has a feature map on a spatial grid"
 
     def without_attention(self) -> str | None:
         """Why no attention weights can be read; None if they can."""
@@ -272,19 +273,6 @@ class Subject:
                 f"model, got {lowest if lowest < 0 else highest}"
             )
         return None
-
-    def _without_pixels(self) -> str | None:
-        if self.preprocessing is not None:
-            return None
-        return (
-            "the normalization of the images is unknown: neither the model nor the transform "
-            "of the data states it. Pass preprocessing=Preprocessing(size, mean=..., std=...)"
-        )
-
-    def _without_textures(self) -> str | None:
-        if self.images.textures is not None:
-            return None
-        return f"there is no texture of each image in {self.images.name}"
 
 
 @dataclass(frozen=True)
@@ -388,10 +376,7 @@ def _inputs(batch: Any) -> Any:
 
 
 def dissected_on(
-    model: nn.Module,
-    example: Any,
-    run: Run = DEFAULT_RUN,
-    name: str = "",
+    model: nn.Module, example: Any, run: Run = DEFAULT_RUN, name: str = ""
 ) -> Anatomy:
     """The anatomy of a model on given images; errors begin with its name."""
     from visprism.passes.batches import on_device

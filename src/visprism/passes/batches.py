@@ -39,11 +39,6 @@ def blocks_on_grid(anatomy: Anatomy) -> list[Block]:
     return blocks
 
 
-def image_shape(anatomy: Anatomy) -> tuple[int, ...]:
-    """(C, H, W) of the images that the model was dissected with."""
-    return anatomy.image_shape
-
-
 def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
     """The images of a batch, on the device."""
     images: Images = batch[0] if isinstance(batch, tuple | list) and batch else batch  # pyrefly: ignore
@@ -51,7 +46,7 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
         shape = tuple(pixels(images).shape[1:])
     except InputError as error:
         raise InputError(f"a batch must be images or (images, targets): {error}") from error
-    expected = image_shape(anatomy)
+    expected = anatomy.image_shape
     if expected and shape != expected:
         raise InputError(
             f"images must be {_by(expected)}, as the model was dissected with, got "
@@ -62,12 +57,7 @@ def images_of(batch: Batch, anatomy: Anatomy, compute: Compute) -> Images:
 
 def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]]:
     """Images on the device, and one class index for each on the CPU."""
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise InputError(
-            f"a batch must be (images, targets), got {type(batch).__name__}; "
-            "this measurement needs targets"
-        )
-    images, targets = batch
+    images, targets = _pair(batch)
     try:
         number = batch_size(images)
     except InputError as error:
@@ -170,12 +160,7 @@ def _by(shape: Sequence[int]) -> str:
 
 def with_targets(batch: object) -> tuple[Images, Tensor]:
     """Images and targets of a batch, on their device; classes (B,) or probabilities (B, K)."""
-    if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise InputError(
-            f"a batch must be (images, targets), got {type(batch).__name__}; "
-            "this measurement needs targets"
-        )
-    images, targets = batch
+    images, targets = _pair(batch)
     if not isinstance(targets, Tensor):
         raise InputError(f"targets must be a tensor, got {type(targets).__name__}")
     number = len(pixels(images))
@@ -185,6 +170,15 @@ def with_targets(batch: object) -> tuple[Images, Tensor]:
             f"{tuple(targets.shape)}"
         )
     return images, targets
+
+
+def _pair(batch: object) -> tuple[Images, Any]:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        raise InputError(
+            f"a batch must be (images, targets), got {type(batch).__name__}; "
+            "this measurement needs targets"
+        )
+    return batch[0], batch[1]
 
 
 def first_images(images: Images) -> Images:

@@ -27,6 +27,14 @@ def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
+def pair_columns(first: Sequence[Block], other: Sequence[Block]) -> dict[str, Any]:
+    """The columns of `BlockMatrix`, one row for each pair; the first block changes slowest."""
+    columns = block_columns([block for block in first for _ in other])
+    others = block_columns(list(other) * len(first))
+    names = {"block": "other"} | {c: f"other_{c}" for c in ("kind", "stage", "depth")}
+    return columns | {new: others[name] for name, new in names.items()}
+
+
 def blocks_before(blocks: Iterable[Block]) -> dict[Block, Block | None]:
     """The block before each of several: in its stream, or else in forward order."""
     row = list(blocks)

@@ -33,13 +33,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.batches import (
-    Batch,
-    blocks_on_grid,
-    image_indices,
-    image_shape,
-    images_of,
-)
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
 from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
 
@@ -232,7 +226,7 @@ def observations(
         raise InputError("batches must hold at least one image, got none")
     image = np.concatenate(image_indices(by_process))
     origin = run.measured(
-        images=sum(every), batch_size=max(every), image_shape=image_shape(anatomy)
+        images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
     )
     between = blocks_off_grid(anatomy)
     return [

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.provenance import Provenance
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
 from visprism.passes.forward_passes import inference
 from visprism.passes.predictions import Predictions
@@ -68,6 +68,13 @@ class PixelSpace:
         return torch.tensor(tuple(values), dtype=like.dtype, device=like.device)[:, None, None]
 
 
+def random_numbers(
+    draw: Callable[..., Tensor], size: Sequence[int], indices: Iterable[int], *use: object
+) -> Tensor:
+    """Random numbers of each image, only from its index and from the seed that `use` begins."""
+    return torch.stack([draw(size, generator=stream(*use, index)) for index in indices])
+
+
 class Paired:
     """Correctness and NLL of each image without any change and under each condition.
 
@@ -78,18 +85,13 @@ class Paired:
         self._conditions = conditions
         self._rows: list[np.ndarray] = []  # of each batch: index, and pairs (correct, NLL)
         self._targets = torch.empty(0, dtype=torch.long)
-        self._classes = 0
+        self.classes = 0  # of the model; 0 without any image in this process
         self.rms = np.zeros(conditions)  # root mean square of each change of the pixels
 
     @property
     def images(self) -> int:
         """Number of images."""
         return sum(len(rows) for rows in self._rows)
-
-    @property
-    def classes(self) -> int:
-        """Number of classes of the model; 0 without any image in this process."""
-        return self._classes
 
     @property
     def accuracy(self) -> float:
@@ -133,7 +135,7 @@ class Paired:
         start: int | None = None,
     ) -> None:
         """Add the logits of a batch without any change."""
-        self._targets, self._classes = targets, logits.shape[1]
+        self._targets, self.classes = targets, logits.shape[1]
         start = self.images if start is None else start
         rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
         rows[:, 0, 0] = np.arange(start, start + len(targets))
@@ -147,12 +149,11 @@ class Paired:
     def gathered(self) -> "Paired":
         """The same for the images of all processes, in the order of the data."""
         rows = [row for rows in gather(self._rows) for row in rows]
-        classes = max(gather(self._classes))
         if not rows:
             raise InputError("data must hold at least one image, got none")
         values = np.concatenate(rows)
         united = Paired(self._conditions)
-        united._classes = classes
+        united.classes = max(gather(self.classes))
         united._rows = [values[np.argsort(values[:, 0, 0], kind="stable")]]
         return united
 

@@ -1,8 +1,9 @@
 """Pooled features: one vector for each image and block, of its class tokens or its grid."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from visprism.anatomy import Anatomy, Block, batch_size, forward, watch_tokens
 from visprism.core.devices import on_cpu
 from visprism.core.errors import InputError
 from visprism.core.processes import gather
+from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of, targets_of
 from visprism.passes.tokens import token_roles
@@ -28,12 +30,17 @@ class PooledFeatures:
     features: dict[Block, Float[np.ndarray, "n _"]]  # float32; in forward order
     targets: Int64[np.ndarray, " n"] | None  # None where the batches hold none
     logits: Float[np.ndarray, "n k"] | None  # None without a vector of outputs
-    batch_size: int  # of the largest batch
+    provenance: Provenance = field(default_factory=Provenance)
     inputs: Float[np.ndarray, "n _"] | None = None  # of the module that was asked for
 
     def __len__(self) -> int:
         """Number of images."""
         return len(next(iter(self.features.values())))
+
+
+def unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Rows of norm 1, in the precision of `x`; a row of zeros stays as it is."""
+    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(x.dtype).tiny)
 
 
 def halves(pooled: PooledFeatures) -> tuple[PooledFeatures, PooledFeatures]:
@@ -43,8 +50,10 @@ def halves(pooled: PooledFeatures) -> tuple[PooledFeatures, PooledFeatures]:
         def rows(values: np.ndarray | None) -> np.ndarray | None:
             return None if values is None else values[start::2]
 
+        images = len(range(start, len(pooled), 2))
         return replace(
             pooled,
+            provenance=replace(pooled.provenance, images=images),
             features={block: x[start::2] for block, x in pooled.features.items()},
             targets=rows(pooled.targets),
             logits=rows(pooled.logits),
@@ -97,7 +106,8 @@ def pooled_features(
                 of_batch = targets_of(batch)
                 targets += [] if of_batch is None else [of_batch.numpy()]
                 sizes.append(batch_size(images))
-    return _joined(watched, parts, targets, logits, inputs, sizes)
+    measured = partial(run.measured, image_shape=anatomy.image_shape)
+    return _joined(watched, parts, targets, logits, inputs, sizes, measured)
 
 
 @contextmanager
@@ -139,6 +149,7 @@ def _joined(
     logits: list[np.ndarray],
     inputs: list[np.ndarray],
     sizes: list[int],
+    measured: Callable[..., Provenance],
 ) -> PooledFeatures:
     """What all processes gathered, in the order of the data."""
     gathered = gather((parts, targets, logits, inputs, sizes))
@@ -159,7 +170,7 @@ def _joined(
         features,
         _rows([t for process in gathered for t in process[1]], order),
         _rows([t for process in gathered for t in process[2]], order),
-        max(max(numbers, default=0) for numbers in by_process),
+        measured(images=images, batch_size=max(map(max, filter(None, by_process)))),
         _rows([t for process in gathered for t in process[3]], order),
     )
 

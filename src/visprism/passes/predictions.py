@@ -29,8 +29,13 @@ class Predictions:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
-        check_tensors(logits=self.logits, targets=self.targets)
-        check_shapes(self.logits, self.targets)
+        for name, value in (("logits", self.logits), ("targets", self.targets)):
+            if not isinstance(value, Tensor):
+                raise InputError(
+                    f"{name} must be a tensor, got {type(value).__name__}. Use "
+                    "torch.from_numpy or torch.tensor."
+                )
+        _check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
         check_logits(self.members)
 
@@ -54,18 +59,7 @@ class Predictions:
         return Predictions(logits, self.targets[positions], self.provenance)
 
 
-def check_tensors(**arguments: object) -> None:
-    """Check that arguments are tensors."""
-    for name, value in arguments.items():
-        if not isinstance(value, Tensor):
-            raise InputError(
-                f"{name} must be a tensor, got {type(value).__name__}. Use torch.from_numpy or "
-                "torch.tensor."
-            )
-
-
-def check_shapes(logits: Tensor, targets: Tensor) -> None:
-    """Check the shapes and types of logits and targets."""
+def _check_shapes(logits: Tensor, targets: Tensor) -> None:
     if logits.ndim not in (2, 3) or not logits.is_floating_point() or 0 in logits.shape:
         raise InputError(
             "logits must be floating-point of shape (images, classes) or (passes, images, "

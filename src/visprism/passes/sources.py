@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -151,14 +152,16 @@ class Tap:
         ]
 
 
+def _extracted(statistics: Sequence[FeatureStatistic], x: Tensor) -> list[Tensor]:
+    with _without_autocast(x):
+        return [statistic.extract(_precise(x)) for statistic in statistics]
+
+
 def _feature_maps(
     anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
 ) -> Tap:
-    def extract(x: Tensor) -> list[Tensor]:
-        with _without_autocast(x):
-            return [statistic.extract(_precise(x)) for statistic in statistics]
-
     blocks = {block.name: block for block in anatomy if block.layout is not None}
+    extract = partial(_extracted, statistics)
     return Tap(statistics, blocks, stack.enter_context(watch(anatomy, extract)))
 
 
@@ -218,15 +221,12 @@ def _attention_in_parts(
 def _residual_branches(
     anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
 ) -> Tap:
-    def extract(x: Tensor) -> list[Tensor]:
-        with _without_autocast(x):
-            return [statistic.extract(_precise(x)) for statistic in statistics]
-
     branches = residual_branches(anatomy)
     if not branches:
         raise InputError(
             f"{type(anatomy.model).__name__} has no residual branch with an identity shortcut"
         )
+    extract = partial(_extracted, statistics)
     extracted = stack.enter_context(branch_maps(anatomy, branches, extract))
     ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]
     return Tap(statistics, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
@@ -236,10 +236,8 @@ def _heads(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: Exit
     extracted: dict[str, list[Tensor]] = {}
 
     def read(attention: Attention, maps: Tensor) -> None:
-        with _without_autocast(maps):
-            for number, head in enumerate(maps.unbind(1), start=1):
-                extracts = [statistic.extract(_precise(head)) for statistic in statistics]
-                extracted[Head(attention, number).name] = extracts
+        for number, head in enumerate(maps.unbind(1), start=1):
+            extracted[Head(attention, number).name] = _extracted(statistics, head)
 
     readable = stack.enter_context(watch_heads(anatomy, read))
     heads = [Head(a, n) for a in readable for n in range(1, a.geometry.heads + 1)]
@@ -263,9 +261,8 @@ def taps(
     made = []
     for sees, tap in _TAPS.items():
         members = [statistic for statistic in statistics if sees in statistic.all_seen]
-        if (
-            sees == "attention" and not readable
-        ):  # `attend` refuses statistics that see no other
+        # `attend` refuses statistics that see no other.
+        if sees == "attention" and not readable:
             members = [statistic for statistic in members if statistic.all_seen == (sees,)]
         if members:
             made.append(tap(anatomy, members, stack))

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism import CKA, Fourier, Variance, compare, dissect, processes
+from visprism import CKA, Fourier, Variance, compare, dissect, outcomes, predict, processes
 from visprism.passes.features import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
@@ -19,26 +19,24 @@ def observed():
     """The results for each number of images, one after the other."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = nn.Sequential(
-            nn.Conv2d(3, 4, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(4, 4, 3, padding=1),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(256, 10),
-        )
-        model.eval().double()
+        convolutions = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
+        head = nn.ReLU(), nn.Flatten(), nn.Dropout(), nn.Linear(256, 10)
+        model = nn.Sequential(*convolutions, *head).eval().double()
         x = torch.randn(max(IMAGES), 3, 8, 8, dtype=torch.float64)
+    targets = torch.arange(max(IMAGES)) % 10
     analyses = [Fourier(), Variance(), CKA()]
     with processes():
         anatomy = dissect(model, x)
         results = []
         for n in IMAGES:
             batches, mirrored = (images[:n].split(BATCH) for images in (x, x.flip(3)))
-            comparison = compare(anatomy, anatomy, batches, mirrored)
-            results.append({"comparison": comparison})
+            labeled = list(zip(batches, targets[:n].split(BATCH), strict=True))
+            results.append({"comparison": compare(anatomy, anatomy, batches, mirrored)})
             for measured in observations(anatomy, batches, analyses):
                 results[-1] |= {type(result).__name__: result for result in measured}
+            for samples in (1, 3):
+                predictions = predict(model, labeled, samples=samples)
+                results[-1][f"outcomes of {samples}"] = outcomes(predictions)
         return results
 
 

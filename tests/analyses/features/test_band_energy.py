@@ -1,36 +1,15 @@
 """Laws of the energy in the high band (src/visprism/analyses/features/band_energy.py)."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from maps import error_of
+from maps import error_of, measure
 
 from visprism import BandEnergy
 
 
-def wave(n, k):
-    """cos(2 pi k v / n) along the rows: its energy lies at 2k/n."""
-    return torch.cos(2 * math.pi * k * torch.arange(n, dtype=torch.float64) / n).expand(
-        1, 1, n, n
-    )
-
-
-@pytest.mark.parametrize(("k", "high"), [(1, 0), (2, 0), (3, 1), (4, 1)])
-def test_a_wave_lies_in_one_band(measure, k, high):
-    # 8 pixels: 2k/8 is 0.25, 0.5 (the edge, which is low), 0.75 and 1.
-    result = measure(BandEnergy(), 3 * wave(8, k) + 7)
-    assert result.high.item() == pytest.approx(high, abs=1e-12)
-
-
-def test_two_waves_share_the_energy_by_their_squares(measure):
-    result = measure(BandEnergy(), wave(8, 1) + 2 * wave(8, 3))
-    assert result.high.item() == pytest.approx(4 / 5)
-
-
-@pytest.mark.parametrize("grid", [(8, 8), (7, 5), (6, 9)])
-def test_agrees_with_the_full_plane_in_numpy(measure, noise, grid):
+@pytest.mark.parametrize("grid", [(8, 8), (7, 5)])
+def test_agrees_with_the_full_plane_in_numpy(noise, grid):
     x, y = noise(9, 3, *grid) + 2, noise(9, 3, *grid) * torch.linspace(1, 2, grid[1]).double()
     radius = np.hypot(*np.meshgrid(*[2 * np.fft.fftfreq(n) for n in grid], indexing="ij"))
     by_image = []
@@ -50,11 +29,5 @@ def test_agrees_with_the_full_plane_in_numpy(measure, noise, grid):
     assert np.isnan(result.change[0])
 
 
-def test_the_mean_and_the_scale_do_not_count(measure, noise):
-    x = noise(4, 3, 8, 8)
-    result = measure(BandEnergy(), x, 5 * x + 100)
-    assert result.change[1] == pytest.approx(0, abs=1e-9)
-
-
-def test_a_map_that_does_not_vary_has_no_energy(measure):
+def test_a_map_that_does_not_vary_has_no_energy():
     assert np.isnan(measure(BandEnergy(), torch.ones(2, 3, 4, 4)).high).all()

@@ -7,12 +7,13 @@ import pytest
 import torch
 from internals import Estimated, Number
 from maps import results_of
+from results_by_hand.base import complete
 
 from visprism import CKA
 from visprism.results import BlockStructure, Similarity
 
 
-def similar(stages, cka, defined=None):
+def similar(stages, cka):
     """A similarity of a stem and blocks in these stages; `cka` by their places in the row."""
     stages = np.array([0, *stages])
     n = len(stages)
@@ -20,20 +21,16 @@ def similar(stages, cka, defined=None):
     names = np.array(["stem", *(f"block{i}" for i in range(1, n))])
     kinds = np.array(["stem"] + ["conv"] * (n - 1))
     values = np.array([float(cka(i, j)) for i, j in zip(first, other, strict=True)])
-    return Similarity(
+    return complete(
+        Similarity,
         block=names[first],
         kind=kinds[first],
         stage=stages[first],
-        depth=first / (n - 1),
-        subsampling=np.zeros(n * n, dtype=bool),
         other=names[other],
         other_kind=kinds[other],
         other_stage=stages[other],
-        other_depth=other / (n - 1),
-        cka=Estimated(values),
-        biased=Estimated(values),
-        null_deviation=np.zeros(n * n),
-        defined=np.ones(n * n, dtype=bool) if defined is None else defined,
+        cka=values,
+        defined=np.ones(n * n, dtype=bool),
     )
 
 
@@ -51,10 +48,6 @@ def test_stages_that_are_all_or_nothing_score_1():
     # One block apart are five pairs, four of them within; two apart, two of four.
     assert result.expected[0] == pytest.approx((2 * 4 / 5 + 2 / 4) / 3)
     np.testing.assert_allclose(result.excess, result.cka - result.expected)
-    (finding,) = result.findings()
-    assert finding.text.startswith(
-        "block structure +1.000 (CKA within minus between stages; no"
-    )
 
 
 def test_similarity_that_falls_with_distance_alone_scores_0():
@@ -81,20 +74,20 @@ def test_stages_of_one_block_each_cannot_be_told():
     assert result.answers() == ()
 
 
-# The interval over batches.
-
-
 MARGIN = 2.262157  # the 97.5% point of t with 9 degrees of freedom
 
 
 def structure(score, error, groups, excess=(0.1, 0.0, 0.1)):
-    columns = {name: np.array([1, 1, 2]) for name in ("stage", "other_stage", "pairs")}
-    columns["other_stage"] = np.array([1, 2, 2])
-    floats = {name: np.zeros(3) for name in ("cka", "expected")}
-    floats["excess"] = np.array(excess)
     margin = MARGIN * error if groups >= 5 else np.nan
-    score = Number(score, score - margin, score + margin)
-    return BlockStructure(**columns, **floats, score=score, groups=groups)
+    return complete(
+        BlockStructure,
+        stage=np.array([1, 1, 2]),
+        other_stage=np.array([1, 2, 2]),
+        pairs=np.array([1, 1, 2]),
+        excess=np.array(excess),
+        score=Number(score, score - margin, score + margin),
+        groups=groups,
+    )
 
 
 @pytest.mark.parametrize(

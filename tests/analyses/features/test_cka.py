@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from maps import error_of, results_of
+from scipy.spatial.distance import pdist, squareform
 
 from visprism import CKA, InputError, assert_results_equal
 
@@ -43,33 +44,14 @@ def test_unrelated_features_have_none_but_the_biased_estimate_says_almost_all(no
     assert result.biased[1] > 0.9
 
 
-def test_signs_that_agree_on_half_of_the_images_by_hand():
-    x = torch.tensor([1.0, 1.0, -1.0, -1.0]).view(4, 1, 1, 1)
-    y = torch.tensor([1.0, -1.0, 1.0, -1.0]).view(4, 1, 1, 1)
-    # Off the diagonal x x' is (1, -1, -1, -1, -1, 1), rows sum to -1: + 1/2 + 1/2 - 4/6.
-    within, across = 1 + 1 - 4 / 6, -1 + 1 - 4 / 6
-    norm = 2 * within**2 + 4 * across**2
-    other = 2 * 2 * within * across + 2 * across**2
-    assert pair(x, y) == pytest.approx(other / norm)
-    assert pair(x, y, "biased") == pytest.approx(0, abs=1e-15)
-
-
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("cut", [None, [5, 4]])
-def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise, kernel, cut):
+def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise, kernel):
     x, y = related
     rotation, _ = torch.linalg.qr(noise(24, 24))
     moved = 3e3 * (x.flatten(1) @ rotation).view_as(x) + 100 * noise(1, 4, 3, 2)
     for column in ("cka", "biased"):
-        expected = pair(x, y, column, kernel=kernel, cut=cut)
-        transformed = pair(moved, y, column, kernel=kernel, cut=cut)
+        expected, transformed = (pair(z, y, column, kernel=kernel) for z in (x, moved))
         assert transformed == pytest.approx(expected, rel=1e-9)
-
-
-def test_the_order_of_images_in_a_batch_does_not_count(related):
-    x, y = related
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
-    assert_results_equal(similarity(x, y), similarity(x[order], y[order]))
 
 
 def test_memory_may_lie_in_any_order_and_is_left_alone(related):
@@ -118,20 +100,6 @@ def test_small_batches_are_unbiased(noise):
     assert cut.biased[1] > uncut.cka[1] + 0.1
 
 
-@pytest.mark.slow
-def test_the_error_is_the_spread_over_repeated_data(noise):
-    repeats, images = 300, 96
-    estimates, errors = [], []
-    for _ in range(repeats):
-        x = noise(images, 3, 1, 1)
-        result = similarity(x, x[:, :2] + noise(images, 2, 1, 1), cut=8)
-        estimates.append([result.cka[1], result.biased[1]])
-        errors.append([error_of(column, 12)[1] for column in (result.cka, result.biased)])
-    spread, claimed = np.std(estimates, axis=0), np.mean(errors, axis=0)
-    # 12 batches each: their own spread is known to 1/sqrt(22), low by about as much.
-    np.testing.assert_allclose(claimed, spread, rtol=0.25)
-
-
 def u_statistic(x, y):
     """HSIC as the sum over all quadruples of different images, for linear kernels."""
     k, l = ((z.flatten(1) @ z.flatten(1).T).numpy() for z in (x, y))  # noqa: E741
@@ -142,23 +110,8 @@ def u_statistic(x, y):
     return total / len(quadruples)
 
 
-def test_it_is_the_u_statistic_over_all_quadruples(related):
-    x, y = (z[:7] for z in related)
-    expected = u_statistic(x, y) / np.sqrt(u_statistic(x, x) * u_statistic(y, y))
-    assert pair(x, y) == pytest.approx(expected, rel=1e-10)
-
-
-def test_the_biased_one_is_that_of_centered_features(related):
-    x, y = ((z.flatten(1) - z.flatten(1).mean(0)).numpy() for z in related)
-    # Kornblith et al. (2019), eq. 5: Frobenius norms of covariances.
-    norms = [np.linalg.norm(a.T @ b) for a, b in ((x, y), (x, x), (y, y))]
-    expected = norms[0] ** 2 / (norms[1] * norms[2])
-    assert pair(*related, "biased") == pytest.approx(expected, rel=1e-10)
-
-
-@pytest.mark.parametrize("bandwidth", [0.2, 0.5, 1.5])
-def test_rbf_agrees_with_distances_of_scipy(related, bandwidth):
-    from scipy.spatial.distance import pdist, squareform
+def test_rbf_agrees_with_distances_of_scipy(related):
+    bandwidth = 0.2
 
     def centered(x):
         distances = pdist(x.flatten(1).numpy())
@@ -169,15 +122,12 @@ def test_rbf_agrees_with_distances_of_scipy(related, bandwidth):
     k, l = map(centered, related)  # noqa: E741
     expected = np.sum(k * l) / np.sqrt(np.sum(k * k) * np.sum(l * l))
     similarity_rbf = pair(*related, "biased", kernel="rbf", bandwidth=bandwidth)
-    # The median of squares is not the square of the median where it lies between two: of 36
-    # distances it does.
+    # The median of squares is not the square of a median that lies between two of 36.
     assert similarity_rbf == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
-    x, y = noise(12, 8, 20, 20) + 1e3, noise(12, 8, 20, 20)
-    x = x.float().contiguous(memory_format=memory_format)
+def test_float32_keeps_its_digits_beside_a_large_mean(noise):
+    x, y = (noise(12, 8, 20, 20) + 1e3).float(), noise(12, 8, 20, 20)
     exact = similarity(x.double(), y + x.double())
     single = similarity(x, (y + x.double()).float())
     np.testing.assert_allclose(single.cka, exact.cka, atol=1e-4)
@@ -185,11 +135,10 @@ def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_features_that_are_the_same_for_all_images_are_marked(noise, kernel, dtype):
-    same = (0.1 + noise(1, 3, 5, 5)).to(dtype).expand(8, 3, 5, 5).clone()
-    same[3] *= 1 + torch.finfo(dtype).eps  # what another order of sums leaves
-    result = similarity(noise(8, 3, 5, 5).to(dtype), same, kernel=kernel, cut=4)
+def test_features_that_are_the_same_for_all_images_are_marked(noise, kernel):
+    same = (0.1 + noise(1, 3, 5, 5)).float().expand(8, 3, 5, 5).clone()
+    same[3] *= 1 + torch.finfo(torch.float32).eps  # what another order of sums leaves
+    result = similarity(noise(8, 3, 5, 5).float(), same, kernel=kernel, cut=4)
     for column in (result.cka, result.biased):
         assert column[0] == pytest.approx(1)
         assert column[1:].tolist() == [0, 0, 0]
@@ -215,17 +164,10 @@ def test_its_deviation_over_batches_is_that_over_the_orders_in_each(noise):
     x, y = noise(9, 3, 1, 1), noise(9, 2, 1, 1)
     orders = [
         pair(x, torch.cat([y[:5][list(one)], y[5:][list(other)]]), cut=[5, 4])
-        for one in list(permutations(range(5)))[::17]
+        for one in list(permutations(range(5)))[::29]
         for other in permutations(range(4))
     ]
     assert pair(x, y, "null_deviation", cut=[5, 4]) == pytest.approx(np.std(orders), rel=0.1)
-
-
-def test_similar_blocks_are_far_from_the_null(noise):
-    x = noise(640, 3, 2, 2)
-    result = similarity(x, x[:, :2] + 0.1 * noise(640, 2, 2, 2), cut=16)
-    assert result.cka[1] > 0.5
-    assert all(finding.code != "VP104" for finding in result.findings())
 
 
 def test_a_smaller_last_batch_is_left_out(related):

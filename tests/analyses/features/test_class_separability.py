@@ -39,9 +39,8 @@ def clusters(n=60, k=4, width=7, seed=0, apart=2):
     generator = np.random.default_rng(seed)
     targets = np.arange(n) % k
     centers = apart * np.random.default_rng(1000).normal(size=(k, width))
-    return (centers[targets] + generator.normal(size=(n, width)) + 3).astype(
-        np.float32
-    ), targets
+    x = centers[targets] + generator.normal(size=(n, width)) + 3
+    return x.astype(np.float32), targets
 
 
 def test_one_image_of_each_class_has_no_variation_within_it():
@@ -51,9 +50,8 @@ def test_one_image_of_each_class_has_no_variation_within_it():
     assert result.answers() == ()
 
 
-@pytest.mark.parametrize("n", [100, 1000])
-def test_classes_that_do_not_differ_have_no_nc1_but_its_level(n):
-    """The level grows with the number of images, and says nothing about the classes."""
+def test_classes_that_do_not_differ_have_no_nc1_but_its_level():
+    n = 100
     result, _ = measured(*clusters(n=n, apart=0))
     assert np.isnan(result.nc1).all()
     # W is 1 along each of the k - 1 axes, B is 1 / images of a class.
@@ -70,34 +68,7 @@ def test_in_the_collapse_everything_is_zero():
     assert result.accuracy.item() == 1
 
 
-def test_nc1_of_two_classes_is_half_the_ratio_of_their_variances():
-    x = np.tile([[0.0, 0], [2, 0], [10, 1], [12, -1]], (5, 1))  # 1 along the means, 5 apart
-    result, _ = measured(x, np.tile([0, 0, 1, 1], 5))
-    assert result.nc1.item() == pytest.approx(1 / 25 / 2)
-
-
-def test_the_head_against_its_class_means_is_farthest_apart():
-    result, _ = measured(simplex(3), np.arange(3), -simplex(3))
-    assert result.self_duality == pytest.approx(4)
-
-
-@pytest.mark.parametrize("rank", [2, 5])
-def test_equal_singular_values_have_their_number_as_rankme(rank):
-    x = 4 * np.linalg.qr(np.random.default_rng(0).normal(size=(30, 8)))[0][:, :rank]
-    _, ranks = measured(np.pad(x, ((0, 0), (0, 8 - rank))), np.arange(30) % 2)
-    assert ranks.rankme.item() == pytest.approx(rank, rel=1e-4)
-    assert ranks.dimension.item() == 8
-
-
-def test_a_mean_lowers_rankme_only_where_it_is_not_subtracted():
-    x, targets = clusters()
-    first, second = (measured(x + shift, targets)[1] for shift in (0, 1000))
-    assert second.rankme.item() < 1.2 < first.rankme.item()
-    expected = pytest.approx(first.rankme_centered.item(), rel=1e-3)
-    assert second.rankme_centered.item() == expected
-
-
-@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("alpha", [0.5, 2.0])
 def test_a_power_law_of_the_spectrum_has_its_exponent(alpha):
     generator = np.random.default_rng(0)
     axes = generator.normal(size=(200, 60))
@@ -105,15 +76,6 @@ def test_a_power_law_of_the_spectrum_has_its_exponent(alpha):
     turn = np.linalg.qr(generator.normal(size=(60, 60)))[0]
     _, ranks = measured(x @ turn, np.arange(200) % 2)
     assert ranks.alpha.item() == pytest.approx(alpha, abs=1e-3)
-
-
-def test_shift_scale_and_rotation_change_no_number_of_the_collapse():
-    x, targets = clusters()
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(7, 7)))[0]
-    first, second = (measured(f, targets)[0] for f in (x, 5 * x @ turn - 2))
-    for name in ("nc1", "equinorm", "equiangularity", "maximal_angle", "accuracy"):
-        expected = getattr(first, name).item()
-        assert getattr(second, name).item() == pytest.approx(expected, rel=1e-3), name
 
 
 def test_agrees_with_the_paper_term_by_term():

@@ -40,29 +40,6 @@ def random_features(n=40, d=6, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
-def test_equal_features_have_similarity_one():
-    values, _ = compared(random_features(), random_features())
-    assert values == pytest.approx(dict.fromkeys(MEASURES, 1))
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_a_rotation_and_a_scale_change_only_what_depends_on_the_mean_of_channels(measure):
-    """RSA correlates channels, so it keeps what permutes them; the others keep rotations."""
-    x, y = random_features(), random_features(seed=1) + random_features()
-    generator = np.random.default_rng(2)
-    turn = np.linalg.qr(generator.normal(size=(6, 6)))[0]
-    turn = np.eye(6)[generator.permutation(6)] if measure == "rsa" else turn
-    first, _ = compared(x, y)
-    second, _ = compared(x, (3 * y @ turn).astype(np.float32))
-    assert 0.05 < first[measure] < 0.95
-    assert second[measure] == pytest.approx(first[measure], abs=1e-5)
-
-
-def test_the_measures_are_symmetric():
-    x, y = random_features(), random_features(d=3, seed=1)
-    assert compared(x, y)[0] == pytest.approx(compared(y, x)[0])
-
-
 def test_agree_with_scipy_and_with_neighbors_one_by_one():
     x = random_features().astype(np.float32)
     y = (x @ random_features(6, 6, 3) + 0.5 * random_features(seed=4)).astype(np.float32)
@@ -92,7 +69,7 @@ def test_more_channels_than_images_change_nothing_but_the_memory():
 
 
 def test_the_error_of_rsa_is_that_of_the_jackknife_over_images():
-    n = 120
+    n = 100
     x = random_features(n)
     y = x + random_features(n, seed=1)
     _, result = compared(x, y, permutations=1)
@@ -103,7 +80,7 @@ def test_the_error_of_rsa_is_that_of_the_jackknife_over_images():
         replicates.append(spearmanr(*pairs).statistic)
     jackknife = np.std(replicates) * np.sqrt(n - 1)
     half = (result.rsa.high - result.rsa.low).item() / 2
-    assert half == pytest.approx(1.98 * jackknife, rel=0.15)
+    assert half == pytest.approx(1.984 * jackknife, rel=0.15)
     assert np.isnan(compared(x[:99], y[:99], permutations=1)[1].rsa.low).all()
 
 
@@ -116,12 +93,6 @@ def test_unrelated_features_are_at_their_null():
     for name, spread in {"mutual_knn": 0.01, "procrustes": 0.075, "rsa": 0.05}.items():
         null = getattr(result, f"{name}_null").item()
         assert values[name] == pytest.approx(null, abs=spread)
-
-
-def test_few_images_of_many_channels_look_similar_and_the_null_says_so():
-    values, result = compared(random_features(20, 200), random_features(20, 200, 1))
-    assert values["procrustes"] > 0.8
-    assert result.procrustes_null.item() == pytest.approx(values["procrustes"], abs=0.03)
 
 
 def test_two_models_are_compared_on_the_same_images():

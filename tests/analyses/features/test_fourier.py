@@ -1,7 +1,4 @@
-"""Laws of the Fourier spectrum (src/visprism/analyses/features/fourier.py, profiles.py).
-
-The first tests need no model: they put in a signal whose spectrum is known in closed form.
-"""
+"""Laws of the Fourier spectrum (src/visprism/analyses/features/fourier.py, profiles.py)."""
 
 import math
 from itertools import pairwise
@@ -9,12 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from einops import rearrange
-from maps import error_of, results_of
+from maps import error_of, measure, results_of
 
 from visprism import Fourier
 
-SETTINGS = [("diagonal", "default"), ("radial", "default"), ("diagonal", "paper")]
 FLOOR = 1e-6  # inside the logarithm, in the paper's code
 
 
@@ -29,45 +24,25 @@ def blurred(x):
     return sum(x.roll((i, j), dims=(2, 3)) for i in (0, 1) for j in (0, 1)) / 4
 
 
-@pytest.mark.parametrize("n", [7, 8, 14])  # odd and even sides end at different frequencies
-@pytest.mark.parametrize("k", [0, 1, 3])
-def test_a_diagonal_wave_peaks_at_its_own_frequency(measure, n, k):
-    result = measure(Fourier(), diagonal_wave(n, n, k, n))
-    assert result.frequency[result.log_amplitude.argmax()] == pytest.approx(2 * k / n)
-
-
-@pytest.mark.parametrize(("h", "w", "k"), [(8, 12, 1), (8, 12, 2), (9, 6, 1), (7, 14, 3)])
-def test_the_diagonal_of_a_grid_that_is_not_square_has_the_common_frequencies(measure, h, w, k):
+@pytest.mark.parametrize(("h", "w", "k"), [(8, 8, 2), (8, 12, 1), (7, 14, 3)])
+def test_a_diagonal_wave_has_half_of_all_positions_at_its_frequency(h, w, k):
     side = math.gcd(h, w)
     result = measure(Fourier(), diagonal_wave(h, w, k, side))
     assert len(result) == side // 2 + 1
-    assert result.frequency[result.log_amplitude.argmax()] == pytest.approx(2 * k / side)
-
-
-def test_amplitude_of_a_wave_is_half_the_number_of_pixels(measure):
-    result = measure(Fourier(), diagonal_wave(8, 8, 2, 8))
-    assert np.exp(result.log_amplitude[2]) == pytest.approx(8 * 8 / 2, rel=1e-6)
+    peak = result.log_amplitude.argmax()
+    assert result.frequency[peak] == pytest.approx(2 * k / side)
+    assert np.exp(result.log_amplitude[peak]) == pytest.approx(h * w / 2, rel=1e-6)
 
 
 @pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_the_frequency_axis_ends_at_nyquist_only_for_even_sides(measure, noise, profile):
-    # The paper's plots label the last point 1.0 pi for every side.
-    even = measure(Fourier(profile), noise(1, 1, 14, 14)).frequency
-    odd = measure(Fourier(profile), noise(1, 1, 7, 7)).frequency
-    assert even[0] == odd[0] == 0
-    assert odd[-1] <= 6 / 7 + 1e-12
-    assert even[-1] == pytest.approx(1.0) if profile == "diagonal" else 0.9 < even[-1] < 1
-
-
-@pytest.mark.parametrize(("profile", "protocol"), SETTINGS)
-def test_a_constant_map_has_nothing_but_its_mean(measure, profile, protocol):
-    result = measure(Fourier(profile, protocol), torch.full((2, 3, 6, 6), -5.0))
+def test_a_constant_map_has_nothing_but_its_mean(profile):
+    result = measure(Fourier(profile), torch.full((2, 3, 6, 6), -5.0))
     expected = math.log(FLOOR) - math.log(6 * 6 * 5.0)
     np.testing.assert_allclose(result.relative[1:], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_channels_that_are_zero_everywhere_have_no_say(measure, noise, profile):
+def test_channels_that_are_zero_everywhere_have_no_say(noise, profile):
     live = noise(4, 6, 8, 8)
     live[1, 2:] = 0  # dead in one image only
     dead = torch.cat([live, torch.zeros(4, 5, 8, 8)], dim=1)
@@ -77,43 +52,19 @@ def test_channels_that_are_zero_everywhere_have_no_say(measure, noise, profile):
     np.testing.assert_allclose(measure(Fourier(profile), dead[1:2]).log_amplitude, first)
 
 
-def test_in_the_paper_they_count_as_flat_spectra(measure, noise):
+def test_in_the_paper_they_count_as_flat_spectra(noise):
     live = noise(4, 6, 8, 8)
     half_dead = torch.cat([live, torch.zeros_like(live)], dim=1)
     alone, among = (measure(Fourier(protocol="paper"), x).relative for x in (live, half_dead))
     np.testing.assert_allclose(among, alone / 2, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("profile", "protocol"), SETTINGS)
-def test_a_map_without_any_live_channel_is_flat(measure, profile, protocol):
-    result = measure(Fourier(profile, protocol), torch.zeros(2, 3, 6, 6))
-    np.testing.assert_allclose(result.log_amplitude, math.log(FLOOR), rtol=1e-6)
-
-
-def test_white_noise_is_flat_between_frequencies_0_and_1(measure, noise):
-    # Amplitudes are Rayleigh distributed between, and half-normal at both ends, where the
-    # transform is real; their mean logarithms differ by log(2)/2.
-    result = measure(Fourier(), noise(400, 16, 8, 8))
-    expected = [0, math.log(2) / 2, math.log(2) / 2, math.log(2) / 2, 0]
-    assert np.all(abs(result.relative - expected) <= 4 * error_of(result.relative, 400))
-    assert error_of(result.relative, 400).max() < 0.03
-
-
-@pytest.mark.parametrize("n", [7, 8])
-def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(measure, noise, n):
-    x = 1e3 * noise(2, 3, n, n)  # large, so that the floor counts for nothing
+def test_a_box_blur_adds_twice_log_cos_of_half_the_frequency(noise):
+    x = 1e3 * noise(2, 3, 7, 7)  # large, so that the floor counts for nothing
     result = measure(Fourier(), x, blurred(x))
-    change = result.select((result.block == "block1") & (result.frequency < 1))
+    change = result.select(result.block == "block1")
     expected = 2 * np.log(np.cos(np.pi * change.frequency / 2))
     np.testing.assert_allclose(change.change, expected, atol=1e-6)
-
-
-def test_a_wave_along_an_axis_lies_in_the_ring_of_its_frequency(measure):
-    wave = diagonal_wave(1, 8, 2, 8).expand(1, 1, 8, 8)  # 2 cycles over 8 pixels
-    result = measure(Fourier("radial"), wave)
-    ring = result.log_amplitude.argmax()
-    assert ring == 2
-    assert 0.25 < result.frequency[ring] <= 0.5
 
 
 def test_the_highest_frequency_is_the_last_row_of_each_block(noise):
@@ -125,48 +76,7 @@ def test_the_highest_frequency_is_the_last_row_of_each_block(noise):
     np.testing.assert_array_equal(highest.change, spectrum.change[[4, 9, 13]])
 
 
-@pytest.mark.parametrize(("profile", "protocol"), SETTINGS)
-def test_a_circular_shift_leaves_the_spectrum_unchanged(measure, noise, profile, protocol):
-    x = noise(2, 3, 8, 8)
-    result = measure(Fourier(profile, protocol), x, x.roll((3, 5), dims=(2, 3)))
-    np.testing.assert_allclose(result.change[len(result) // 2 :], 0, atol=1e-9)
-
-
-@pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_a_constant_factor_leaves_the_relative_spectrum_unchanged(measure, noise, profile):
-    x = noise(2, 3, 8, 8)
-    result = measure(Fourier(profile), x, 10 * x)
-    # Not exact: the floor inside the log does not scale with the signal.
-    np.testing.assert_allclose(result.change[len(result) // 2 :], 0, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "turn", [lambda x: x.mT, lambda x: x.flip(2), lambda x: x.rot90(1, (2, 3))]
-)
-def test_a_turn_or_reflection_leaves_the_radial_spectrum_unchanged(measure, noise, turn):
-    x = noise(2, 3, 7, 7)
-    result = measure(Fourier("radial"), x, turn(x))
-    np.testing.assert_allclose(result.change[len(result) // 2 :], 0, atol=1e-9)
-
-
-@pytest.mark.parametrize("profile", ["diagonal", "radial"])
-def test_tokens_give_the_spectrum_of_their_grid(measure, noise, profile):
-    tokens = noise(2, 1 + 6 * 4, 5)
-    grid = rearrange(tokens[:, 1:], "b (h w) c -> b c h w", h=6)
-    assert grid.stride(1) == 1
-    expected = measure(Fourier(profile), grid.contiguous())
-    result = measure(Fourier(profile), grid)
-    np.testing.assert_allclose(result.log_amplitude, expected.log_amplitude, atol=1e-12)
-
-
-def test_a_blur_changes_the_highest_frequency_of_every_image_alike(noise):
-    x = noise(5, 3, 7, 7) + 5
-    *_, summary = results_of(Fourier(), x, blurred(x), kinds=("stem", "conv"))
-    change = summary.answers()[0].by_unit
-    np.testing.assert_allclose(change, 2 * np.log(np.cos(np.pi * 3 / 7)), atol=1e-3)
-
-
-def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(measure, noise):
+def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(noise):
     x = noise(1, 1, 6, 9)
     u = np.add.outer(np.arange(6), np.arange(9))  # g = 3: whole cycles of 3 pixels
     direct = [abs((x[0, 0].numpy() * np.exp(-2j * np.pi * k * u / 3)).sum()) for k in (0, 1)]
@@ -174,8 +84,8 @@ def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(measure, noise):
     np.testing.assert_allclose(np.exp(result.log_amplitude), direct, atol=2 * FLOOR)
 
 
-@pytest.mark.parametrize("grid", [(8, 8), (7, 7), (6, 9), (7, 14), (1, 5)])
-def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(measure, noise, grid):
+@pytest.mark.parametrize("grid", [(8, 8), (7, 14), (1, 5)])
+def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(noise, grid):
     x = noise(3, 2, *grid)
     level = np.log(np.abs(np.fft.fft2(x.numpy())) + FLOOR).mean((0, 1))
     radius = np.hypot(*np.meshgrid(*[2 * np.fft.fftfreq(n) for n in grid], indexing="ij"))
@@ -189,21 +99,16 @@ def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(measure, nois
 
 
 @pytest.mark.parametrize("profile", ["diagonal", "radial"])
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_float32_keeps_its_digits_beside_a_mean_a_million_times_as_large(
-    measure, noise, profile, channels_last
-):
-    waves = noise(2, 3, 56, 56)
+def test_float32_keeps_its_digits_beside_a_mean_a_million_times_as_large(noise, profile):
+    waves = noise(2, 3, 14, 14)
     x = (waves + 1e6 * torch.sign(waves.mean((2, 3), keepdim=True))).float()
-    if channels_last:
-        x = x.contiguous(memory_format=torch.channels_last)
     result = measure(Fourier(profile), x)
     exact = measure(Fourier(profile), x.double())
     # The map itself is rounded to 1/16 here; what is left of it must not be lost.
     np.testing.assert_allclose(result.log_amplitude, exact.log_amplitude, atol=1e-4)
 
 
-def test_errors_are_those_of_the_mean_over_images(measure, noise):
+def test_errors_are_those_of_the_mean_over_images(noise):
     x, y = noise(9, 4, 8, 8), noise(9, 4, 8, 8) + 1
     level = [
         np.log(np.abs(np.fft.fft2(m.numpy())) + FLOOR).mean(1).diagonal(axis1=1, axis2=2)[:, :5]
@@ -219,7 +124,7 @@ def test_errors_are_those_of_the_mean_over_images(measure, noise):
     np.testing.assert_allclose(error_of(rows.change, 9), error, rtol=1e-5)
 
 
-def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(measure, noise):
+def test_change_is_unknown_for_the_first_block_and_where_the_grid_differs(noise):
     result = measure(Fourier(), noise(2, 3, 8, 8), noise(2, 5, 8, 8), noise(2, 5, 4, 4))
     finite = np.isfinite(result.change)
     assert set(result.block[finite]) == {"block1"}

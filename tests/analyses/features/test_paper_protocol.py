@@ -16,15 +16,16 @@ from internals import observations
 from visprism import Fourier, Variance, dissect
 
 
-def resnet50():
-    model = timm.create_model("resnet50", zero_init_last=False).eval()
+def resnet():
+    options = {"layers": (2, 1, 1, 1), "channels": (8, 16, 24, 32)}
+    model = timm.create_model("resnet26", zero_init_last=False, **options).eval()
     layers = [model.layer1, model.layer2, model.layer3, model.layer4]
     outputs = [model.maxpool, *(block for layer in layers for block in layer)]
     return model, outputs, []
 
 
 def vit_tiny():
-    model = timm.create_model("vit_tiny_patch16_224", img_size=96).eval()
+    model = timm.create_model("vit_tiny_patch16_224", img_size=96, depth=3).eval()
     # After attention the sum goes into the second norm, after the MLP it leaves the block.
     return model, [model.norm_pre, *model.blocks], [block.norm2 for block in model.blocks]
 
@@ -57,7 +58,7 @@ def notebook_spectrum(x):
     return (half - half[0]).numpy()
 
 
-@pytest.mark.parametrize("make", [resnet50, vit_tiny])
+@pytest.mark.parametrize("make", [resnet, vit_tiny])
 def test_equals_the_notebooks_on_blocks_split_by_hand(make):
     with torch.random.fork_rng():
         torch.manual_seed(0)

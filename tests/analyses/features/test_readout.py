@@ -13,8 +13,8 @@ from internals import (
     pooled_features,
     ridge_predictions,
 )
+from maps import small_vit, tokens_by_hand
 from scipy.stats import binomtest
-from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import visprism as vp
@@ -24,15 +24,10 @@ CLASSES = 3
 
 @pytest.fixture(scope="module")
 def network():
-    with torch.random.fork_rng():
-        torch.manual_seed(2)
-        model = VisionTransformer(
-            img_size=32, patch_size=8, embed_dim=12, depth=2, num_heads=2, num_classes=CLASSES,
-            reg_tokens=1,
-        )  # fmt: skip
-        for parameter in model.parameters():
-            parameter.data += 0.2 * torch.randn_like(parameter)
-        return model.eval()
+    model, draw = small_vit(num_classes=CLASSES, reg_tokens=1), torch.Generator().manual_seed(2)
+    for parameter in model.parameters():
+        parameter.data += 0.4 * torch.randn(parameter.shape, generator=draw)
+    return model
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +37,6 @@ def batches():
     images = torch.randn(60, 3, 32, 32, generator=generator)
     images[torch.arange(60), targets] += 1
     return [(images[i : i + 16], targets[i : i + 16]) for i in range(0, 60, 16)]
-
-
-@torch.no_grad()
-def tokens_by_hand(model, batches):
-    """The tokens after the stem and after each residual sum."""
-    x = model._pos_embed(model.patch_embed(torch.cat([images for images, _ in batches])))
-    tokens = [x]
-    for block in model.blocks:
-        x = x + block.attn(block.norm1(x))
-        tokens.append(x)
-        x = x + block.mlp(block.norm2(x))
-        tokens.append(x)
-    return tokens
 
 
 def clusters(number, width, apart, seed=0):
@@ -69,15 +51,13 @@ def test_pooled_features_are_those_of_the_tokens(network, batches, pooling):
     anatomy = vp.dissect(network, batches[0][0])
     pooled = pooled_features(anatomy, batches, pooling=pooling, run=vp.Run())
     assert pooled.targets.tolist() == [c for _, targets in batches for c in targets.tolist()]
-    for x, values in zip(
-        tokens_by_hand(network, batches), pooled.features.values(), strict=True
-    ):
+    images = torch.cat([images for images, _ in batches])
+    tokens, _ = tokens_by_hand(network, images)
+    for x, values in zip(tokens, pooled.features.values(), strict=True):
         parts = {"class": [x[:, 0]], "mean": [x[:, 2:].mean(1)]}
         parts["both"] = [*parts["class"], *parts["mean"]]
         np.testing.assert_allclose(values, torch.cat(parts[pooling], 1), atol=1e-5)
-    with torch.no_grad():
-        expected = network(torch.cat([images for images, _ in batches]))
-    np.testing.assert_allclose(pooled.logits, expected, atol=1e-5)
+    np.testing.assert_allclose(pooled.logits, network(images).detach(), atol=1e-5)
 
 
 def by_vote(train, targets, test, k, temperature):
@@ -99,12 +79,6 @@ def test_neighbors_vote_as_in_the_definition():
     assert 0.3 < (predicted == targets[50:]).mean() < 1
 
 
-def test_the_nearest_neighbor_of_a_known_image_is_itself():
-    x, targets = clusters(30, 4, apart=0)
-    predicted = neighbor_predictions(x, targets, 3 * x, neighbors=1, temperature=0.07)
-    assert predicted.tolist() == targets.tolist()
-
-
 def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
     x, targets = clusters(60, 6, apart=0.5)
     penalty, splits = 0.3, list(folds(targets, 4))
@@ -121,30 +95,7 @@ def test_the_ridge_probe_is_least_squares_with_the_penalty_as_further_rows():
     assert 0.3 < (predicted == targets).mean() < 1
 
 
-def test_classes_that_are_apart_are_read_and_noise_is_not():
-    for apart, low, high in ((20, 1, 1), (0, 0.2, 0.47)):
-        x, targets = clusters(300, 8, apart=apart)
-        predicted = ridge_predictions(x, targets, list(folds(targets, 5)), penalty=0.01)
-        assert low <= (predicted == targets).mean() <= high
-
-
-def test_a_shift_a_scale_and_a_rotation_change_no_prediction():
-    x, targets = clusters(90, 5, apart=0.6)
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 5)))[0]
-    splits = list(folds(targets, 3))
-    first, second = (
-        ridge_predictions(f, targets, splits, penalty=0.1) for f in (x, 30 * x @ turn + 7)
-    )
-    assert first.tolist() == second.tolist()
-
-
-def test_each_image_is_tested_once_on_a_model_that_did_not_see_it():
-    splits = list(folds(np.zeros(11, int), 3))
-    assert sorted(np.concatenate([test for _, test in splits])) == list(range(11))
-    assert all(not set(fit) & set(test) and len(fit) + len(test) == 11 for fit, test in splits)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 5, 10])
+@pytest.mark.parametrize("classes", [2, 5])
 def test_the_order_of_the_classes_does_not_matter(classes):
     targets = np.arange(60) % classes  # as in a data set whose classes take turns
     predicted = ridge_predictions(
@@ -160,7 +111,7 @@ def test_the_order_of_the_classes_does_not_matter(classes):
 def test_the_lens_is_the_head_on_the_tokens_of_each_block(network, batches):
     anatomy = vp.dissect(network, batches[0][0])
     lens = lens_predictions(anatomy, batches, vp.Run())
-    tokens = tokens_by_hand(network, batches)
+    tokens, _ = tokens_by_hand(network, torch.cat([images for images, _ in batches]))
     assert len(lens) == len(tokens) == 5
     classes = set()
     for x, predicted in zip(tokens, lens.values(), strict=True):

@@ -1,175 +1,96 @@
 """Laws of the feature-map variance (src/visprism/analyses/features/variance.py)."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
-from maps import error_of, results_of
+from maps import error_of, measure
 
 from visprism import Variance
 
-
-def variances(measure, *maps):
-    return measure(Variance(), *maps)
+variances = partial(measure, Variance())
 
 
-def test_a_uniform_map_has_none(measure):
-    result = variances(measure, torch.full((2, 3, 7, 7), 0.1))
-    np.testing.assert_allclose(result.variance, 0, atol=1e-12)
-    np.testing.assert_allclose(result.relative, 0, atol=1e-12)
-
-
-def test_a_map_of_two_values_by_hand(measure):
-    x = torch.tensor([[3.0, 5.0], [3.0, 5.0]])[None, None]
-    result = variances(measure, x)
-    assert result.variance.item() == pytest.approx(4 / 3)  # four deviations of 1, over 3
-    assert result.relative.item() == pytest.approx((4 / 3) / 17)  # mean square (9 + 25) / 2
-
-
-def test_a_box_blur_of_white_noise_divides_it_by_4(measure, noise):
-    x = noise(64, 16, 16, 16)
-    blurred = sum(x.roll((i, j), dims=(2, 3)) for i in (0, 1) for j in (0, 1)) / 4
-    result = variances(measure, x, blurred)
-    # The positions of a blurred map are correlated, which the unbiased formula ignores: of 256
-    # it takes 3/256 of a quarter less.
-    assert (
-        abs(result.change[1] - (1 / 4 - 1)) < 4 * error_of(result.change, 64)[1] + 3 / 256 / 4
-    )
-    assert error_of(result.change, 64)[1] < 0.003
-
-
-def test_its_mean_over_white_noise_is_unbiased_on_small_grids(measure, noise):
-    result = variances(measure, noise(4000, 4, 2, 2))
-    assert abs(result.variance.item() - 1) < 4 * error_of(result.variance, 4000).item() < 0.04
-
-
-def test_a_map_of_one_position_has_none_to_speak_of(measure, noise):
-    result = variances(measure, noise(2, 3, 1, 1), noise(2, 3, 1, 1))
+def test_a_map_of_one_position_has_none_to_speak_of(noise):
+    result = variances(noise(2, 3, 1, 1), noise(2, 3, 1, 1))
     for column in (result.variance, result.relative, result.change, result.variance.low):
         assert np.isnan(column).all()
 
 
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_channels_that_are_zero_in_all_images_are_dead(measure, noise, memory_format):
+def test_channels_that_are_zero_in_all_images_are_dead(noise):
     x = noise(5, 8, 4, 4)
     x[:, 1] = 0
     x[:, 6] = 0
     x[1:, 3] = 0  # not in the first image
-    result = variances(measure, x.contiguous(memory_format=memory_format), noise(5, 4, 4, 4))
+    result = variances(x, noise(5, 4, 4, 4))
     assert result.dead_channels.tolist() == [2 / 8, 0]
     (finding,) = (f for f in result.findings() if f.code == "VP108")
     assert "in 1 of 2 blocks: block0 25.0%" in finding.text
 
 
-def test_dead_channels_do_not_depend_on_batches(measure, noise):
-    x = noise(6, 4, 3, 3)
-    x[:3, 2] = 0  # dead in one batch only
-    assert measure(Variance(), x, cut=3).dead_channels.tolist() == [0]
-
-
-def test_blocks_that_change_nothing_are_named(measure, noise):
+def test_blocks_that_change_nothing_are_named(noise):
     x, y = noise(5, 3, 4, 4), noise(5, 3, 4, 4)
-    (finding,) = (f for f in variances(measure, x, x, y, y).findings() if f.code == "VP109")
+    (finding,) = (f for f in variances(x, x, y, y).findings() if f.code == "VP109")
     assert finding.text.startswith("blocks that change nothing: 2 (block1, block3)")
 
 
-def test_a_block_that_moves_features_and_leaves_their_variance_changes_something(
-    measure, noise
-):
+def test_a_block_that_moves_features_and_leaves_their_variance_changes_something(noise):
     x = noise(5, 3, 4, 4)
-    result = variances(measure, x, x.roll(1, 3), -x.roll(1, 3), x.flip(1))
+    result = variances(x, x.roll(1, 3), -x.roll(1, 3), x.flip(1))
     assert not [finding for finding in result.findings() if finding.code == "VP109"]
     np.testing.assert_allclose(result.log_ratio[1:], 0, atol=1e-12)  # of which it says nothing
 
 
-@pytest.mark.parametrize("shape", [(4, 4, 4), (16, 4, 4), (64, 8, 8)])
-def test_every_exchange_of_two_channels_is_a_change(measure, noise, shape):
-    x = noise(5, *shape)
-    order = torch.arange(shape[0])
-    for other in range(1, shape[0]):
-        swapped = order.clone()
+def test_every_exchange_of_two_channels_is_a_change(noise):
+    x = noise(5, 16, 4, 4)
+    for other in range(1, 6):
+        swapped = torch.arange(16)
         swapped[[0, other]] = swapped[[other, 0]]
-        if other > 5:
-            break
-        change = variances(measure, x, x[:, swapped]).feature_change[1]
+        change = variances(x, x[:, swapped]).feature_change[1]
         truth = ((x - x[:, swapped]).square().mean() / x.square().mean()).sqrt().item()
         assert change == pytest.approx(truth, rel=0.6)
 
 
-def test_exchanging_channels_and_positions_is_a_change(measure, noise):
-    x = noise(5, 16, 4, 4)
-    turned = x.flatten(2).mT.unflatten(2, (4, 4)).contiguous()
-    assert variances(measure, x, turned).feature_change[1] > 0.5
-
-
-@pytest.mark.parametrize("factor", [1e-3, 0.1, 2.0])
-def test_the_change_of_features_is_that_of_their_differences(measure, noise, factor):
-    x, step = noise(400, 3, 8, 8), factor * noise(400, 3, 8, 8)
-    change = variances(measure, x, x + step).feature_change
+def test_the_change_of_features_is_that_of_their_differences(noise):
+    x, step = noise(400, 3, 8, 8), 0.1 * noise(400, 3, 8, 8)
+    change = variances(x, x + step).feature_change
     assert np.isnan(change[0])
     # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3%.
     truth = (step.square().mean() / x.square().mean()).sqrt().item()
     assert change[1] == pytest.approx(truth, rel=0.08)
 
 
-def test_the_change_in_logs_is_the_mean_log_ratio_over_images(measure, noise):
+def test_the_change_in_logs_is_the_mean_log_ratio_over_images(noise):
     x, y = noise(7, 3, 4, 4) + 1, 2 * noise(7, 3, 4, 4)
     before, after = (m.numpy().var((2, 3)).mean(1) for m in (x, y))
     ratio = np.log(after / before)
     squares = [(m.numpy() ** 2).mean((1, 2, 3)) for m in (x, y)]
     scale_free = ratio - np.log(squares[1] / squares[0])
-    result = variances(measure, x, y)
+    result = variances(x, y)
     for name, values in (("log_ratio", ratio), ("relative_log_ratio", scale_free)):
         assert getattr(result, name)[1] == pytest.approx(values.mean())
         error = values.std(ddof=1) / 7**0.5
         assert error_of(getattr(result, name), 7)[1] == pytest.approx(error)
 
 
-def test_adding_a_constant_leaves_it_unchanged(measure, noise):
-    x = noise(3, 4, 7, 7)
-    np.testing.assert_allclose(variances(measure, x, x + 100).change[1], 0, atol=1e-10)
-
-
-def test_a_factor_changes_it_by_the_square_and_leaves_the_relative_one(measure, noise):
-    x = noise(3, 4, 7, 7) + 1
-    result = variances(measure, x, -3 * x)
-    assert result.change[1] == pytest.approx(8)
-    assert result.relative[1] == pytest.approx(result.relative[0])
-
-
-def test_the_order_of_positions_does_not_count(measure, noise):
-    x = noise(3, 4, 6, 4)
-    order = torch.randperm(24, generator=torch.Generator().manual_seed(1))
-    shuffled = x.flatten(2)[..., order].view(3, 4, 6, 4)
-    np.testing.assert_allclose(variances(measure, x, shuffled).change[1], 0, atol=1e-12)
-
-
-def test_a_scaled_map_changes_the_log_variance_of_its_image_by_twice_the_log_of_its_scale(
-    noise,
-):
-    x, scale = noise(4, 3, 8, 8), torch.tensor([1.0, 2.0, 3.0, 0.5]).double()
-    _, summary = results_of(Variance(), x, x * scale[:, None, None, None])
-    change, scale_free = (answer.by_unit for answer in summary.answers())
-    np.testing.assert_allclose(change, 2 * scale.log().numpy(), atol=1e-6)
-    np.testing.assert_allclose(scale_free, 0, atol=1e-6)
-
-
-def test_agrees_with_numpy(measure, noise):
+def test_agrees_with_numpy(noise):
     x = noise(5, 3, 6, 9) * torch.arange(1, 6)[:, None, None, None] + 2
     per_image = x.numpy().var((2, 3), ddof=1).mean(1)
-    result = variances(measure, x)
+    result = variances(x)
     assert result.variance.item() == pytest.approx(per_image.mean())
     assert error_of(result.variance, 5).item() == pytest.approx(per_image.std(ddof=1) / 5**0.5)
     assert result.relative.item() == pytest.approx(per_image.mean() / (x.numpy() ** 2).mean())
 
 
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_float32_keeps_its_digits_beside_a_large_mean(measure, noise, memory_format):
+def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
     x = (noise(4, 3, 56, 56) + 1e4).float().contiguous(memory_format=memory_format)
     exact = x.numpy().astype(float).var((2, 3), ddof=1).mean()
-    assert variances(measure, x).variance.item() == pytest.approx(exact, rel=1e-5)
+    assert variances(x).variance.item() == pytest.approx(exact, rel=1e-5)
 
 
-def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
+def test_errors_of_ratios_agree_with_the_jackknife(noise):
     n = 300
     scale = 1 + 0.3 * noise(n, 1, 1, 1)
     x = noise(n, 2, 4, 4) * scale + 1
@@ -181,17 +102,15 @@ def test_errors_of_ratios_agree_with_the_jackknife(measure, noise):
         left_out = (a.sum() - a) / (b.sum() - b)
         return np.sqrt((n - 1) * left_out.var())
 
-    result = variances(measure, x, y)
+    result = variances(x, y)
     assert result.change[1] == pytest.approx(after.sum() / before.sum() - 1)
     # Both are approximations of order 1/n; measured apart by less than 1%.
     assert error_of(result.change, n)[1] == pytest.approx(jackknife(after, before), rel=0.02)
     assert error_of(result.relative, n)[1] == pytest.approx(jackknife(after, square), rel=0.02)
 
 
-def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(measure, noise):
+def test_change_is_unknown_where_the_grid_differs_or_nothing_varied_before(noise):
     uniform = torch.ones(2, 3, 4, 4, dtype=torch.float64)
-    result = variances(
-        measure, noise(2, 3, 8, 8), uniform, noise(2, 3, 4, 4), noise(2, 3, 4, 4)
-    )
+    result = variances(noise(2, 3, 8, 8), uniform, noise(2, 3, 4, 4), noise(2, 3, 4, 4))
     assert np.isnan(result.change).tolist() == [True, True, True, False]
     assert np.isnan(result.change.low).tolist() == [True, True, True, False]

@@ -1,21 +1,15 @@
 """Laws of attacks and of robust accuracy."""
 
+from copy import deepcopy
 from itertools import pairwise, product
 
-import numpy as np
 import pytest
 import torch
-from attacked import MEAN, SPACE, STD, Linear, attacked, gray, predicted, score, small_network
+from attacked import MEAN, SPACE, STD, attacked, gray, predicted, small_network
 from internals import AttackLoss, attack_images, band
 from torch import nn
-from torch.nn import functional
 
 from visprism import Adversarial, Attack, InputError, adversarial
-
-
-@pytest.fixture
-def linear():
-    return Linear().eval()
 
 
 @pytest.fixture
@@ -25,19 +19,6 @@ def network():
 
 def robust(model, batches, attacks):
     return adversarial(model, batches, attacks, mean=MEAN, std=STD)
-
-
-@pytest.mark.parametrize("epsilon", [0.01, 0.1])
-def test_fgsm_raises_the_score_of_a_linear_classifier_by_epsilon_times_the_norm(
-    linear, epsilon
-):
-    pixels, targets = gray()
-    adversarial_pixels = attacked(linear, pixels, targets, Attack("fgsm", epsilon), SPACE)
-    with torch.no_grad():
-        rise = score(linear, adversarial_pixels) - score(linear, pixels)
-    torch.testing.assert_close(
-        rise, torch.full_like(rise, epsilon * linear.w.abs().sum().item())
-    )
 
 
 def test_the_gradient_is_that_of_finite_differences(network):
@@ -65,21 +46,17 @@ def test_the_gradient_is_that_of_finite_differences(network):
     assert values.margin.tolist() == pytest.approx(expected)
 
 
-def test_the_cross_entropy_attack_follows_the_gradient_of_the_cross_entropy(network):
-    pixels, _ = gray(3)
-    targets = torch.tensor([0, 1, 3])
-    network = network.double()
-    gradient = AttackLoss(network, SPACE, targets).values(pixels).gradient
-    variable = pixels.clone().requires_grad_()
-    losses = functional.cross_entropy(network(SPACE.normalized(variable)), targets)
-    (expected,) = torch.autograd.grad(losses, variable)
-    cosine = functional.cosine_similarity(gradient.flatten(1), expected.flatten(1))
-    assert cosine.tolist() == pytest.approx([1.0] * 3, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
-@pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("frequency", [None, 0.5])
+@pytest.mark.parametrize(
+    ("name", "norm", "frequency"),
+    [
+        ("fgsm", "linf", 0.5),
+        ("pgd", "linf", None),
+        ("pgd", "l2", 0.5),
+        ("apgd", "linf", None),
+        ("apgd", "l2", None),
+        ("random", "l2", None),
+    ],
+)
 def test_no_attack_goes_too_far(network, name, norm, frequency):
     pixels, _ = gray(4)
     pixels = pixels.float()
@@ -98,71 +75,45 @@ def test_no_attack_goes_too_far(network, name, norm, frequency):
         assert outside.max() < 1e-4
 
 
-def test_stronger_attacks_raise_the_margin_more(network):
-    pixels = gray(6)[0].float()
-    targets = predicted(network, pixels)
-    loss = AttackLoss(network, SPACE, targets)
-    margins = [
-        loss.margin(attacked(network, pixels, targets, attack, SPACE)).sum()
-        for attack in (Attack("random", 0.1), Attack("fgsm", 0.1), Attack("pgd", 0.1, steps=20))
-    ]
-    assert loss.margin(pixels).sum() < margins[1]
-    assert margins[0] < margins[1] <= margins[2] + 1e-6
-
-
 def test_more_starts_and_more_steps_never_find_less(network):
     pixels = gray(6)[0].float()
     targets = predicted(network, pixels)
-    loss = AttackLoss(network, SPACE, targets)
-    margins = [
-        loss.margin(
-            attacked(
-                network, pixels, targets,
-                Attack("pgd", 0.2, steps=steps, restarts=n, step_size=0.5), SPACE,
-            )
-        )
-        for n, steps in ((1, 2), (2, 2), (4, 2), (4, 9))
-    ]  # fmt: skip
+    loss, margins = AttackLoss(network, SPACE, targets), []
+    for restarts, steps in ((1, 2), (2, 2), (4, 2), (4, 9)):
+        attack = Attack("pgd", 0.2, steps=steps, restarts=restarts, step_size=0.5)
+        margins.append(loss.margin(attacked(network, pixels, targets, attack, SPACE)))
     for fewer, more in pairwise(margins):
         assert (fewer <= more).all()
 
 
-@pytest.mark.parametrize("name", ["fgsm", "pgd", "random"])
-def test_misclassified_images_stay_as_they_are(network, name):
+def test_misclassified_images_stay_as_they_are(network):
     pixels = gray(4)[0].float()
     targets = predicted(network, pixels)
     targets[::2] = (targets[::2] + 1) % 4
-    result = attack_images(network, pixels, targets, Attack(name, 0.5), SPACE)
+    result = attack_images(network, pixels, targets, Attack("pgd", 0.5), SPACE)
     assert result.correct.tolist() == [False, True, False, True]
     assert torch.equal(result.pixels[::2], pixels[::2])
     assert not torch.equal(result.pixels[1::2], pixels[1::2])
 
 
-class Scaled(nn.Module):
+def scaled(model, factor):
     """The same decisions with another scale of the logits."""
-
-    def __init__(self, model, scale):
-        super().__init__()
-        self.model, self.scale = model, scale
-
-    def forward(self, x):
-        return self.scale * self.model(x)
+    model = deepcopy(model)
+    for parameter in model[4].parameters():
+        parameter.data *= factor
+    return model
 
 
 @pytest.mark.parametrize("name", ["fgsm", "pgd"])
-@pytest.mark.parametrize("scale", [16.0, 4096.0])
-def test_larger_logits_do_not_make_a_model_look_more_robust(network, name, scale):
-    # Logit gaps of a trained network: at scale 16 beyond 17, where 1 - p_t is 0 in float32.
-    network = Scaled(network, 60.0)
+def test_larger_logits_do_not_make_a_model_look_more_robust(network, name):
+    # Logit gaps of a trained network, and beyond 17, where 1 - p_t is 0 in float32.
+    networks = scaled(network, 60), scaled(network, 60 * 4096)
     pixels = gray(40)[0].float()
-    targets = predicted(network, pixels)
-    batches = [(SPACE.normalized(pixels), targets)]
+    batches = [(SPACE.normalized(pixels), predicted(network, pixels))]
     attacks = [Attack(name, 0.01, loss=loss) for loss in ("cross-entropy", "margin")]
-    results = [
-        robust(model.eval(), batches, attacks) for model in (network, Scaled(network, scale))
-    ]
+    results = [robust(model, batches, attacks) for model in networks]
     with torch.no_grad():
-        leading = Scaled(network, scale)(SPACE.normalized(pixels)).topk(2).values
+        leading = networks[1](SPACE.normalized(pixels)).topk(2).values
     assert ((leading[:, 0] - leading[:, 1]) > 17).sum() > 20
     assert 0.05 < results[0].accuracy[1] < 0.95
     assert results[1].accuracy[1] == results[0].accuracy[1]  # the margin: exactly
@@ -179,9 +130,8 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     rows = robust(network, batches, [*attacks, Attack("fgsm", 0.1)])
     correct = torch.ones(len(pixels), dtype=torch.bool)
     for attack in attacks:
-        correct &= (
-            predicted(network, attacked(network, pixels, targets, attack, SPACE)) == targets
-        )
+        changed = attacked(network, pixels, targets, attack, SPACE)
+        correct &= predicted(network, changed) == targets
     assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
     assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
     assert rows.epsilon[4] == 0.02
@@ -208,33 +158,18 @@ def test_a_loss_without_a_slope_changes_nothing_and_is_reported():
 
 
 def test_each_attack_has_its_own_accuracy_whatever_the_batch(network):
-    pixels, _ = gray(8)
-    pixels = pixels.float()
-    images = SPACE.normalized(pixels)
-    with torch.no_grad():
-        targets = network(images).argmax(1)
-    attacks = [
-        Attack("pgd", 0.2, steps=3),
-        Attack("random", 0.2),
-        Attack("fgsm", 0.2, frequency=0.5),
-    ]
-    results = [
-        robust(
-            network, list(zip(images.split(size), targets.split(size), strict=True)), attacks
-        )
-        for size in (8, 3)
-    ]
+    pixels = gray(8)[0].float()
+    images, targets = SPACE.normalized(pixels), predicted(network, pixels)
+    kinds = ("pgd", None), ("random", None), ("fgsm", 0.5)
+    attacks = [Attack(name, 0.2, steps=3, frequency=band) for name, band in kinds]
+    batches = ([*zip(images.split(n), targets.split(n), strict=True)] for n in (8, 3))
+    results = [robust(network, cut, attacks) for cut in batches]
     for name in ("accuracy", "drop", "nll_rise"):
         one, cut = (getattr(r, name) for r in results)
         assert one == pytest.approx(cut, abs=1e-5)
-    result = results[0]
-    assert result.clean_accuracy == 1
-    assert result.steps.tolist() == [3, 0, 1, 0]  # the last is the worst case of both
-    np.testing.assert_array_equal(result.frequency, [np.nan, np.nan, 0.5, np.nan])
     new = attacked(network, pixels, targets, attacks[2], SPACE)
-    with torch.no_grad():
-        right = (network(SPACE.normalized(new)).argmax(1) == targets).double().mean()
-    assert result.accuracy[2] == pytest.approx(float(right))
+    right = (predicted(network, new) == targets).double().mean()
+    assert results[0].accuracy[2] == pytest.approx(float(right))
 
 
 class Detached(nn.Sequential):
@@ -257,12 +192,8 @@ def test_a_model_that_passes_no_gradient_is_refused_and_random_changes_are_not(n
 
 def test_the_grid_holds_every_attack_at_every_size_once():
     attacks = Adversarial(epsilons=(0.01, 0.02), norm="l2", steps=7, restarts=3).grid()
-    expected = {
-        ("fgsm", "cross-entropy"),
-        ("pgd", "cross-entropy"),
-        ("pgd", "margin"),
-        ("random", "cross-entropy"),
-    }
+    expected = {(name, "cross-entropy") for name in ("random", "fgsm", "pgd")}
+    expected |= {("pgd", "margin")}
     made = [(a.name, a.loss, a.epsilon) for a in attacks]
     assert len(made) == len(set(made)) == 8
     assert set(made) == {(*pair, e) for pair, e in product(expected, (0.01, 0.02))}

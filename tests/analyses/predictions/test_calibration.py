@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import outcomes_by_hand as by_hand
+from classifiers_by_hand import random_predictions
 from scipy import stats
 from torchmetrics.functional.classification import (
     multiclass_accuracy,
@@ -21,27 +23,8 @@ from visprism import (
     risk_coverage,
 )
 
-# What it measures: closed forms.
 
-
-def test_metrics_of_four_images_by_hand(by_hand):
-    metrics = calibration(by_hand([0.95, 0.95, 0.85, 0.65], [1, 0, 1, 0]))
-    assert metrics.of("accuracy") == 0.5
-    assert metrics.of("acc", 0.9) == 0.5
-    assert metrics.of("freq", 0.9) == 0.5
-    assert metrics.of("unc", 0.9) == 0.5
-    # Bins: two at 0.95 of which one is right, one right at 0.85, one wrong at 0.65.
-    assert metrics.of("ece") == pytest.approx((0.9 + 0.15 + 0.65) / 4, abs=1e-6)
-    assert metrics.of("signed_ece") == pytest.approx(3.4 / 4 - 0.5, abs=1e-6)
-    assert metrics.of("mce") == pytest.approx(0.65, abs=1e-6)
-    # The first two are tied: half an error each. Then 1 of 3, then 2 of 4.
-    assert metrics.of("aurc") == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
-    # Class 0 is the only target: 2 right of 4 that are it or said to be; surest: 1 of 2.
-    assert metrics.of("mean_iou") == 0.5
-    assert metrics.of("iou", 0.9) == 0.5
-
-
-def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff(by_hand):
+def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff():
     for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
         metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge)
         assert metrics.of("freq", edge) == 0
@@ -51,37 +34,11 @@ def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cut
         assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
 
 
-def test_confidences_of_0_and_1_are_counted_with_their_value(by_hand):
-    metrics = calibration(by_hand([0.0, 1.0, 1.0], [0, 1, 0]))
-    assert metrics.of("ece") == pytest.approx(1 / 3)  # two sure images, one of them wrong
-    assert metrics.of("freq", 0.9) == pytest.approx(2 / 3)
-
-
-def test_a_saturated_predictor_that_is_right_is_calibrated():
-    # Confidence is 1.0 in float32 for a fifth of the images; all of them are right.
-    logits = torch.zeros(1000, 2)
-    logits[:200, 0] = 100.0
-    targets = torch.zeros(1000, dtype=torch.long)
-    targets[600:] = 1  # half of the rest, whose confidence is 0.5
-    metrics = calibration(Predictions(logits, targets))
-    assert metrics.of("ece") == pytest.approx(0, abs=1e-7)
-    assert metrics.of("mce") == pytest.approx(0, abs=1e-7)
-
-
-def test_confidences_of_1_share_their_bin_with_those_below(by_hand):
+def test_confidences_of_1_share_their_bin_with_those_below():
     # 100 images sure, 10 of them wrong; 100 at 0.95, all right: 190 where 195 should be. A
     # bin of their own for the sure ones, as torchmetrics 1.9 has it, would give (10 + 5) / 200.
     predictions = by_hand([1.0] * 100 + [0.95] * 100, [1] * 90 + [0] * 10 + [1] * 100)
     assert calibration(predictions).of("ece") == pytest.approx(5 / 200, abs=1e-6)
-
-
-def test_one_class_is_always_right_and_sure():
-    metrics = calibration(Predictions(torch.randn(5, 1), torch.zeros(5, dtype=torch.long)))
-    assert metrics.of("accuracy") == metrics.of("mean_iou") == metrics.of("acc", 0.9) == 1
-    assert (
-        metrics.of("nll") == metrics.of("brier") == metrics.of("ece") == metrics.of("aurc") == 0
-    )
-    assert np.isnan(metrics.of("unc", 0.9))  # there is no wrong image
 
 
 def test_equal_logits_name_the_first_classes():
@@ -92,9 +49,8 @@ def test_equal_logits_name_the_first_classes():
     np.testing.assert_allclose(result.confidence, 1 / 8)
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e30, 3e38])
-def test_logits_beyond_overflow_give_a_finite_nll(scale):
-    logits = torch.tensor([[scale, -scale], [scale, -scale]])
+def test_logits_beyond_overflow_give_a_finite_nll():
+    logits = torch.tensor([[3e38, -3e38]]).expand(2, -1)
     result = outcomes(Predictions(logits, torch.tensor([1, 0])))
     assert result.nll[1] == 0
     np.testing.assert_allclose(result.nll[0], 2 * logits[0, 0].double().item())
@@ -109,22 +65,7 @@ def test_a_class_that_is_ruled_out_by_minus_infinity_has_probability_0():
     assert calibration(Predictions(logits, torch.tensor([1]))).of("nll") == np.inf
 
 
-def test_unc_follows_from_the_other_three(random_predictions):
-    metrics = calibration(random_predictions(2000), cutoff=[0.3, 0.5, 0.9])
-    for c in (0.3, 0.5, 0.9):
-        certain_error = metrics.of("freq", c) * (1 - metrics.of("acc", c))
-        expected = 1 - certain_error / (1 - metrics.of("accuracy"))
-        assert metrics.of("unc", c) == pytest.approx(expected, rel=1e-12)
-
-
-def test_targets_drawn_from_the_softmax_are_calibrated_within_chance(random_predictions):
-    metrics = calibration(random_predictions(20_000))
-    assert metrics.of("ece") < 0.02  # 10 bins of 2,000: about 0.01 each by chance
-    assert abs(metrics.of("signed_ece")) < 0.01
-    assert metrics.of("adaptive_ece") < 0.02
-
-
-def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
+def test_the_order_of_images_does_not_matter_also_with_ties():
     generator = np.random.default_rng(0)
     confidence = generator.choice([0.3, 0.5, 0.9, 1.0], 60)
     correct = generator.random(60) < confidence
@@ -136,34 +77,15 @@ def test_the_order_of_images_does_not_matter_also_with_ties(by_hand):
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
 
 
-def test_a_constant_added_to_the_logits_of_an_image_changes_nothing(random_predictions):
-    predictions = random_predictions()
-    moved = Predictions(
-        predictions.logits + torch.arange(400.0)[:, None] / 8, predictions.targets
-    )
-    first, second = (calibration(p) for p in (predictions, moved))
-    np.testing.assert_allclose(first.value, second.value, atol=2e-5)
-
-
-def test_a_stack_of_equal_members_is_one_of_them(random_predictions):
-    one = random_predictions()
-    three = Predictions(one.logits.expand(3, -1, -1), one.targets)
-    first, second = (calibration(p) for p in (one, three))
-    np.testing.assert_allclose(first.value, second.value, atol=1e-6)
-    assert (first.passes, second.passes) == (1, 3)
-
-
 def loops(logits, targets, cutoff, bins):
-    """Every metric from its definition, one image after the other, in float64."""
+    """Metrics from their definitions, one image after the other, in float64."""
     rows = []
     for stack, target in zip(logits.double().unbind(-2), targets.tolist(), strict=True):
         p = np.exp(stack.numpy()) / np.exp(stack.numpy()).sum(-1, keepdims=True)
         p = p if p.ndim == 1 else p.mean(0)
         best = int(p.argmax())
-        top = target in sorted(range(len(p)), key=lambda j: -p[j])[:5]
-        onehot = np.eye(len(p))[target]
-        score = ((p - onehot) ** 2).sum()
-        rows.append((target, best, float(p[best]), top, -np.log(p[target]), score))
+        score = ((p - np.eye(len(p))[target]) ** 2).sum()
+        rows.append((target, best, float(p[best]), -np.log(p[target]), score))
     rows.sort(key=lambda row: -row[2])
     n = len(rows)
     right = [t == b for t, b, *_ in rows]
@@ -181,41 +103,38 @@ def loops(logits, targets, cutoff, bins):
 
     gaps = []
     for lower, upper in pairwise(np.linspace(0, 1, bins + 1)):
-        held = [i for i in range(n) if lower < rows[i][2] <= upper]
-        gaps.append((len(held), sum(right[i] for i in held) - sum(rows[i][2] for i in held)))
+        gaps.append(sum(right[i] - rows[i][2] for i in range(n) if lower < rows[i][2] <= upper))
     even = np.array_split(np.arange(n), bins)
     surest = [i for i in range(n) if sure[i]]
     return {
-        "accuracy": np.mean(right),
-        "top5": np.mean([row[3] for row in rows]),
-        "nll": np.mean([row[4] for row in rows]),
-        "brier": np.mean([row[5] for row in rows]),
+        "nll": np.mean([row[3] for row in rows]),
+        "brier": np.mean([row[4] for row in rows]),
         "acc": np.mean([right[i] for i in surest]),
         "freq": np.mean(sure),
         "unc": np.mean([not sure[i] for i in wrong]),
         "iou": iou(surest),
         "mean_iou": iou(range(n)),
-        "ece": sum(abs(gap) for _, gap in gaps) / n,
+        "ece": sum(map(abs, gaps)) / n,
         "signed_ece": sum(row[2] for row in rows) / n - np.mean(right),
-        "mce": max(abs(gap) / count for count, gap in gaps if count),
         "adaptive_ece": sum(abs(sum(right[i] - rows[i][2] for i in e)) for e in even) / n,
         "aurc": np.mean([1 - np.mean(right[: i + 1]) for i in range(n)]),
     }
 
 
-@pytest.mark.parametrize("members", [1, 3])
-@pytest.mark.parametrize("bins", [10, 16])
-def test_agrees_with_the_definitions_in_loops(random_predictions, members, bins):
+@pytest.mark.parametrize(("members", "bins"), [(1, 10), (3, 16)])
+def test_agrees_with_the_definitions_in_loops(members, bins):
     predictions = random_predictions(320, 9, members=members)
     metrics = calibration(predictions, cutoff=0.6, bins=bins)
     expected = loops(predictions.logits, predictions.targets, 0.6, bins)
-    assert set(metrics.metric) == {*expected, "debiased_ece"}
+    assert metrics.passes == members
+    others = {"accuracy", "top5", "mce", "debiased_ece"}
+    assert set(metrics.metric) == {*expected, *others}
     for metric, value in expected.items():
         at = 0.6 if metric in ("acc", "freq", "unc", "iou") else None
         assert metrics.of(metric, at) == pytest.approx(value, abs=2e-6), metric
 
 
-def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
+def test_agrees_with_torchmetrics_where_no_confidence_is_1():
     predictions = random_predictions(3000, 20)
     p, t = predictions.logits.softmax(-1), predictions.targets
     metrics = calibration(predictions, bins=15)
@@ -229,7 +148,7 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1(random_predictions):
     assert metrics.of("nll") == pytest.approx(float(theirs), abs=1e-5)
 
 
-def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_predictions):
+def test_metrics_that_are_means_or_fractions_of_images_have_an_interval():
     metrics = calibration(random_predictions())
     closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
     closed |= {"nll", "brier", "signed_ece", "aurc"}
@@ -237,16 +156,14 @@ def test_metrics_that_are_means_or_fractions_of_images_have_an_interval(random_p
 
 
 @pytest.mark.parametrize(("wrong", "given"), [(4, False), (5, True), (95, True), (96, False)])
-def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(
-    by_hand, wrong, given
-):
+def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on(wrong, given):
     confidence = np.linspace(0.6, 0.99, 100)
     metrics = calibration(by_hand(confidence, np.arange(100) >= wrong))
     for metric in ("signed_ece", "aurc"):
         assert np.isfinite(metrics.of(metric).low) == given
 
 
-def test_intervals_of_fractions_are_wilson_intervals(by_hand):
+def test_intervals_of_fractions_are_wilson_intervals():
     confidence = [0.95] * 30 + [0.6] * 20
     correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
     metrics = calibration(by_hand(confidence, correct))
@@ -262,20 +179,15 @@ def test_intervals_of_fractions_are_wilson_intervals(by_hand):
         assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_a_calibrated_model_is_called_neither_over_nor_underconfident(random_predictions):
-    calls = [calibration(random_predictions(300, seed=s)).findings()[1].text for s in range(20)]
-    assert sum("not significant" in text for text in calls) >= 16  # 19 expected, deviation 1
-
-
 @pytest.mark.parametrize(("factor", "word"), [(3.0, "overconfident"), (0.3, "underconfident")])
-def test_a_direction_is_named_where_the_interval_excludes_0(random_predictions, factor, word):
+def test_a_direction_is_named_where_the_interval_excludes_0(factor, word):
     predictions = random_predictions(600)
     metrics = calibration(Predictions(factor * predictions.logits, predictions.targets))
     assert f", {word} (confidence - accuracy " in metrics.findings()[1].text
     assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
 
 
-def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predictions):
+def test_few_images_are_reported_where_the_bias_is_most_of_the_ece():
     codes = [f.code for f in calibration(random_predictions(60)).findings()]
     assert codes == ["", "", "VP102"]
     predictions = random_predictions(4000)
@@ -283,7 +195,7 @@ def test_few_images_are_reported_where_the_bias_is_most_of_the_ece(random_predic
     assert [f.code for f in calibration(scaled).findings()] == ["", ""]
 
 
-def test_a_reliability_diagram_by_hand(by_hand):
+def test_a_reliability_diagram_by_hand():
     diagram = reliability(by_hand([0.2, 0.25, 0.5, 1.0, 1.0], [1, 0, 1, 1, 0]), bins=4)
     np.testing.assert_array_equal(diagram.lower, [0, 0.25, 0.5, 0.75])
     np.testing.assert_array_equal(diagram.upper, [0.25, 0.5, 0.75, 1])
@@ -293,7 +205,7 @@ def test_a_reliability_diagram_by_hand(by_hand):
     np.testing.assert_allclose(diagram.confidence, [0.225, 0.5, np.nan, 1], rtol=1e-6)
 
 
-def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_hand):
+def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right():
     curve = risk_coverage(by_hand([0.9, 0.8, 0.7, 0.6], [1, 1, 0, 0]))
     np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 2])
@@ -301,21 +213,13 @@ def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right(by_ha
     assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
 
 
-def test_the_diagram_the_curve_and_the_metrics_agree(random_predictions):
-    predictions = random_predictions(500)
-    metrics = calibration(predictions)
-    assert reliability(predictions).ece == pytest.approx(metrics.of("ece"))
-    assert risk_coverage(predictions).aurc == pytest.approx(metrics.of("aurc"))
-
-
-@pytest.mark.parametrize("names", [(), tuple("abcdefgh")])
-def test_confusions_are_those_of_torchmetrics(names):
+def test_confusions_are_those_of_torchmetrics():
+    names = list("abcdefgh")
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(200, 8, generator=generator)
     targets = torch.randint(0, 7, (200,), generator=generator)  # no image of the last class
     by_class, confusions = accuracy_by_class(Predictions(logits, targets), names)
     matrix = multiclass_confusion_matrix(logits, targets, 8).numpy()
-    names = list(names) or list(map(str, range(8)))
     counts = zip(confusions.target, confusions.predicted, confusions.images, strict=True)
     for target, predicted, images in counts:
         row, column = names.index(target), names.index(predicted)
@@ -327,11 +231,3 @@ def test_confusions_are_those_of_torchmetrics(names):
     assert np.asarray(by_class.accuracy) == pytest.approx(expected[order])
     assert set(order) == set(range(7))
     assert (np.diff(by_class.accuracy) >= 0).all()
-
-
-def test_errors_of_classes_are_said(by_hand):
-    by_class, confusions = accuracy_by_class(by_hand([0.9] * 4, [1, 0, 0, 1]), ["cat", "dog"])
-    assert str(confusions.findings()[0]) == (
-        "most frequent error: cat classified as dog, 2 images (50.0% of the class)"
-    )
-    assert not by_class.findings()  # one class is no comparison

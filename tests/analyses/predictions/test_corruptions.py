@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import Brightest, colors
-from internals import ALEXNET, CLEAN, Estimated, Number
+from internals import ALEXNET, CLEAN
+from results_by_hand.base import complete
 
 from visprism import Provenance, calibration, predict, robustness
 from visprism.results import CorruptedMetrics
@@ -18,32 +19,31 @@ def model():
 def measured(accuracies, *, size=32, classes=10):
     """Results with this accuracy under each condition."""
     names, severities = zip(*accuracies, strict=True)
-    number = len(names)
-    return CorruptedMetrics(
+    return complete(
+        CorruptedMetrics,
         corruption=np.tile(names, 2),
         severity=np.tile(severities, 2),
-        metric=np.repeat(["accuracy", "ece"], number),
-        cutoff=np.full(2 * number, np.nan),
-        value=Estimated(np.append(list(accuracies.values()), np.full(number, 0.125))),
-        change=Estimated(np.full(2 * number, np.nan)),
-        mean_accuracy=Number(np.nan),
-        mean_drop=Number(np.nan),
+        metric=np.repeat(["accuracy", "ece"], len(names)),
+        value=np.append(list(accuracies.values()), np.full(len(names), 0.125)),
         classes=classes,
         provenance=Provenance(image_shape=(3, size, size), images=50),
     )
 
 
-def test_each_condition_has_the_metrics_of_its_own_images(model):
+@pytest.fixture
+def data():
     targets = torch.tensor([0, 1, 2, 0])
-    data = {
+    return {
         CLEAN: [(colors(0, 1, 2, 0), targets)],
         ("fog", 1): [(colors(0, 1, 2, 1), targets)],
-        ("fog", 5): [(colors(1, 2, 0, 1, level=0.5), targets)],
+        ("fog", 5): [(colors(1, 1, 0, 1, level=0.5), targets)],
     }
+
+
+def test_each_condition_has_the_metrics_of_its_own_images(model, data):
     metrics = robustness(model, data)
-    assert metrics.of("accuracy", *CLEAN) == 1
-    assert metrics.of("accuracy", "fog", 1) == 0.75
-    assert metrics.of("accuracy", "fog", 5) == 0
+    accuracies = [metrics.of("accuracy", *condition) for condition in data]
+    assert accuracies == [1, 0.75, 0.25]
     for condition, batches in data.items():
         alone = calibration(predict(model, batches))
         rows = metrics.select(
@@ -93,8 +93,7 @@ def test_the_mce_needs_all_severities_and_all_corruptions_of_the_reference():
 
 
 @pytest.mark.parametrize(
-    ("size", "classes", "given"),
-    [(224, 1000, True), (160, 1000, False), (384, 1000, False), (224, 100, False)],
+    ("size", "classes", "given"), [(224, 1000, True), (160, 1000, False), (224, 100, False)]
 )
 def test_the_mce_is_given_for_224_pixels_and_1000_classes_only(size, classes, given):
     conditions = {(name, s): 1 - e for name, e in ALEXNET.items() for s in range(1, 6)}
@@ -109,14 +108,13 @@ def shifted(targets, number):
 
 
 def test_the_drop_is_paired_by_image(model):
-    # 100 images, 10 errors; under each of 45 conditions the same six others are lost and none
-    # is gained: an exact paired test of one condition has p = 2 / 2^6.
+    # 100 images, 10 errors; under each condition the same six others are lost, none is gained.
     targets = torch.arange(100) % 3
     clean = [(shifted(targets, 10), targets)]
     corrupted = [(shifted(targets, 16), targets)]
-    conditions = {(f"fog{i}", s): corrupted for i in range(9) for s in range(1, 6)}
+    conditions = {(name, 1): corrupted for name in ("fog", "snow")}
     result = robustness(model, {CLEAN: clean} | conditions)
-    rows = result.select((result.metric == "accuracy") & (result.corruption == "fog0"))
+    rows = result.select((result.metric == "accuracy") & (result.corruption == "fog"))
     np.testing.assert_allclose(rows.change, -0.06)
     # Bonett and Price (2012), by hand: p = 1 / 102, q = 7 / 102.
     p, q = 1 / 102, 7 / 102
@@ -128,13 +126,7 @@ def test_the_drop_is_paired_by_image(model):
     assert result.mean_drop.low == pytest.approx(q - p - half)
 
 
-def test_values_of_images_are_means_over_conditions(model):
-    targets = torch.tensor([0, 1, 2, 0])
-    data = {
-        CLEAN: [(colors(0, 1, 2, 0), targets)],
-        ("fog", 1): [(colors(0, 1, 2, 1), targets)],
-        ("fog", 5): [(colors(1, 1, 0, 1), targets)],
-    }
+def test_values_of_images_are_means_over_conditions(model, data):
     result = robustness(model, data)
     assert result.mean_accuracy.by_unit.tolist() == [0.5, 1, 0.5, 0]
     answers = {answer.quantity: answer.value for answer in result.answers()}

@@ -17,11 +17,10 @@ def measured(**options):
     return fourier_sensitivity(model, batches, preprocessing=GRAY, **options)
 
 
-@pytest.mark.parametrize("size", [(8, 8), (7, 9), (8, 12)])
+@pytest.mark.parametrize("size", [(8, 8), (7, 9)])
 def test_directions_are_a_basis(size):
-    frequencies = FourierSensitivity(max_frequency=min(size) // 2, frequency_step=1).conditions(
-        size
-    )
+    analysis = FourierSensitivity(max_frequency=min(size) // 2, frequency_step=1)
+    frequencies = analysis.conditions(size)
     waves = torch.stack([basis_image(size, k).flatten() for k in frequencies]).double()
     assert waves.norm(dim=1) == pytest.approx(1)
     for k, wave in zip(frequencies, waves, strict=True):
@@ -32,7 +31,7 @@ def test_directions_are_a_basis(size):
         assert torch.equal(nonzero, both)
 
 
-@pytest.mark.parametrize(("size", "highest"), [((32, 40), 8), ((12, 14), 6), ((5, 9), 2)])
+@pytest.mark.parametrize(("size", "highest"), [((32, 40), 8), ((5, 9), 2)])
 def test_the_highest_frequency_fits_the_images(size, highest):
     frequencies = FourierSensitivity(frequency_step=1).conditions(size)
     assert max(max(map(abs, k)) for k in frequencies) == highest

@@ -1,6 +1,5 @@
 """Laws of noise in frequency bands, and of the contrast of high and low frequencies."""
 
-import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import Waves
@@ -20,7 +19,7 @@ from torch import nn
 from visprism import FrequencyNoise, InputError, Preprocessing, Run, frequency_noise
 from visprism.results import FrequencyContrasts
 
-SIZES = [(7, 7), (33, 33), (224, 224), (225, 225), (32, 48), (7, 10)]
+SIZES = [(7, 10), (32, 32), (33, 48)]
 
 
 def noisy(model, batches, *, mean=(0.5,), std=(0.25,), **options):
@@ -60,29 +59,8 @@ def test_a_band_holds_the_frequencies_about_its_middle(size, band_shape):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("band_shape", ["square", "round"])
-def test_a_band_holds_the_opposite_of_each_frequency(size, band_shape):
-    height, width = size
-    i, j = np.indices(size)
-    for center in BAND_CENTERS:
-        mask = band(size, center, band_shape=band_shape).numpy()
-        assert (mask == mask[-i % height, -j % width]).all()
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_what_a_band_lets_pass_is_real(size):
+def test_noise_has_the_same_energy_in_every_band(size):
     noise = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
-    for center in BAND_CENTERS:
-        mask = band(size, center)
-        passed = torch.fft.ifft2(torch.fft.fft2(noise) * mask)
-        assert passed.imag.abs().max() < 1e-6
-        torch.testing.assert_close(filtered(noise, mask), passed.real)
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("channels", [1, 3, 5])
-def test_noise_has_the_same_energy_in_every_band(size, channels):
-    noise = torch.randn(2, channels, *size, generator=torch.Generator().manual_seed(0))
     for center in BAND_CENTERS:
         mask = band(size, center)
         if mask.any():
@@ -97,20 +75,13 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
     # Closed form: white noise of variance 1 through a mask M, of which the real part is kept,
     # has the variance mean(((M(w) + M(-w)) / 2)^2).
     size = (224, 224)
-    for f in (0.05, 0.35, 0.75):
+    for f in (0.35, 0.75):
         mask = paper_band(size, f).double()
         opposite = mask.flip(0, 1).roll((1, 1), (0, 1))
         expected = ((mask + opposite) / 2).square().mean().sqrt()
         white = torch.randn(16, 3, *size, generator=torch.Generator().manual_seed(1)).sign()
         measured = filtered(white, paper_band(size, f)).square().mean().sqrt()
         assert float(measured) == pytest.approx(float(expected), rel=0.01)
-    # As one image of the reference's own code gives it, whose lowest ring holds few waves, so
-    # that its RMS varies by about 2% from image to image.
-    signs = torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(0)).sign()
-    rms = [
-        filtered(signs, paper_band((224, 224), f)).square().mean().sqrt() for f in (0.05, 0.75)
-    ]
-    assert [float(x) for x in rms] == pytest.approx([0.102, 0.443], rel=0.03)
 
 
 def test_only_noise_of_the_models_own_frequency_costs_anything():
@@ -127,14 +98,6 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
     assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
-
-
-def test_a_single_band_has_the_same_interval_alone_and_as_a_mean():
-    model = Waves(basis_image((20, 20), (3, 0))).eval()
-    result = noisy(model, flat(40, (20, 20)), rms=0.1, frequencies=(0.3, 0.7, 0.8))
-    *_, low, _ = result.answers()
-    assert (low.low, low.high) == (result.drop.low[0], result.drop.high[0])
-    assert np.isfinite(low.low)
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():
@@ -172,36 +135,20 @@ def test_bands_without_a_frequency_are_left_out_and_named():
     result = noisy(model, flat(4, (7, 7)))
     assert result.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
     assert result.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
-    with pytest.raises(
-        InputError,
-        match=r"frequencies must include a band that holds frequencies of these images",
-    ):
+    with pytest.raises(InputError, match="must include a band that holds frequencies of"):
         noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
 
 
-class HighPass(nn.Sequential):
+def high_pass():
     """Classifies an image as 1 where neighboring pixels differ more than a little."""
-
-    def __init__(self):
-        super().__init__(
-            nn.Conv2d(1, 4, 3, padding=1, bias=False),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.Conv2d(4, 4, 3, padding=1, bias=False),
-            nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(4, 2),
-        )
-        laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
-        with torch.no_grad():
-            for conv in (self[0], self[3]):
-                conv.weight.zero_()
-            self[0].weight[0, 0], self[0].weight[1, 0] = laplace, -laplace
-            self[3].weight[:2, :2, 1, 1] = torch.eye(2)
-            self[7].weight.zero_()
-            self[7].weight[1, :2] = 1.0
-            self[7].bias.copy_(torch.tensor([0.0, -0.72]))
+    convolutions = [nn.Conv2d(c, 2, 3, padding=1, bias=False) for c in (1, 2)]
+    head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2)
+    laplace = torch.tensor([[0.0, -1, 0], [-1, 4, -1], [0, -1, 0]])
+    convolutions[0].weight.data = torch.stack([laplace, -laplace])[:, None]
+    nn.init.dirac_(convolutions[1].weight)
+    head[2].weight.data = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    head[2].bias.data = torch.tensor([0.0, -0.72])
+    return nn.Sequential(convolutions[0], nn.ReLU(), convolutions[1], nn.ReLU(), *head).eval()
 
 
 def images(number: int = 48):
@@ -215,7 +162,7 @@ def images(number: int = 48):
 @pytest.fixture(scope="module")
 def measured():
     way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
-    subject = subject_of(HighPass().eval(), images(), preprocessing=way)
+    subject = subject_of(high_pass(), images(), preprocessing=way)
     analysis = FrequencyNoise(rms=0.05, paper_amplitude=0.6, protocol="both")
     return analysis.measure(subject, Run())
 
@@ -235,6 +182,6 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
     assert result.rms_ratio[0] == pytest.approx(1, rel=0.05)
     assert result.rms_ratio[1] > 2  # rings of high frequencies hold more of them
     for protocol, contrast in zip(("default", "paper"), result.contrast.tolist(), strict=True):
-        alone = noisy(HighPass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
+        alone = noisy(high_pass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
         assert alone.contrast == pytest.approx(contrast)
     assert rows.provenance.protocol == "default"

@@ -11,7 +11,7 @@ from visprism import Quantization, dissect
 from visprism.anatomy import quantized, weights_of
 
 SMALL = {
-    "resnet18": {"channels": (16, 24, 32, 48), "layers": (1, 1, 2, 1)},
+    "resnet18": {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1)},
     "vit_tiny_patch16_224": {
         "img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2
     },
@@ -32,44 +32,15 @@ def sensitivity(anatomy, batches, *bits):
     return Quantization(bits=bits, trace_probes=0)(anatomy, batches)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
-def test_weights_on_the_grid_stay_and_others_go_to_the_nearest_value(bits):
-    levels = 2 ** (bits - 1) - 1
-    grid = torch.arange(-levels, levels + 1, dtype=torch.float64)
-    weight = torch.stack([grid, 3 * grid])
-    assert torch.equal(quantized(weight, bits), weight)
-    assert torch.equal(quantized(quantized(weight, bits), bits), weight)
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(7, 3, 3, 3, generator=generator).double()
-    step = weight.flatten(1).abs().amax(1) / levels
-    change = (quantized(weight, bits) - weight).flatten(1).abs()
-    assert (change <= step[:, None] / 2 + 1e-12).all()
-    values = (quantized(weight, bits).flatten(1) / step[:, None]).round()
-    assert values.abs().max() == levels
-
-
 def test_it_is_the_quantization_of_torch():
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(6, 10, generator=generator)
     for bits in (4, 8):
         levels = 2 ** (bits - 1) - 1
-        expected = torch.fake_quantize_per_channel_affine(
-            weight,
-            weight.abs().amax(1) / levels,
-            torch.zeros(6, dtype=torch.int32),
-            0,
-            -levels,
-            levels,
-        )
+        scale, zero = weight.abs().amax(1) / levels, torch.zeros(6, dtype=torch.int32)
+        grid = scale, zero, 0, -levels, levels
+        expected = torch.fake_quantize_per_channel_affine(weight, *grid)
         torch.testing.assert_close(quantized(weight, bits), expected)
-
-
-def test_the_error_of_uniform_weights_is_that_of_a_uniform_step():
-    generator = torch.Generator().manual_seed(2)
-    weight = 2 * torch.rand(4, 50000, generator=generator).double() - 1
-    step = 1 / 7  # of 4 bits
-    error = (quantized(weight, 4) - weight).square().mean()
-    assert error.item() == pytest.approx(step**2 / 12, rel=0.02)
 
 
 def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
@@ -87,12 +58,6 @@ def test_quantized_weights_lose_nothing_and_the_model_is_given_back(network):
     again = sensitivity(dissect(model, batches[0][0]), batches, 4)
     assert np.abs(again.nll_rise).max() < 1e-5
     assert np.abs(again.weight_error).max() < 1e-12
-
-
-def test_more_bits_change_less(network):
-    result = sensitivity(*network, 8, 3)
-    fine, coarse = (np.abs(result.values[rows]) for rows in result.series().values())
-    assert fine.mean() < coarse.mean() / 4
 
 
 def test_a_block_is_that_of_modules_rounded_by_hand(network):
@@ -117,6 +82,7 @@ def test_a_block_is_that_of_modules_rounded_by_hand(network):
     assert result.nll_rise[result.block == name].item() == pytest.approx(rise, abs=1e-5)
 
 
+@pytest.mark.parametrize("network", ["vit_tiny_patch16_224"], indirect=True)
 def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_rounding(network):
     anatomy, batches = network
     model = anatomy.model.double()
@@ -139,20 +105,17 @@ def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_roundin
         assert predicted == pytest.approx(of * rounding / (2 * size), rel=1e-5)
 
 
+@pytest.mark.parametrize("network", ["vit_tiny_patch16_224"], indirect=True)
 def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
     anatomy, batches = network
 
-    class Detached(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = anatomy.model
-
+    class Detached(nn.Sequential):
         def forward(self, x):
-            return self.model(x).detach()
+            return super().forward(x).detach()
 
     images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
     batches = [(images, targets)] * 2
-    result = Quantization(bits=(4,), trace_probes=3)(Detached().eval(), batches)
+    result = Quantization(bits=(4,), trace_probes=3)(Detached(anatomy.model).eval(), batches)
     assert np.isnan(result.trace).all()
     assert "no Hessian traces of the weights: " in result.findings()[-1].text
     silent = Quantization(bits=(4,), trace_probes=0)(anatomy.model, batches)

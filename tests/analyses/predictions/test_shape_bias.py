@@ -6,7 +6,6 @@ import torch
 from internals import SIXTEEN
 
 from visprism import Predictions, by_category, classes_of, load_data, shape_bias
-from visprism.core.statistics import wilson
 
 
 def predicted(decisions, shapes, classes=3):
@@ -58,32 +57,12 @@ def test_few_decisions_for_a_cue_have_no_values_of_images(number, given):
     assert np.isfinite(bias.by_unit[:, -1]).all() == given
 
 
-def test_the_interval_is_wilsons():
-    # Newcombe (1998), Two-sided confidence intervals for the single proportion, table I.
-    low, high = wilson(np.array([81, 15, 0, 1]), np.array([263, 148, 20, 29]))
-    np.testing.assert_allclose(low, [0.2553, 0.0624, 0.0, 0.0061], atol=5e-5)
-    np.testing.assert_allclose(high, [0.3662, 0.1605, 0.1611, 0.1718], atol=5e-5)
-
-
 def test_the_score_of_a_category_is_the_mean_probability_of_its_classes():
     logits = torch.log(torch.tensor([[0.3, 0.3, 0.35, 0.05], [0.5, 0.0001, 0.4, 0.0999]]))
     joined = by_category(Predictions(logits, torch.tensor([0, 1])), [(0, 1), (2,)])
     np.testing.assert_allclose(
         joined.logits.exp().numpy(), [[0.3, 0.35], [0.25005, 0.4]], rtol=1e-5
     )
-
-
-def test_a_model_that_sees_shapes_has_a_bias_of_1_and_one_that_sees_textures_of_0():
-    images = load_data("shapes?cues=conflict", limit=90)
-    assert (images.textures != images.targets).all()
-    for seen, bias in ((images.targets, 1), (images.textures, 0)):
-        result = shape_bias(
-            predicted(seen.tolist(), images.targets.tolist(), 10),
-            images.textures,
-            images.class_names,
-        )
-        assert result.bias[-1] == bias
-        assert result.images[-1] == 90
 
 
 def test_shapes_agree_or_conflict_as_is_asked_for():

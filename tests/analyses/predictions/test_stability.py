@@ -46,20 +46,14 @@ def test_without_any_flip_the_interval_does_not_shrink_to_a_point(model):
     frames = torch.stack([colors(1, 1, 1)] * 40)
     result = stability(model, {"tilt": [frames]})
     expected = stats.binomtest(0, 40).proportion_ci(method="exact")
-    assert (result.flip_rate.low[0], result.flip_rate.high[0]) == pytest.approx(
-        (0, expected.high)
-    )
+    ends = result.flip_rate.low[0], result.flip_rate.high[0]
+    assert ends == pytest.approx((0, expected.high))
 
 
 def rates(model):
     """Flip rates of 1/3 and 2/3 along two perturbations."""
-    return stability(
-        model,
-        {
-            "tilt": [torch.stack([colors(0, 0, 0, 1)])],
-            "rotate": [torch.stack([colors(0, 1, 1, 0)])],
-        },
-    )
+    frames = {"tilt": colors(0, 0, 0, 1), "rotate": colors(0, 1, 1, 0)}
+    return stability(model, {name: [x[None]] for name, x in frames.items()})
 
 
 def test_the_relative_rate_is_the_mean_of_ratios_not_the_ratio_of_means(model):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from classifiers_by_hand import random_predictions
 from internals import temperature_if_finite
 
-from visprism import InputError, Predictions, outcomes, temperature
-from visprism.core.statistics import mean_interval
+from visprism import InputError, Predictions, temperature
 
 
 def frequencies(logit: float, ones: int, images: int) -> Predictions:
@@ -15,7 +15,7 @@ def frequencies(logit: float, ones: int, images: int) -> Predictions:
     return Predictions(logits, (torch.arange(images) < ones).long())
 
 
-@pytest.mark.parametrize("factor", [0.2, 1.0, 7.0])
+@pytest.mark.parametrize("factor", [0.2, 7.0])
 def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
     # Three of four images are of the second class, so that log 3 is the calibrated logit.
     scaling, _ = temperature(frequencies(factor * np.log(3), 75, 100))
@@ -23,7 +23,7 @@ def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
 
 
 @pytest.mark.parametrize("factor", [0.25, 3.0])
-def test_the_temperature_undoes_a_factor_on_the_logits(random_predictions, factor):
+def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     true = random_predictions(3000, 5)
     base, calibrated = temperature(true, seed=1)
     scaling, scaled = temperature(Predictions(true.logits * factor, true.targets), seed=1)
@@ -36,7 +36,7 @@ def test_the_temperature_undoes_a_factor_on_the_logits(random_predictions, facto
     assert f"the logits are too {words}" in scaling.findings()[0].text
 
 
-def test_an_error_that_is_not_of_scale_remains(random_predictions):
+def test_an_error_that_is_not_of_scale_remains():
     # Every fifth target is wrong: the confident images are too confident, the others are not.
     true = random_predictions(3000, 5, scale=6.0)
     generator = torch.Generator().manual_seed(0)
@@ -46,22 +46,7 @@ def test_an_error_that_is_not_of_scale_remains(random_predictions):
     assert scaling.debiased_after.low > 0
 
 
-@pytest.mark.parametrize("members", [1, 3])
-def test_no_other_temperature_has_a_lower_nll(random_predictions, members):
-    predictions = random_predictions(600, 4, scale=3.0, members=members, seed=2)
-    doubled = Predictions(2 * predictions.logits, predictions.targets)
-    scaling, _ = temperature(doubled)
-    tried = [0.9, 0.99, 1.0, 1.01, 1.1]
-    nll = [
-        outcomes(
-            Predictions(doubled.logits / (scaling.temperature * t), doubled.targets)
-        ).nll.mean()
-        for t in tried
-    ]
-    assert int(np.argmin(nll)) == 2
-
-
-def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(random_predictions):
+def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced():
     predictions = random_predictions(60, 4)
     _, scaled = temperature(predictions, folds=10)
     for image in (0, 17):
@@ -72,16 +57,7 @@ def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced(rand
         assert not torch.equal(other.logits, scaled.logits)
 
 
-def test_the_change_of_the_nll_is_paired(random_predictions):
-    predictions = random_predictions(400, 4)
-    doubled = Predictions(2 * predictions.logits, predictions.targets)
-    result, scaled = temperature(doubled)
-    change = outcomes(scaled).nll - outcomes(doubled).nll
-    assert result.nll_change == pytest.approx(change.mean(), rel=1e-4)
-    assert (result.nll_change.low, result.nll_change.high) == mean_interval(change)
-
-
-def test_where_no_finite_temperature_is_best_it_says_why(random_predictions):
+def test_where_no_finite_temperature_is_best_it_says_why():
     with pytest.raises(InputError, match=r"folds must be between 2 and 10 \(images\), got 1"):
         temperature(random_predictions(10), folds=1)
     right = torch.eye(4).repeat(5, 1)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from maps import classifier
 from torch import nn
 
 from visprism import dissect
@@ -23,8 +24,7 @@ def with_kernels(taken_apart):
         out, channels, height, width = kernels.shape
         conv = nn.Conv2d(channels, out, (height, width))
         conv.weight.data = kernels
-        head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(out, 5)
-        model = nn.Sequential(conv, nn.ReLU(), nn.Conv2d(out, out, 1), *head)
+        model = classifier(conv, nn.ReLU(), nn.Conv2d(out, out, 1), channels=out)
         return taken_apart(model, channels, 9, 9)
 
     return with_kernels

@@ -9,22 +9,6 @@ from torch import nn
 
 import visprism as vp
 
-# What it measures: closed forms.
-
-
-def test_equal_scores_give_equal_weights():
-    result = vp.relative_scores(torch.full((2, 3, 5), 0.7))
-    np.testing.assert_allclose(result.weight, 1 / 15, rtol=1e-6)
-    assert len(result) == 30
-
-
-def test_the_middle_of_the_table_is_the_query_itself():
-    table = torch.zeros(1, 3, 5)
-    table[0, 1, 2] = table[0, 0, 4] = 9
-    result = vp.relative_scores(table)
-    high = result.select(result.score > 1)
-    assert [high.dy.tolist(), high.dx.tolist()] == [[-1, 0], [2, 0]]
-
 
 def test_heads_of_a_convolution_look_at_one_offset_each():
     attention = vp.attention_from_convolution(nn.Conv2d(2, 3, 3, padding=1))
@@ -59,13 +43,6 @@ def test_both_window_attentions_look_where_their_table_says(kind):
     )
     best = result.weight.argmax()
     assert (result.dy[best], result.dx[best]) == (1, -2)
-
-
-def test_a_constant_added_to_a_head_leaves_its_weights_unchanged():
-    table = torch.randn(3, 5, 5, dtype=torch.float64)
-    shifted = table + torch.tensor([1.0, -2.0, 30.0])[:, None, None]
-    weights = (vp.relative_scores(scores).weight for scores in (table, shifted))
-    np.testing.assert_allclose(*weights, rtol=1e-9)
 
 
 def test_tables_of_timms_swin_are_its_bias_by_offset_of_the_key():

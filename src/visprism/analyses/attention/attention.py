@@ -11,7 +11,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from torch.nn import functional
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.anatomy import Anatomy, Weights, attentions
 from visprism.anatomy import Attention as Layer
-from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
+from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry, TokenGrid
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, tip
@@ -131,7 +131,7 @@ class Attention(FeatureAnalysis, AttentionStatistic):
         ),
     )
 
-    # Places of the tokens of the latest attention: often all attentions have the same tokens.
+    # Places of the tokens of the latest attention, which is read a few images at a time.
     _latest: list["_Places"] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
@@ -151,9 +151,10 @@ class Attention(FeatureAnalysis, AttentionStatistic):
 
     def reduce(self, x: Weights) -> tuple[Tensor, ...]:
         """Sums over keys, the weights of keys by window, and products of heads, by image."""
-        weights = _without_subnormal(
-            x.values.to(torch.promote_types(x.values.dtype, torch.float32))
-        )
+        weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
+        # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
+        # is slow, and took up to 13 times as long.
+        weights = functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
         places = self._places_of(x.attention, weights)
         of_keys = (places.share_of_window[:, None, None] @ weights).squeeze(-2)
         heads = weights.flatten(3)
@@ -207,13 +208,11 @@ class Attention(FeatureAnalysis, AttentionStatistic):
         )
 
     def _places_of(self, attention: Layer, like: Tensor) -> "_Places":
-        latest = self._latest[0] if self._latest else None
-        if latest is None or not latest.are_of(attention, like):
-            latest = _places(attention, like)
-        elif latest.attention is not attention:
-            latest = replace(latest, attention=attention)  # the next comparison is shorter
-        self._latest[:] = [latest]
-        return latest
+        held = self._latest[0].keys_and_distances if self._latest else None
+        same = held is not None and (held.dtype, held.device) == (like.dtype, like.device)
+        if not same or self._latest[0].geometry is not attention.geometry:
+            self._latest[:] = [_places(attention, like)]
+        return self._latest[0]
 
 
 @figure(width=2.75, height=2.0)
@@ -259,25 +258,11 @@ def _(
 class _Places:
     """Where the tokens of an attention lie."""
 
-    attention: Layer
+    geometry: AttentionGeometry
     share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
     window: Float[Tensor, " w"]  # share of a window in the image
     # 1 for keys on the grid, 0 for others; and distances in pixels.
     keys_and_distances: Float[Tensor, "w q 2 k"]
-
-    def are_of(self, attention: Layer, like: Tensor) -> bool:
-        """Whether the places fit an attention, on this device and in this precision."""
-        held = self.keys_and_distances
-        if (held.dtype, held.device) != (like.dtype, like.device):
-            return False
-        ours, theirs = self.attention.geometry, attention.geometry
-        return ours is theirs or (
-            self.attention.image == attention.image
-            and ours.queries.grid == theirs.queries.grid
-            and ours.keys.grid == theirs.keys.grid
-            and np.array_equal(ours.queries.index, theirs.queries.index)
-            and np.array_equal(ours.keys.index, theirs.keys.index)
-        )
 
 
 def _places(attention: Layer, like: Tensor) -> _Places:
@@ -285,7 +270,7 @@ def _places(attention: Layer, like: Tensor) -> _Places:
     distances = _distances(attention, like)
     keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
     return _Places(
-        attention=attention,
+        geometry=attention.geometry,
         share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
         window=placed.sum(1) / placed.sum(),
         keys_and_distances=torch.stack([keys, distances], dim=2),
@@ -306,15 +291,6 @@ def _sums_on_grid(
     keys, distances = places.keys_and_distances[:, None].unbind(3)
     on_grid = (weights @ keys[:, :, 0, :, None]).squeeze(-1)
     return on_grid, (weights * distances).sum(-1)
-
-
-def _without_subnormal(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Weights below the smallest normal number (1e-38 in float32) are set to 0.
-
-    Masks of -100, as Swin has them, make many of them, and arithmetic with them is slow: the
-    statistics of a masked attention took up to 13 times as long.
-    """
-    return functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
 
 
 def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:

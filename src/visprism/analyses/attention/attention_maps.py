@@ -24,7 +24,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
-from visprism.passes.batches import check_evaluation_mode, image_shape, images_of
+from visprism.passes.batches import check_evaluation_mode, images_of
 from visprism.passes.tokens import described_readout, tokens_read
 from visprism.table.result import Result, Texts, result_type, scalar
 from visprism.table.result import column as quantity
@@ -252,7 +252,7 @@ def key_map(
 
 def provenance_of(anatomy: Anatomy, run: Run) -> Provenance:
     """Where a map of one image comes from."""
-    return run.measured(images=1, batch_size=1, image_shape=image_shape(anatomy))
+    return run.measured(images=1, batch_size=1, image_shape=anatomy.image_shape)
 
 
 def rollout(
@@ -286,7 +286,12 @@ def rollout(
     images = single_image(anatomy, images, run)
     chosen = attentions(anatomy)
     for attention in chosen:
-        _check_one_window(attention, chosen[0])
+        if _other_tokens(attention, chosen[0]):
+            raise InputError(
+                "all attention layers must have the same tokens for a rollout, but the tokens "
+                f"of {attention.name!r} and {chosen[0].name!r} differ (windows, pooled or "
+                "merged tokens). Use attention_maps for single layers."
+            )
     with run.compute.borrow(anatomy.model):
         with torch.set_grad_enabled(gradient), attend(
             anatomy, lambda w: w.values, only=chosen, differentiable=gradient
@@ -348,16 +353,6 @@ def _other_tokens(attention: Attention, first: Attention) -> bool:
     return not same or len(keys) > 1
 
 
-def _check_one_window(attention: Attention, first: Attention) -> None:
-    """All its tokens attend to all, and are the first attention's tokens."""
-    if _other_tokens(attention, first):
-        raise InputError(
-            f"all attention layers must have the same tokens for a rollout, but the tokens of "
-            f"{attention.name!r} and {first.name!r} differ (windows, pooled or "
-            "merged tokens). Use attention_maps for single layers."
-        )
-
-
 @figure(width=6.1, height=1.15, across=1, share=False)
 def _(result: QueryWeights, ax: Axes) -> Axes:
     """Weights of the query, mean over heads, of up to seven attentions over the depth."""
@@ -377,7 +372,8 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
 @figure(width=2.2, height=1.9, share=False)
 def _(result: Rollout, ax: Axes) -> Axes:
     """The rollout on the token grid, from its smallest to its largest value."""
-    grid = _grid(result.row, result.column, result.weight)
+    grid = np.zeros((result.row.max() + 1, result.column.max() + 1))
+    grid[result.row, result.column] = result.weight
     return _pictures(ax, {f"rollout ({result.method})": grid})
 
 
@@ -394,9 +390,3 @@ def _pictures(ax: Axes, pictures: dict[str, np.ndarray], vmin: float | None = No
     ax.set(xlim=(0, max(left - _GAP, 1e-9)), ylim=(1.15, 0))
     ax.axis("off")
     return ax
-
-
-def _grid(row: np.ndarray, column: np.ndarray, value: np.ndarray) -> np.ndarray:
-    grid = np.zeros((row.max() + 1, column.max() + 1))
-    grid[row, column] = value
-    return grid

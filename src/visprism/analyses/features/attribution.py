@@ -34,12 +34,13 @@ from visprism.anatomy.trace.forward import as_written
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather
-from visprism.core.run import Run, stream
+from visprism.core.run import Run
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
-from visprism.passes.batches import Batch, blocks_on_grid, image_shape, images_of, positioned
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, positioned
 from visprism.passes.blocks import block_columns, spread
+from visprism.passes.perturbed import random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import Pictures, SeriesPerBlock
 
@@ -194,17 +195,22 @@ class Attribution(Analysis):
                     target, maps = gradient_maps(anatomy, blocks, images)
                     pictures = {b: maps[GRAD_CAM, b].cpu().numpy() for b in blocks}
                     for b in blocks:
-                        maps[RANDOM, b] = _random_map(b, numbers, run.seed).to(images.device)
-                    jitter = _random_order(images, numbers, run.seed)
+                        grid = b.shape[-2:]
+                        random = random_numbers(
+                            torch.rand, grid, numbers, run.seed, "random map", *grid
+                        )
+                        maps[RANDOM, b] = random.to(images.device)
+                    ties = random_numbers(
+                        torch.rand, images.shape[-2:], numbers, run.seed, "order of ties"
+                    )
+                    jitter = ties.flatten(1).argsort(1).to(images.device)
                     scores = faithfulness(anatomy, images, target, maps, jitter, self.steps)
                 parts.append((start, scores, [pictures] if start < _PICTURES else []))
                 largest = max(largest, len(images))
         parts = sorted((p for process in gather(parts) for p in process), key=lambda p: p[0])
         values = {key: np.concatenate([s[key] for _, s, _ in parts]) for key in parts[0][1]}
         count = len(next(iter(values.values())))
-        origin = run.measured(
-            images=count, batch_size=largest, image_shape=image_shape(anatomy)
-        )
+        origin = run.measured(images=count, batch_size=largest, image_shape=anatomy.image_shape)
         by_block = {
             b: np.concatenate([p[b] for _, _, ps in parts for p in ps])[:_PICTURES]
             for b in blocks
@@ -316,23 +322,6 @@ def _gradient(
         for x in (activation, torch.zeros_like(activation) if gradient is None else gradient)
     )
     return target, a, g
-
-
-def _random_map(block: Block, numbers: range, seed: int) -> Map:
-    """Uniform numbers on the grid of a block, by image."""
-    grid = block.shape[-2:]
-    return torch.stack(
-        [torch.rand(grid, generator=stream(seed, "random map", *grid, i)) for i in numbers]
-    )
-
-
-def _random_order(
-    images: Float[Tensor, "b c h w"], numbers: range, seed: int
-) -> Int64[Tensor, "b p"]:
-    """The pixels of each image in random order."""
-    size = images.shape[-2:]
-    draws = [torch.rand(size, generator=stream(seed, "order of ties", i)) for i in numbers]
-    return torch.stack(draws).flatten(1).argsort(1).to(images.device)
 
 
 @torch.no_grad()

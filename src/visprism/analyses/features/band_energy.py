@@ -102,14 +102,8 @@ def _energies(
 ) -> Float[Tensor, "m 2 r"]:
     """Sums of squared amplitudes, without the mean, over both bands."""
     mean = chunk.mean((1, 2), keepdim=True)
-    power = (
-        torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2))
-        .abs()
-        .to(chunk.device)
-        .square_()
-        .flatten(1, 2)
-    )
-    return torch.einsum("mnr,nk->mkr", power, weights)
+    amplitude = torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2)).abs().to(chunk.device)
+    return torch.einsum("mnr,nk->mkr", amplitude.square_().flatten(1, 2), weights)
 
 
 @cache

@@ -68,8 +68,8 @@ from visprism.estimates.estimated import (
     student,
 )
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, image_shape, images_of
-from visprism.passes.blocks import block_columns
+from visprism.passes.batches import Batch, images_of
+from visprism.passes.blocks import pair_columns
 from visprism.passes.features import Arrays, Extracts, Seen, observing
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import BlockMatrix
@@ -309,7 +309,7 @@ class CKA(FeatureAnalysis):
         )
         defined = pairs(np.ones((len(varies), len(varies)))) > 0
         return Similarity(
-            **_pairs(first, other),
+            **pair_columns(first, other),
             cka=cka,
             biased=biased_cka,
             null_deviation=pairs(np.sqrt(variance)),
@@ -369,7 +369,7 @@ def compare(
         other_model: name of the second model, for figures.
         run: device, precision, seed, progress and the first model's provenance.
     """
-    shapes = [image_shape(anatomy) for anatomy in (anatomy_a, anatomy_b)]
+    shapes = [anatomy.image_shape for anatomy in (anatomy_a, anatomy_b)]
     if batches_b is None and shapes[0] != shapes[1]:
         first, second = ("x".join(map(str, shape)) for shape in shapes)
         raise InputError(
@@ -416,14 +416,6 @@ def compare(
 def _ends_of(by_batch: Float[np.ndarray, "n rows"]) -> Ends:
     """Student's interval over batches, for at least 5."""
     return (student if len(by_batch) >= FEWEST_BATCHES else no_interval)(by_batch)
-
-
-def _pairs(first: Sequence[Block], other: Sequence[Block]) -> dict[str, Any]:
-    """The columns that say which pair a row is about, the first block changing slowest."""
-    columns = block_columns([block for block in first for _ in other])
-    others = block_columns(list(other) * len(first))
-    names = {"block": "other"} | {c: f"other_{c}" for c in ("kind", "stage", "depth")}
-    return columns | {new: others[name] for name, new in names.items()}
 
 
 # Figures.

@@ -31,13 +31,11 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.provenance import Provenance
 from visprism.core.run import Run, stream
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, jackknife
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
-from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, Pooling, pooled_features
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -113,14 +111,13 @@ class NeuralCollapse(ScalarPerBlock):
         """NC1 by block, where it says nothing, and all four numbers of the last block."""
         level = self.nc1_shuffled
         none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
-        equal = () if not none else (
-            Finding(
+        yield from super().sentences()
+        if none:
+            yield (
                 f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}): it "
                 f"is not below its value for {_SHUFFLES} shuffles of the labels: no difference "
                 "between the classes shows"
-            ),
-        )  # fmt: skip
-        images = self.images_text
+            )
         parts = []
         if np.isfinite(self.nc1[-1]):
             parts.append(f"NC1 {text_of(self.nc1[-1])} (shuffled labels: {level[-1]:.3g})")
@@ -133,13 +130,10 @@ class NeuralCollapse(ScalarPerBlock):
             parts.append(f"NC3 {text_of(self.self_duality)}")
         if np.isfinite(self.disagreement[-1]):
             parts.append(f"NC4 {self.disagreement[-1]:.1%} (no interval)")
-        text = (
-            f"{self.block[-1]}: {', '.join(parts)} ({images} of {self.classes} classes, "
-            f"{self.pooling} features; all are 0 in neural collapse)"
+        yield (
+            f"{self.block[-1]}: {', '.join(parts)} ({self.images_text} of {self.classes} "
+            f"classes, {self.pooling} features; all are 0 in neural collapse)"
         )
-        yield from super().sentences()
-        yield from equal
-        yield text
 
 
 @result_type("feature-ranks")
@@ -212,11 +206,8 @@ class ClassSeparability(Analysis):
         pooled = pooled_features(
             anatomy, batches, pooling=self.pooling, inputs_of=head, run=run
         )
-        origin = run.measured(
-            images=len(pooled), batch_size=pooled.batch_size, image_shape=image_shape(anatomy)
-        )
         return separability(
-            pooled, self.pooling, head if labeled else None, origin, predicts_targets=labeled
+            pooled, self.pooling, head if labeled else None, predicts_targets=labeled
         )
 
     def cost(self, subject: Subject) -> Cost:
@@ -241,7 +232,6 @@ def separability(
     pooled: PooledFeatures,
     pooling: Pooling,
     classifier: nn.Linear | None,
-    origin: Provenance,
     *,
     predicts_targets: bool,
 ) -> tuple[NeuralCollapse, FeatureRanks]:
@@ -251,6 +241,7 @@ def separability(
     if len(classes) < 2:
         raise InputError(f"targets must be of at least 2 classes, got {len(classes)}")
     features, images = list(pooled.features.values()), len(index)
+    origin = pooled.provenance
     several = bool(np.bincount(index).min() >= _FEWEST_OF_CLASS)
     widths = np.array([x.shape[1] for x in features])
     (log_nc1,) = _estimates(_log_nc1, features, index, [several and images >= _FEWEST_FOR_NC1])
@@ -384,11 +375,7 @@ def _nc2(x: Rows, index: Index) -> list[float]:
         return [np.nan] * 3
     units = centered / np.maximum(norms, np.finfo(float).tiny)[:, None]
     cosines = (units @ units.T)[np.triu_indices(k, 1)]
-    return [
-        norms.std() / norms.mean(),
-        cosines.std(),
-        abs(cosines + 1 / (k - 1)).mean(),
-    ]
+    return [norms.std() / norms.mean(), cosines.std(), abs(cosines + 1 / (k - 1)).mean()]
 
 
 def _closest_centroids(x: Rows, index: Index) -> Index:

@@ -27,14 +27,12 @@ from jaxtyping import Float, Int
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Measured, Subject
-from visprism.anatomy import Block
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
 from visprism.estimates.estimated import Estimated, mean, no_interval, student
-from visprism.passes.batches import image_shape
-from visprism.passes.blocks import block_columns
-from visprism.passes.pooled import PooledFeatures, pooled_features
+from visprism.passes.blocks import pair_columns
+from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import BlockMatrix
 
@@ -122,13 +120,13 @@ class FeatureSimilarity(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features once and compare all pairs of blocks."""
         pooled = self._pooled(subject, run)
-        return (self._compared(pooled, pooled, subject, "", run),)
+        return (self._compared(pooled, pooled, "", run),)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Similarity of the blocks of two models on the same images."""
-        a, b = (self._pooled(measured.subject, run) for measured in (first, second))
         named = replace(run, provenance=first.subject.named(run).provenance)
-        return (self._compared(a, b, first.subject, second.subject.name, named),)
+        a, b = (self._pooled(measured.subject, named) for measured in (first, second))
+        return (self._compared(a, b, second.subject.name, run),)
 
     def _pooled(self, subject: Subject, run: Run) -> PooledFeatures:
         return pooled_features(
@@ -136,18 +134,15 @@ class FeatureSimilarity(Analysis):
         )
 
     def _compared(
-        self, a: PooledFeatures, b: PooledFeatures, subject: Subject, other_model: str, run: Run
+        self, a: PooledFeatures, b: PooledFeatures, other_model: str, run: Run
     ) -> BlockSimilarities:
-        origin = run.measured(
-            images=len(a), batch_size=a.batch_size, image_shape=image_shape(subject.anatomy)
-        )
         return BlockSimilarities(
             **similarities(a, b, self.neighbors, self.permutations, run.seed),
             neighbors=self.neighbors,
             permutations=self.permutations,
             pooling=self.pooling,
             other_model=other_model,
-            provenance=origin,
+            provenance=a.provenance,
         )
 
     def cost(self, subject: Subject) -> Cost:
@@ -177,11 +172,7 @@ class _Representation:
 
 
 def similarities(
-    first: PooledFeatures,
-    second: PooledFeatures,
-    neighbors: int,
-    permutations: int,
-    seed: int,
+    first: PooledFeatures, second: PooledFeatures, neighbors: int, permutations: int, seed: int
 ) -> dict[str, Any]:
     """The columns: each block of the first features with each of the second.
 
@@ -200,21 +191,13 @@ def similarities(
         for number in range(permutations)
     ]
     nulls = [_compared(a, [r.shuffled(order) for r in b], neighbors) for order in orders]
-    columns = _pairs(list(first.features), list(second.features))
+    columns = pair_columns(list(first.features), list(second.features))
     columns |= dict(zip(MEASURES, _compared(a, b, neighbors), strict=True))
     means = np.mean(nulls, axis=0)
     columns |= {f"{name}_null": v for name, v in zip(MEASURES, means, strict=True)}
     by_image = [rsa_by_image(x.ranks, y.ranks) for x in a for y in b]
     interval = student if n >= _FEWEST_OF_RSA else no_interval
     return columns | {"rsa": mean(np.stack(by_image, axis=1), interval)}
-
-
-def _pairs(first: Sequence[Block], other: Sequence[Block]) -> dict[str, np.ndarray]:
-    """The columns of `BlockMatrix` that say which pair a row is about."""
-    others = block_columns(list(other) * len(first))
-    names = {"block": "other"} | {c: f"other_{c}" for c in ("kind", "stage", "depth")}
-    rows = block_columns([block for block in first for _ in other])
-    return rows | {new: others[name] for name, new in names.items()}
 
 
 def _representations(
@@ -230,14 +213,14 @@ def _representation(
     x: Float[np.ndarray, "n d"], neighbors: int, generator: torch.Generator
 ) -> _Representation:
     x = x.astype(np.float64)
-    cosine = _unit(x) @ _unit(x).T
+    cosine = unit(x) @ unit(x).T
     np.fill_diagonal(cosine, -np.inf)
     keys = torch.rand(cosine.shape, generator=generator, dtype=torch.float64).numpy()
     order = np.lexsort((keys, -cosine.round(12)), axis=1)  # equal but for rounding: ties
     nearest = order[:, :neighbors]
     adjacency = np.zeros(cosine.shape)
     np.put_along_axis(adjacency, nearest, 1.0, axis=1)
-    profile = _unit(x - x.mean(1, keepdims=True))
+    profile = unit(x - x.mean(1, keepdims=True))
     centered = x - x.mean(0)
     if centered.shape[0] < centered.shape[1]:  # the same inner products in fewer columns
         left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
@@ -276,10 +259,6 @@ def rsa_by_image(
     product, squares = (first * second).sum(1), (first**2 + second**2).sum(1)
     r = product.sum()
     return r + 2 * len(first) * (product - r / 2 * squares)
-
-
-def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def _compared(

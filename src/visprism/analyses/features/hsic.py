@@ -66,9 +66,7 @@ def rbf(grams: Float[Tensor, "m n n"], bandwidth: float) -> Float[Tensor, "m n n
     return squares.div_(-scale.clamp(min=torch.finfo(scale.dtype).tiny)).exp_()
 
 
-def hsic(
-    kernels: Float[Tensor, "m n n"],
-) -> tuple[Float[Tensor, "m m"], Float[Tensor, "m m"]]:
+def hsic(kernels: Float[Tensor, "m n n"]) -> tuple[Float[Tensor, "m m"], Float[Tensor, "m m"]]:
     """HSIC of all pairs of m kernels over n images: unbiased, and biased.
 
     The first is the sum of the products of U-centered kernels over n (n - 3), the second is

@@ -24,11 +24,9 @@ from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.options import option
-from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
-from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -37,7 +35,7 @@ from visprism.table.shapes import ScalarPerBlock
 FORMATS = ("safetensors", "parquet")
 
 
-def save_features(pooled: PooledFeatures, path: Path | str, provenance: Provenance) -> None:
+def save_features(pooled: PooledFeatures, path: Path | str) -> None:
     """Write pooled features, whole or not at all; the suffix says the format.
 
     ``.safetensors`` holds one float32 array (images, channels) for each block by its name, and
@@ -46,29 +44,20 @@ def save_features(pooled: PooledFeatures, path: Path | str, provenance: Provenan
     """
     path = Path(path)
     arrays = {block.name: values for block, values in pooled.features.items()}
-    metadata = {"provenance": json.dumps(asdict(provenance))}
+    metadata = {"provenance": json.dumps(asdict(pooled.provenance))}
     if path.suffix == ".safetensors":
-        _save_safetensors(path, arrays, pooled.targets, metadata)
+        from safetensors.numpy import save_file
+
+        labels = {} if pooled.targets is None else {"targets": pooled.targets}
+        contiguous = {n: np.ascontiguousarray(a) for n, a in (arrays | labels).items()}
+        with atomic_write(path) as scratch:
+            save_file(contiguous, scratch, metadata=metadata)
     elif path.suffix == ".parquet":
         _save_parquet(path, arrays, pooled.targets, metadata)
     else:
         raise InputError(
             f"path must end in {' or '.join(f'.{f}' for f in FORMATS)}, got {path.name}"
         )
-
-
-def _save_safetensors(
-    path: Path,
-    arrays: dict[str, np.ndarray],
-    targets: np.ndarray | None,
-    metadata: dict[str, str],
-) -> None:
-    from safetensors.numpy import save_file
-
-    labels = {} if targets is None else {"targets": targets}
-    contiguous = {n: np.ascontiguousarray(a) for n, a in (arrays | labels).items()}
-    with atomic_write(path) as scratch:
-        save_file(contiguous, scratch, metadata=metadata)
 
 
 def _save_parquet(
@@ -156,21 +145,16 @@ class IntrinsicDimension(Analysis):
         )
         points = [np.unique(x, axis=0).astype(np.float64) for x in pooled.features.values()]
         value, low, high = np.array([twonn_dimension(p) for p in points]).T
-        origin = run.measured(
-            images=len(pooled),
-            batch_size=pooled.batch_size,
-            image_shape=image_shape(subject.anatomy),
-        )
         result = IntrinsicDimensions(
             **block_columns(list(pooled.features)),
             dimension=Estimated(value, low, high),
             width=np.array([p.shape[1] for p in points]),
             distinct=np.array([len(p) for p in points]),
             pooling=self.pooling,
-            provenance=origin,
+            provenance=pooled.provenance,
         )
         if self.features is not None:
-            save_features(pooled, self._file(subject), origin)
+            save_features(pooled, self._file(subject))
         return (result,)
 
     def cost(self, subject: Subject) -> Cost:

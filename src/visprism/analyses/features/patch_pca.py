@@ -28,7 +28,7 @@ from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
-from visprism.passes.batches import blocks_on_grid, image_shape, images_of
+from visprism.passes.batches import blocks_on_grid, images_of
 from visprism.passes.blocks import block_columns, grid_of, spread
 from visprism.table.result import Result, result_type, scalar
 from visprism.table.result import column as quantity
@@ -156,7 +156,7 @@ class PatchPCA(Analysis):
             **{name: np.concatenate([c[name] for c in columns]) for name in columns[0]},
             background_threshold=np.nan if threshold is None else threshold,
             provenance=run.measured(
-                images=sum(sizes), batch_size=max(sizes), image_shape=image_shape(anatomy)
+                images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
             ),
         )
         return (components,)

@@ -33,15 +33,9 @@ from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import (
-    Batch,
-    blocks_on_grid,
-    image_indices,
-    image_shape,
-    labeled,
-)
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, labeled
 from visprism.passes.blocks import block_columns
-from visprism.passes.pooled import PooledFeatures, pooled_features
+from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
 
@@ -165,9 +159,7 @@ class Readout(Analysis):
             pooling=self.pooling,
             evaluation=evaluation,
             chance=float(np.unique(targets, return_counts=True)[1].max() / images),
-            provenance=run.measured(
-                images=images, batch_size=test.batch_size, image_shape=image_shape(anatomy)
-            ),
+            provenance=test.provenance,
         )
         return (readouts,)
 
@@ -254,9 +246,9 @@ def neighbor_predictions(
 ) -> Int[np.ndarray, " n"]:
     """Classes by the vote of the nearest training images; costs m n d multiplications."""
     classes, index = np.unique(targets, return_inverse=True)
-    directions, predicted = _unit(train), []
+    directions, predicted = unit(train), []
     for start in range(0, len(test), _TEST_ROWS):
-        similarity = _unit(test[start : start + _TEST_ROWS]) @ directions.T
+        similarity = unit(test[start : start + _TEST_ROWS]) @ directions.T
         nearest = np.argpartition(-similarity, neighbors - 1, axis=1)[:, :neighbors]
         values = np.take_along_axis(similarity, nearest, axis=1)
         votes = np.exp((values - values.max(1, keepdims=True)) / temperature)
@@ -264,11 +256,6 @@ def neighbor_predictions(
         np.add.at(totals, (np.arange(len(votes))[:, None], index[nearest]), votes)
         predicted.append(classes[totals.argmax(1)])
     return np.concatenate(predicted)
-
-
-def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    norms = np.linalg.norm(x, axis=1, keepdims=True)
-    return x / np.maximum(norms, np.finfo(np.float32).tiny)
 
 
 def ridge_predictions(

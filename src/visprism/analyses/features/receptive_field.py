@@ -35,13 +35,7 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import (
-    Batch,
-    blocks_on_grid,
-    image_indices,
-    image_shape,
-    images_of,
-)
+from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
 from visprism.passes.blocks import block_columns
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
@@ -239,7 +233,7 @@ class ReceptiveField(Analysis):
         }
         largest = max(size for process in by_process for size in process)
         origin = run.measured(
-            images=len(order), batch_size=largest, image_shape=image_shape(anatomy)
+            images=len(order), batch_size=largest, image_shape=anatomy.image_shape
         )
         return (
             replace(_sizes(by_image, total), provenance=origin),
@@ -465,10 +459,7 @@ def _in_cells(total: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "rows column
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(
-    result: FieldSizes,
-    ax: Axes,
-    *,
-    quantity: Literal["sigma", "side_50", "side_95"] = "sigma",
+    result: FieldSizes, ax: Axes, *, quantity: Literal["sigma", "side_50", "side_95"] = "sigma"
 ) -> Axes:
     """Size against depth; the dashed line is a field with equal weights."""
     against_depth(ax, result, quantity)

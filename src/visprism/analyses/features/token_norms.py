@@ -419,21 +419,18 @@ def _histogram(norms: Float[np.ndarray, "b n"]) -> Int[np.ndarray, "bins"]:
     return np.bincount(bins.clip(0, _BINS - 1).astype(int).ravel(), minlength=_BINS)
 
 
-def _quantiles(counts: Int[np.ndarray, "bins"]) -> Float[np.ndarray, "p"]:
-    """The norm that a fraction of the tokens does not exceed, as the middle of its bin."""
-    total = np.cumsum(counts)
-    bins = np.searchsorted(total, np.ceil(np.array(PROBABILITIES) * total[-1]).clip(1))
-    return np.where(bins > 0, 2.0 ** (_LOWEST + (bins - 0.5) / _PER_OCTAVE), 0.0)
-
-
 def _quantiles_of(sums: Arrays) -> TokenNormQuantiles:
     keys = [key for key in sums if key[0] == "norm"]
     rows = [(block, group) for _, group, block in keys for _ in PROBABILITIES]
+    totals = [np.cumsum(sums[key]) for key in keys]
+    places = [np.ceil(np.array(PROBABILITIES) * total[-1]).clip(1) for total in totals]
+    bins = np.concatenate([np.searchsorted(*pair) for pair in zip(totals, places, strict=True)])
     return TokenNormQuantiles(
         **block_columns([block for block, _ in rows]),
         tokens=np.array([GROUP_NAMES[group] for _, group in rows]),
         probability=np.tile(PROBABILITIES, len(keys)),
-        norm=np.concatenate([_quantiles(sums[key]) for key in keys]),
+        # A fraction of the tokens does not exceed the middle of its bin.
+        norm=np.where(bins > 0, 2.0 ** (_LOWEST + (bins - 0.5) / _PER_OCTAVE), 0.0),
     )
 
 

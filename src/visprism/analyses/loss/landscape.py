@@ -392,13 +392,9 @@ class Landscape(Analysis):
         "one training run, in order",
     )
     scaling: Literal["filter", "layer", "none", "paper"] = option(
-        "filter",
-        "scaling of random directions: by filter, by layer, none, or as in the paper",
+        "filter", "scaling of random directions: by filter, by layer, none, or as in the paper"
     )
-    perturb_positions: bool = option(
-        False,
-        "random directions change position embeddings too",
-    )
+    perturb_positions: bool = option(False, "random directions change position embeddings too")
     batch_norm: Literal["frozen", "reestimated"] = option(
         "frozen", "BatchNorm statistics of the grid; the circles have both"
     )

@@ -94,10 +94,7 @@ class TrainingCurvature(Analysis):
         return super().inapplicable(subject)
 
 
-_COLORS = {
-    "hessian": KIND_COLORS["conv"],
-    "preconditioned": KIND_COLORS["attention"],
-}
+_COLORS = {"hessian": KIND_COLORS["conv"], "preconditioned": KIND_COLORS["attention"]}
 _DASHES = {"weights": "-", "perturbed": (0, (1, 1))}
 
 

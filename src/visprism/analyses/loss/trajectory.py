@@ -168,10 +168,7 @@ _NOTES = {
 
 @figure(width=2.7, height=2.4, share=False)
 def _(
-    result: WeightTrajectory,
-    ax: Axes,
-    *,
-    view: Literal["components", "polar"] = "components",
+    result: WeightTrajectory, ax: Axes, *, view: Literal["components", "polar"] = "components"
 ) -> Axes:
     """A point for each snapshot, joined in order, from dark (first) to bright (last)."""
     x, y = result.first, result.second

@@ -253,7 +253,7 @@ class Ablation(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""
-        run, anatomy = run, subject.anatomy
+        anatomy = subject.anatomy
         batches = subject.batches(self._batch_size(subject))
         roles = token_roles(anatomy) if "tokens" in self.parts else {}
         planned, reasons = self._planned(anatomy, roles, run.seed)

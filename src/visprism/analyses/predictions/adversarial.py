@@ -124,8 +124,9 @@ class RobustAccuracy(Result):
                 "upper bound",
                 code="VP103",
             )
-        chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
-        yield from chance
+        yield from chance_findings(
+            self.clean_accuracy, origin.images, self.classes, origin.split
+        )
 
     def answered(self, name: str) -> np.ndarray:
         """The smallest robust accuracy for each size, over attacks that are in no band."""
@@ -216,7 +217,7 @@ class Adversarial(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Attack the images."""
-        run, way = run, subject.known_preprocessing
+        way = subject.known_preprocessing
         return (
             adversarial(
                 subject.model,

@@ -30,8 +30,7 @@ from visprism.analyses.predictions.bands import BAND_WIDTH, band, filtered
 from visprism.anatomy import forward
 from visprism.core.errors import InputError
 from visprism.core.options import check_options, option
-from visprism.core.run import stream
-from visprism.passes.perturbed import Pixels, PixelSpace
+from visprism.passes.perturbed import Pixels, PixelSpace, random_numbers
 
 _ZERO = 1e-30  # a gradient that is not longer has no direction
 _EQUAL = 1e-12  # logits that differ by less are equal; as in AutoAttack
@@ -116,20 +115,15 @@ class ImageNoise:
 
     def normal(self, start: int) -> Pixels:
         """Gaussian noise."""
-        shape = self.like.shape[1:]
-        noise = [
-            torch.randn(shape, generator=stream(self.seed, "attack", start, index))
-            for index in self.indices
-        ]
-        return torch.stack(noise).to(self.like)
+        use = self.seed, "attack", start
+        return random_numbers(torch.randn, self.like.shape[1:], self.indices, *use).to(
+            self.like
+        )
 
     def uniform(self, start: int) -> Float[Tensor, "b 1 1 1"]:
         """Uniform numbers in 0 ... 1."""
-        numbers = [
-            torch.rand((1, 1, 1), generator=stream(self.seed, "attack radius", start, index))
-            for index in self.indices
-        ]
-        return torch.stack(numbers).to(self.like)
+        use = self.seed, "attack radius", start
+        return random_numbers(torch.rand, (1, 1, 1), self.indices, *use).to(self.like)
 
 
 @dataclass(frozen=True)

@@ -488,10 +488,7 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
 
 @figure(width=2.3, height=2.2)
 def _(
-    result: Reliability,
-    ax: Axes,
-    *,
-    quantity: Literal["accuracy", "frequency"] = "accuracy",
+    result: Reliability, ax: Axes, *, quantity: Literal["accuracy", "frequency"] = "accuracy"
 ) -> Axes:
     """Accuracy by confidence with the gap to the mean confidence, or a confidence histogram.
 

@@ -150,15 +150,11 @@ class CorruptedMetrics(Result):
         if not np.isnan(drop):
             text += f"; paired drop from clean images {points_text(drop, drop.low, drop.high)}"
         clean = self.select((self.metric == "accuracy") & (self.corruption == CLEAN[0]))
-        chance = (
-            chance_findings(float(clean.value[0]), origin.images, self.classes, origin.split)
-            if len(clean)
-            else ()
-        )
         yield text
         yield from self._worst(accuracy)
-        yield from chance
-        yield from self._calibration(rows)
+        for value in clean.value[:1].tolist():
+            yield from chance_findings(value, origin.images, self.classes, origin.split)
+        yield self._calibration(rows)
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean accuracy on corrupted images, and its drop from clean images."""
@@ -208,10 +204,10 @@ class CorruptedMetrics(Result):
             provenance=self.provenance,
         )
 
-    def _worst(self, accuracy: "CorruptedMetrics") -> tuple[Finding, ...]:
+    def _worst(self, accuracy: "CorruptedMetrics") -> Iterator[str]:
         """The condition with the lowest accuracy, which is a selected extreme."""
         if len(accuracy) > 1 and not np.ptp(accuracy.value):
-            return ()
+            return
         worst = int(accuracy.value.argmin())
         change = accuracy.change[worst]
         drop = (
@@ -219,20 +215,17 @@ class CorruptedMetrics(Result):
             if np.isfinite(change)
             else ""
         )
-        return (
-            Finding(
-                f"lowest accuracy of {number_of(len(accuracy), 'condition')}: "
-                f"{readable(accuracy.corruption[worst])} at severity "
-                f"{accuracy.severity[worst]}, "
-                f"{text_of(accuracy.value[worst], '.1%')}{drop}"
-            ),
+        yield (
+            f"lowest accuracy of {number_of(len(accuracy), 'condition')}: "
+            f"{readable(accuracy.corruption[worst])} at severity {accuracy.severity[worst]}, "
+            f"{text_of(accuracy.value[worst], '.1%')}{drop}"
         )
 
-    def _calibration(self, rows: "CorruptedMetrics") -> tuple[Finding, ...]:
+    def _calibration(self, rows: "CorruptedMetrics") -> str:
         ece = rows.value[rows.metric == "debiased_ece"]
         clean = self.value[(self.metric == "debiased_ece") & (self.corruption == CLEAN[0])]
         beside = f", {clean[0]:.1%} on these images without them" if len(clean) else ""
-        return (Finding(f"mean debiased ECE on corrupted images {ece.mean():.1%}{beside}"),)
+        return f"mean debiased ECE on corrupted images {ece.mean():.1%}{beside}"
 
 
 @result_type("corruption-errors")
@@ -265,11 +258,8 @@ class CorruptionErrors(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Mean error with its severities, the mCE or why there is none, and the worst."""
-        clean = (
-            ""
-            if np.isnan(self.clean_error)
-            else f", {self.clean_error:.1%} on these images without them"
-        )
+        clean = f", {self.clean_error:.1%} on these images without them"
+        clean = "" if np.isnan(self.clean_error) else clean
         plural = "y" if self.severities.isdigit() else "ies"
         severities = f" at severit{plural} {self.severities}" if self.severities else ""
         worst = int(self.error.argmax())
@@ -506,8 +496,7 @@ def _(result: CorruptedMetrics, ax: Axes) -> Axes:
     ax.set_xticks(np.arange(len(severities)) + 0.5, [str(s) for s in severities])
     ax.set(xlim=(0, len(severities)), ylim=(0, len(names)), xlabel="Severity")
     ax.tick_params(length=0)
-    for side in ("top", "right", "bottom", "left"):
-        ax.spines[side].set_visible(False)
+    ax.spines[:].set_visible(False)
     return ax
 
 

@@ -78,8 +78,17 @@ class ShiftedAccuracy(Result):
     def sentences(self) -> Iterator[str | Finding]:
         """Accuracy and drop of each set; of more than six sets the mean, the worst and mCE."""
         if len(self) > _LISTED:
-            yield self._summary()
-            yield from self._mce_finding()
+            worst = int(self.accuracy.argmin())
+            yield (
+                f"mean accuracy {self.accuracy.mean():.1%} over {len(self)} sets (no interval: "
+                f"sets may share images); lowest of {len(self)}: {self.shift[worst]}, "
+                f"{text_of(self.accuracy[worst], '.1%')}"
+            )
+            if np.isfinite(self.mce):
+                yield (
+                    f"mCE {self.mce:.1%} of ImageNet-C, relative to AlexNet, over 15 "
+                    "corruptions and 5 severities (no interval: sets may share images)"
+                )
             return
         for i in range(len(self)):
             yield self._text(i)
@@ -111,16 +120,6 @@ class ShiftedAccuracy(Result):
         ]
         return float(np.mean(relative))
 
-    def _mce_finding(self) -> tuple[Finding, ...]:
-        if np.isnan(self.mce):
-            return ()
-        return (
-            Finding(
-                f"mCE {self.mce:.1%} of ImageNet-C, relative to AlexNet, over 15 corruptions "
-                "and 5 severities (no interval: sets may share images)"
-            ),
-        )
-
     def _text(self, row: int) -> str:
         images, drop = images_text(int(self.images[row]), "test"), self.drop[row]
         reference = images_text(int(self.reference_images[row]), self.provenance.split)
@@ -129,14 +128,6 @@ class ShiftedAccuracy(Result):
             f"on {images} among {self.classes[row]:,} classes, "
             f"{points_text(drop, drop.low, drop.high)} below {self.reference[row]:.1%} on "
             f"{reference} of the data"
-        )
-
-    def _summary(self) -> Finding:
-        worst = int(self.accuracy.argmin())
-        return Finding(
-            f"mean accuracy {self.accuracy.mean():.1%} over {len(self)} sets (no interval: "
-            f"sets may share images); lowest of {len(self)}: {self.shift[worst]}, "
-            + text_of(self.accuracy[worst], ".1%")
         )
 
 

@@ -267,11 +267,7 @@ def _(result: DifferingPictures, ax: Axes) -> Axes:
     down = 1 + _CAPTION
     for i, pixels in enumerate(result.pictures()):
         left, top = (i % _ACROSS) * _STEP, (i // _ACROSS) * down
-        words = (
-            f"true: {result.target[i]}",
-            f"1: {result.first[i]}",
-            f"2: {result.second[i]}",
-        )
+        words = (f"true: {result.target[i]}", f"1: {result.first[i]}", f"2: {result.second[i]}")
         about = f"image {result.image[i]} · {' · '.join(words)}"
         picture(ax, pixels, left, top, about=about, interpolation="none")
         caption(ax, "\n".join(words), (left + 0.5, top + 1))

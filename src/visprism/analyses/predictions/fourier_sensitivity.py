@@ -8,6 +8,7 @@ is measured.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import stream
 from visprism.drawing.color_bars import cells, error_rate_bar
 from visprism.drawing.registry import figure
 from visprism.estimates import questions
@@ -29,7 +29,7 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, skewed
 from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import images_text, points_text, text_of
-from visprism.passes.perturbed import Paired, Pixels
+from visprism.passes.perturbed import Paired, Pixels, random_numbers
 from visprism.table.result import Result, column, estimate, result_type, scalar
 
 Frequency = tuple[int, int]  # cycles over the height and over the width
@@ -73,10 +73,9 @@ class FrequencyErrors(Result):
                 f"{text_of(rate, '.1%')} at ({self.vertical[worst]}, "
                 f"{self.horizontal[worst]}) cycles, over {images}"
             )
-        chance = chance_findings(
+        yield from chance_findings(
             1 - self.clean_error, origin.images, self.classes, origin.split
         )
-        yield from chance
 
 
 @ANALYSES.register
@@ -130,14 +129,8 @@ class FourierSensitivity(PerturbedAccuracy):
         height, width = pixels.shape[-2:]
         wave = basis_image((height, width), condition).to(pixels)
         number = self.conditions((height, width)).index(condition)
-        signs = torch.stack(
-            [
-                torch.randint(
-                    2, (pixels.shape[1], 1, 1), generator=stream(seed, "signs", number, image)
-                )
-                for image in indices
-            ]
-        )
+        size = pixels.shape[1], 1, 1
+        signs = random_numbers(partial(torch.randint, 2), size, indices, seed, "signs", number)
         return pixels + (2 * signs - 1).to(pixels) * wave * self.rms * (height * width) ** 0.5
 
     def results(

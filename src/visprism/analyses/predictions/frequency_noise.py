@@ -32,7 +32,6 @@ from visprism.analyses.subject import Subject
 from visprism.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import stream
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import KIND_COLORS, tip
@@ -48,7 +47,7 @@ from visprism.estimates.estimated import (
 )
 from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import missing_text, points_text
-from visprism.passes.perturbed import Paired, Pixels, PixelSpace
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 Protocol = Literal["default", "paper"]
@@ -134,9 +133,10 @@ class BandAccuracy(Result):
                 f"; largest drop of {len(self)} at {self.frequency[self.drop.argmax()]:.3g} "
                 f"π rad/pixel, {points_text(worst, worst.low, worst.high)}"
             )
-        chance = chance_findings(self.clean_accuracy, origin.images, self.classes, origin.split)
         yield text
-        yield from chance
+        yield from chance_findings(
+            self.clean_accuracy, origin.images, self.classes, origin.split
+        )
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """The place of the model in the order that claim C7 expects, which is about two models.
@@ -374,11 +374,9 @@ def white_noise(
     like: Float[Tensor, "b c h w"], seed: int, indices: range
 ) -> Float[Tensor, "b c h w"]:
     """Gaussian noise of each image, from the seed and the index of the image."""
-    noise = [
-        torch.randn(like.shape[1:], generator=stream(seed, "frequency noise", index))
-        for index in indices
-    ]
-    return torch.stack(noise).to(like)
+    return random_numbers(torch.randn, like.shape[1:], indices, seed, "frequency noise").to(
+        like
+    )
 
 
 @figure(width=2.6, height=2.2)

@@ -31,9 +31,8 @@ from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.images.images import ordered
 from visprism.images.open_data import load_data
-from visprism.passes.batches import image_shape
 from visprism.passes.blocks import block_columns
-from visprism.passes.pooled import PooledFeatures, halves, pooled_features
+from visprism.passes.pooled import PooledFeatures, halves, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
 
@@ -176,9 +175,7 @@ class OutOfDistribution(Analysis):
             other_images=len(others),
             fitted_on=f"{len(fitted)} {fitted_on}",
             pooling=pooling,
-            provenance=run.measured(
-                images=len(test), batch_size=test.batch_size, image_shape=image_shape(anatomy)
-            ),
+            provenance=test.provenance,
         )
         return (detection,)
 
@@ -268,21 +265,17 @@ def _distances(
         raise InputError(
             f"neighbors must be at most {len(fitted)} (images to choose from), got {neighbors}"
         )
-    directions = _unit(fitted)
+    directions = unit(fitted.astype(np.float64))
     scores = []
     for part in parts:
         values = []
         for start in range(0, len(part), _TEST_ROWS):
-            cosine = _unit(part[start : start + _TEST_ROWS]) @ directions.T
+            rows = part[start : start + _TEST_ROWS].astype(np.float64)
+            cosine = unit(rows) @ directions.T
             nearest = np.partition(-cosine, neighbors - 1, axis=1)[:, neighbors - 1]
             values.append(-np.sqrt(np.maximum(2 + 2 * nearest, 0)))
         scores.append(np.concatenate(values))
     return scores[0], scores[1]
-
-
-def _unit(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    x = x.astype(np.float64)
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def _mahalanobis(

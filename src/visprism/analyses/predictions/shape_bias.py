@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Int64
 from matplotlib.axes import Axes
-from torch import Tensor
 
 from visprism.analyses.base import (
     ANALYSES,
@@ -132,9 +131,7 @@ class ShapeBias(Analysis):
 
 
 def shape_bias(
-    predictions: Predictions,
-    textures: Int64[np.ndarray, " n"],
-    categories: Sequence[str],
+    predictions: Predictions, textures: Int64[np.ndarray, " n"], categories: Sequence[str]
 ) -> CueDecisions:
     """Shape decisions over shape and texture decisions, by category and for all images.
 
@@ -164,13 +161,13 @@ def shape_bias(
             f"textures must be below {len(categories)}, the number of categories, got "
             f"{textures.max()}"
         )
-    conflict = _conflict(predictions, textures)
+    conflict = (shapes != textures) & (textures != NO_CUE)
     if not conflict.any():
         raise InputError(
             "at least one image must have the shape of one category and the texture of "
             "another, got none. Use a cue-conflict set, such as 'shapes?cues=conflict'."
         )
-    decisions = _decisions(predictions)
+    decisions = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
     by_shape = [conflict & (shapes == c) for c in range(len(categories))]
     groups = [(n, rows) for n, rows in zip(categories, by_shape, strict=True) if rows.any()]
     groups.append(("all", conflict))
@@ -194,18 +191,6 @@ def shape_bias(
     )
 
 
-def _conflict(
-    predictions: Predictions, textures: Int64[np.ndarray, " n"]
-) -> Bool[np.ndarray, " n"]:
-    """Images that show the shape of one category and the texture of another."""
-    return (predictions.targets.numpy() != textures) & (textures != NO_CUE)
-
-
-def _decisions(predictions: Predictions) -> Int64[np.ndarray, " n"]:
-    """The predicted category of each image."""
-    return predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
-
-
 def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> Predictions:
     """Predictions over categories, each the mean over several classes of the model.
 
@@ -222,15 +207,11 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
             f"classes must be below {predictions.members.shape[-1]}, the number of classes of "
             f"the model, got {highest}"
         )
-    members = predictions.members.double().log_softmax(-1)
-    scores = _mean_probability(members, classes).float()
-    return Predictions(scores, predictions.targets, predictions.provenance)
-
-
-def _mean_probability(logs: Float[Tensor, "s n k"], classes: Sequence[Sequence[int]]) -> Tensor:
+    logs = predictions.members.double().log_softmax(-1)
     means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
-    scores = torch.stack(means, dim=-1)
-    return scores if len(scores) > 1 else scores[0]
+    scores = torch.stack(means, dim=-1).float()
+    scores = scores if len(scores) > 1 else scores[0]
+    return Predictions(scores, predictions.targets, predictions.provenance)
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:

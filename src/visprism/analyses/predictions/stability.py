@@ -103,8 +103,7 @@ class RelativeFlipRates(Result):
             )
             return
         worst = int(self.ratio.argmax())
-        name = str(self.perturbation[worst]).replace("_", " ")
-        images = self.images_text
+        name, images = readable(self.perturbation[worst]), self.images_text
         yield (
             f"mean flip rate of {self.model} relative to {self.reference} "
             f"{self.mean_ratio:.1%} over {len(self)} perturbations, largest of "
@@ -187,7 +186,9 @@ class Stability(Analysis):
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Flip rates of the second model over the first model's."""
-        reference, result = (_flip_rates(measured) for measured in (first, second))
+        reference, result = (
+            next(r for r in m.results if isinstance(r, FlipRates)) for m in (first, second)
+        )
         names = {"model": second.subject.name, "reference_model": first.subject.name}
         return (relative_flip_rates(result, reference, **names),)
 
@@ -197,10 +198,6 @@ class Stability(Analysis):
         size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
         seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
         return Cost(per_image=float(frames), seconds_per_image=seconds)
-
-
-def _flip_rates(measured: Measured) -> FlipRates:
-    return next(result for result in measured.results if isinstance(result, FlipRates))
 
 
 Frames = Tensor  # (images, frames, C, H, W)

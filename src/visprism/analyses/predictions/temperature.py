@@ -10,7 +10,6 @@ from math import nan
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from visprism.core.errors import InputError
 from visprism.core.run import stream
@@ -232,7 +231,8 @@ def _slopes(predictions: Predictions, inverse: float) -> Float[np.ndarray, " n"]
     for members, targets in zip(
         predictions.members.split(_ROWS, dim=1), predictions.targets.split(_ROWS), strict=True
     ):
-        gap = _below_highest(members)
+        exact = members.double()
+        gap = exact - exact.amax(-1, keepdim=True)
         at = targets.expand(len(members), -1)[..., None]
         log_p = (inverse * gap).log_softmax(-1)
         target_gap, target_log_p = (x.gather(2, at)[..., 0] for x in (gap, log_p))
@@ -240,8 +240,3 @@ def _slopes(predictions: Predictions, inverse: float) -> Float[np.ndarray, " n"]
         mean = (log_p.exp() * gap).nan_to_num(0.0).sum(-1)
         parts.append((target_log_p.softmax(0) * (mean - target_gap)).sum(0))
     return torch.cat(parts).numpy()
-
-
-def _below_highest(members: Float[Tensor, "s b k"]) -> Float[Tensor, "s b k"]:
-    exact = members.double()
-    return exact - exact.amax(-1, keepdim=True)

@@ -2,16 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
+from maps import classifier
 
 from visprism import dissect, receptive_field
-
-
-class Head(nn.Sequential):
-    """Mean over positions, then logits."""
-
-    def __init__(self, channels):
-        super().__init__(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 5))
 
 
 @pytest.fixture
@@ -19,7 +12,7 @@ def network():
     """`network(*layers)`: the layers and a head in float64, the same weights every time."""
 
     def network(*layers, channels=1):
-        model = nn.Sequential(*layers, Head(channels)).double().eval()
+        model = classifier(*layers, channels=channels).double()
         generator = torch.Generator().manual_seed(1)
         with torch.no_grad():
             for p in model.parameters():
