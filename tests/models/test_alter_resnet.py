@@ -29,8 +29,8 @@ def renamed(ours):
 
 
 def test_gives_the_logits_of_timms_pre_activation_resnet():
-    ours = load_model("preact_resnet50_224?num_classes=7").model
-    timms = timm.create_model("resnetv2_50", num_classes=7).eval()
+    ours = load_model("preact_resnet18_224?num_classes=7").model
+    timms = timm.create_model("resnetv2_18", num_classes=7).eval()
     state = ours.state_dict()
     names = renamed(state)
     assert len(timms.state_dict()) == len(state)
@@ -69,7 +69,7 @@ def test_its_anatomy_alternates_convolution_and_attention():
     assert len(set(stages)) == 4
 
 
-@pytest.mark.parametrize("msas", [(0, 1, 1), (0, 1, 2), (1, 2, 2), (0, 0, 0)])
+@pytest.mark.parametrize("msas", [(0, 1, 2), (0, 0, 0)])
 def test_alter_resnet20_is_what_harmonize_makes_of_resnet20(msas):
     """The same tree of modules and shapes, by the placement, heads and window of its rule."""
     converted = harmonize_model(load_model("resnet20").model, torch.zeros(2, 3, 32, 32), msas)

@@ -43,25 +43,8 @@ def by_hand(attention, x, near, bias=None):
     return attention.proj(out.flatten(-2)).unflatten(1, (height, width))
 
 
-def test_a_neighborhood_of_one_token_gives_its_value():
-    attention = layer(LocalAttention, 12, 3, kernel=1, qkv_bias=True)
-    x = tokens(4, 5)
-    value = attention.qkv(x)[..., 24:]
-    torch.testing.assert_close(attention(x), attention.proj(value))
-
-
 @pytest.mark.parametrize("every_pair", [True, False])
-def test_equal_tokens_give_the_value_at_borders_too(monkeypatch, every_pair):
-    """What is outside the image is no key: zeros there would pull the mean down."""
-    monkeypatch.setattr(local_attention, "_ALL_PAIRS", 10**9 if every_pair else 0)
-    attention = layer(LocalAttention, 12, 3, kernel=5)
-    x = tokens(1, 1).expand(2, 9, 10, 12)
-    torch.testing.assert_close(attention(x), attention.proj(attention.qkv(x)[..., 24:]))
-
-
-@pytest.mark.parametrize("every_pair", [True, False])
-@pytest.mark.parametrize("kernel", [1, 3, 5, 7])
-@pytest.mark.parametrize("grid", [(5, 6), (9, 3)])
+@pytest.mark.parametrize(("kernel", "grid"), [(1, (5, 6)), (3, (5, 6)), (7, (9, 3))])
 def test_local_attention_is_its_definition(monkeypatch, every_pair, kernel, grid):
     monkeypatch.setattr(local_attention, "_ALL_PAIRS", 10**9 if every_pair else 0)
     attention = layer(LocalAttention, 6, 2, kernel=kernel, head_dim=2)
@@ -73,8 +56,7 @@ def test_local_attention_is_its_definition(monkeypatch, every_pair, kernel, grid
     torch.testing.assert_close(attention(x), by_hand(attention, x, near), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("grid", [(17, 20), (24, 8), (30, 11)])
-@pytest.mark.parametrize("kernel", [3, 7, 19])
+@pytest.mark.parametrize(("kernel", "grid"), [(3, (17, 20)), (7, (24, 8)), (19, (30, 11))])
 def test_tiles_give_what_all_pairs_give(monkeypatch, kernel, grid):
     """Also in their gradients, and where a neighborhood is larger than a tile."""
     attention = layer(LocalAttention, 12, 3, kernel=kernel)
@@ -100,7 +82,7 @@ def test_second_derivatives_of_tiles_are_those_of_all_pairs(monkeypatch):
     torch.testing.assert_close(*products, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 29, 56])
+@pytest.mark.parametrize("length", [1, 7, 8, 29])
 @pytest.mark.parametrize("reach", [0, 1, 9])
 def test_tiles_cover_the_axis_once_and_see_no_more_than_their_neighborhoods(length, reach):
     queries, keys = local_attention._tiles(length, reach)
@@ -129,15 +111,12 @@ def test_a_neighborhood_of_the_whole_grid_is_global_attention(kernel):
 @pytest.mark.parametrize(
     ("grid", "window", "shift"),
     [
-        ((8, 8), (4, 4), (0, 0)),
-        ((8, 8), (4, 4), (2, 2)),
         ((7, 9), (4, 4), (2, 2)),
         ((5, 10), (4, 3), (1, 2)),
         ((9, 7), (4, 4), (0, 0)),
         ((4, 8), (4, 4), (2, 2)),  # one window high: no shift there
         ((3, 9), (4, 4), (2, 2)),  # lower than a window
         ((2, 3), (7, 7), (3, 3)),  # smaller than a window
-        ((6, 6), (1, 1), (0, 0)),
     ],
 )
 def test_window_attention_is_its_definition(grid, window, shift):
@@ -171,15 +150,6 @@ def test_window_attention_is_that_of_timm_where_windows_divide_the_grid(shift):
     attention.load_state_dict(block.attn.state_dict())
     x = tokens(14, 21, channels=24)
     torch.testing.assert_close(attention(x), block._attn(x), rtol=0, atol=1e-10)
-
-
-def test_padding_is_not_seen():
-    """On a grid of one row too many, that row sees itself alone."""
-    attention = layer(ShiftedWindowAttention, 12, 3, window=(4, 4))
-    x = tokens(5, 4)
-    alone = ShiftedWindowAttention(12, 3, window=(4, 4)).double()
-    alone.load_state_dict(attention.state_dict())
-    torch.testing.assert_close(attention(x)[:, 4:], alone(x[:, 4:]), rtol=0, atol=1e-10)
 
 
 def test_local_attention_gives_shapes_without_numbers():

@@ -1,7 +1,6 @@
 """Transformers of the zoo against published sizes and timm (src/visprism/models/zoo)."""
 
 import pytest
-import timm
 import torch
 from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
@@ -63,19 +62,10 @@ def test_deit_has_the_official_number_of_parameters(name, distilled):
     assert size_of(name) == distilled
 
 
-@pytest.mark.parametrize("size", ["small", "base", "large"])
-def test_swin_has_as_many_parameters_as_that_of_timm(size):
-    name = f"swin_{size}_patch4_window7_224"
-    with torch.device("meta"):
-        official = timm.create_model(name)
-    assert size_of(name) == sum(p.numel() for p in official.parameters())
-
-
 @pytest.mark.parametrize(
     ("name", "classes", "window", "size"),
     [
         ("swin_tiny_patch1_window4_32", 100, 4, 27_551_728),
-        ("swin_tiny_patch4_window7_224", 1000, 7, 28_249_588),
         ("swin_small_patch4_window7_224", 1000, 7, 49_531_360),
     ],
 )

@@ -41,8 +41,8 @@ def by_loop(layer, x):
     return layer.proj(out.flatten(-2)).permute(0, 3, 1, 2)
 
 
-@pytest.mark.parametrize("size", [(4, 4), (6, 4), (5, 7), (2, 3), (8, 3)])
-@pytest.mark.parametrize("shift", [0, 1, 2])
+@pytest.mark.parametrize("size", [(5, 7), (2, 3), (8, 3)])
+@pytest.mark.parametrize("shift", [0, 1])
 def test_equals_a_loop_over_pixels_on_any_map(size, shift):
     layer = made(0, 6, 5, num_heads=2, head_dim=3, window=4, shift=shift)
     x = torch.randn(2, 6, *size, generator=stream(0, "x"), dtype=torch.float64)
@@ -77,31 +77,3 @@ def test_equals_timms_window_attention():
     x = torch.randn(2, 12, 4, 4, generator=stream(0, "x"), dtype=torch.float64)
     theirs = timms(x.flatten(2).mT).mT.unflatten(2, (4, 4))
     torch.testing.assert_close(ours(x), theirs)
-
-
-def test_a_window_larger_than_the_map_is_as_large_as_it():
-    small, large = (WindowAttention(6, num_heads=2, head_dim=4, window=w) for w in (4, 30))
-    x = torch.randn(2, 6, 4, 3, generator=stream(0, "x"))
-    state = small.state_dict()
-    with torch.no_grad():
-        large.relative_bias[:, 26:33, 26:33] = state.pop("relative_bias")
-    large.load_state_dict(state, strict=False)
-    torch.testing.assert_close(large(x), small(x))
-
-
-def test_uniform_attention_is_the_mean_of_each_window():
-    layer = WindowAttention(2, num_heads=1, head_dim=2, window=2).double()
-    with torch.no_grad():
-        layer.relative_bias.zero_()
-        layer.qkv.weight.copy_(torch.cat([torch.zeros(4, 2), torch.eye(2)]))
-        layer.proj.weight.copy_(torch.eye(2))
-        layer.proj.bias.zero_()
-    x = torch.arange(12.0, dtype=torch.float64).reshape(1, 2, 2, 3)
-    expected = torch.tensor([[[2.0, 2, 3.5], [2, 2, 3.5]], [[8, 8, 9.5], [8, 8, 9.5]]])
-    torch.testing.assert_close(layer(x)[0], expected.double())
-
-
-def test_a_shift_by_a_window_of_the_map_shifts_the_output():
-    layer = made(0, 4, num_heads=2, head_dim=2, window=2)
-    x = torch.randn(1, 4, 6, 6, generator=stream(0, "x"), dtype=torch.float64)
-    torch.testing.assert_close(layer(x.roll((2, 4), (2, 3))), layer(x).roll((2, 4), (2, 3)))
