@@ -339,8 +339,7 @@ def test_a_model_that_fills_a_cache_in_its_first_pass(dissected):
 
 
 @pytest.mark.parametrize(
-    "way",
-    [heads_outside, keys_in_rows, causal, mask_of_all_images, bias_of_each_image, "swin"],
+    "way", [heads_outside, keys_in_rows, causal, mask_of_all_images, bias_of_each_image, "swin"]
 )
 def test_parts_of_the_images_give_the_same_weights_and_logits(way, monkeypatch):
     monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)

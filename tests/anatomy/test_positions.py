@@ -223,10 +223,7 @@ def test_no_layout_is_claimed_where_places_are_lost(name):
     assert layout is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["vit_reg4", "pit_ti", "swin_tiny", "hiera_tiny", "nest_tiny"],
-)
+@pytest.mark.parametrize("name", ["vit_reg4", "pit_ti", "swin_tiny", "hiera_tiny", "nest_tiny"])
 def test_a_spot_changes_the_feature_map_where_it_lies(dissected, name):
     anatomy = dissected(name)
     side = 70 if name == "vit_reg4" else 224

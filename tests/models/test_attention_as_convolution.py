@@ -30,9 +30,7 @@ def test_each_head_looks_at_one_offset_and_all_offsets_have_a_head():
 
 @pytest.mark.parametrize("kernel", [1, 3, 7])
 @pytest.mark.parametrize("patch", [1, 2, 4])
-def test_is_the_convolution_with_as_many_heads_as_the_theorem_says(
-    kernel, patch
-):
+def test_is_the_convolution_with_as_many_heads_as_the_theorem_says(kernel, patch):
     conv = convolution(kernel)
     attention = attention_from_convolution(conv, patch_size=patch)
     assert attention.num_heads == (2 * ceil((kernel - 1) / (2 * patch)) + 1) ** 2

@@ -37,11 +37,7 @@ from visprism.loss.double_backward import (
     differentiable,
     in_double,
 )
-from visprism.passes.batches import (
-    check_evaluation_mode,
-    first_images,
-    on_device,
-)
+from visprism.passes.batches import check_evaluation_mode, first_images, on_device
 from visprism.passes.predictions import check_logits
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);

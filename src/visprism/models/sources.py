@@ -21,11 +21,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
-from visprism.models.data_configs import (
-    from_attributes,
-    from_image_processor,
-    from_torchvision,
-)
+from visprism.models.data_configs import from_attributes, from_image_processor, from_torchvision
 from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
 from visprism.models.timm_entries import PREFIX
 from visprism.models.zoo_registry import MODELS, image_size

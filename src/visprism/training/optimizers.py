@@ -39,10 +39,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     if not matrices:
         return [(adamw, 1.0)]
     muon = torch.optim.Muon(
-        matrices,
-        lr=recipe.lr,
-        weight_decay=recipe.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
+        matrices, lr=recipe.lr, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
     )
     return [(adamw, 1.0), (muon, _MUON_LR)]
 

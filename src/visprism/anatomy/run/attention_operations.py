@@ -36,11 +36,7 @@ def number_of_images(attention: Attention, leading: torch.Size) -> int:
 
 
 def weights_of_few_images(
-    attention: Attention,
-    op: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    out: Any,
+    attention: Attention, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
 ) -> Iterator[Float[Tensor, "few windows heads queries keys"]]:
     """The weights of consecutive images, of so many at a time as fit into the cache.
 

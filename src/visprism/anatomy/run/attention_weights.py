@@ -76,9 +76,7 @@ def attend(
 
 @contextmanager
 def attend_in_parts(
-    anatomy: Anatomy,
-    keep: Callable[[Weights], P],
-    finish: Callable[[Attention, list[P]], T],
+    anatomy: Anatomy, keep: Callable[[Weights], P], finish: Callable[[Attention, list[P]], T]
 ) -> Iterator[dict[str, T]]:
     """As `attend`, with `keep` applied to the weights of a few images at a time.
 

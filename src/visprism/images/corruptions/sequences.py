@@ -100,9 +100,7 @@ def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:
 
 
 def _motion_blur(
-    images: Images,
-    setting: tuple[int, float | int, int, int],
-    randomness: Randomness,
+    images: Images, setting: tuple[int, float | int, int, int], randomness: Randomness
 ) -> Frames:
     radius, sigma, frames, step = setting
     angles = [(i - frames + 1) * step for i in range(frames)]

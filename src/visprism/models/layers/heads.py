@@ -189,11 +189,7 @@ class PatchEmbed(timm.layers.PatchEmbed):
     """Patches of an image as tokens; their size must divide the image size."""
 
     def __init__(
-        self,
-        *,
-        img_size: int | tuple[int, int],
-        patch_size: int,
-        **rest: Any,
+        self, *, img_size: int | tuple[int, int], patch_size: int, **rest: Any
     ) -> None:
         check_divisible(img_size, patch_size)
         super().__init__(img_size=img_size, patch_size=patch_size, **rest)
