@@ -8,10 +8,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 import pytest
 import torch
-from timm.models.coat import CoaT
 from timm.models.crossvit import CrossVit
 from timm.models.hrnet import hrnet_w18_small
-from timm.models.nasnet import NASNetALarge
 from timm.models.tnt import TNT
 from torch import nn
 
@@ -36,20 +34,6 @@ def crossvit():
     )
 
 
-def coat():
-    """Xu et al. (2021), fig. 3: four serial stages, then the last three in parallel."""
-    return CoaT(
-        img_size=64,
-        patch_size=4,
-        embed_dims=(16, 16, 16, 16),
-        serial_depths=(1, 1, 1, 1),
-        parallel_depth=2,
-        num_heads=8,
-        mlp_ratios=(2, 2, 2, 2),
-        num_classes=5,
-    )
-
-
 def tnt():
     """Han et al. (2021), fig. 1: patches of 16, each of 16 pixel tokens."""
     return TNT(
@@ -64,36 +48,11 @@ def tnt():
     )
 
 
-def nasnet():
-    """Zoph et al. (2018), fig. 2: two stem cells, 18 cells of which two are reductions."""
-    return NASNetALarge(num_classes=5, stem_size=8, num_features=96)
-
-
 def crossvit_stream(stage, number):
     """As many transformer blocks as the stream has in a stage, then what the other adds."""
     blocks = [f"blocks.{stage}.blocks.{number}.{i}" for i in range(number + 1)]
     parts = [f"{block}.{part}" for block in blocks for part in ("attn", "mlp")]
     return [*parts, f"blocks.{stage}.fusion.{number}"]
-
-
-def coat_parallel(stage):
-    parts = (
-        f"cpe{stage}*",
-        f"parallel_blocks.?.factoratt_crpe{stage}",
-        "parallel_blocks.?.mlp2*",
-    )
-    return [*parts, *parts]
-
-
-def coat_stage(stage):
-    """The patch embedding, the convolutional position encoding, attention and MLP."""
-    names = (
-        "patch_embed{}",
-        "cpe{}",
-        "serial_blocks{}.0.factoratt_crpe",
-        "serial_blocks{}.0.mlp",
-    )
-    return [name.format(stage) for name in names]
 
 
 def hrnet_stream(number, first):
@@ -119,14 +78,6 @@ EXPECTED = {
             2: ({2}, ["stem#2", *crossvit_stream(0, 1), *crossvit_stream(1, 1)]),
         },
     ),
-    coat: (
-        64,
-        {
-            0: ({16, 8}, ["stem", *coat_stage(1)[1:], *coat_stage(2), *coat_parallel(2)]),
-            1: ({4}, [*coat_stage(3), *coat_parallel(3)]),
-            2: ({2}, [*coat_stage(4), *coat_parallel(4)]),
-        },
-    ),
     hrnet_w18_small: (
         64,
         {
@@ -150,25 +101,12 @@ EXPECTED = {
             ), "blocks.2.proj"]),
         },
     ),
-    nasnet: (
-        64,
-        {
-            0: ({31, 16, 8, 4, 2}, [
-                "stem", "cell_stem_0", "cell_stem_1", *(f"cell_{i}" for i in range(5)),
-                "reduction_cell_0", *(f"cell_{i}" for i in range(6, 11)),
-                "reduction_cell_1", *(f"cell_{i}" for i in range(12, 17)), "cell_17",
-            ]),
-        },
-    ),
 }  # fmt: skip
-
-
-SLOW = {nasnet: pytest.mark.slow}  # 2000 operations, traced twice
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(n, marks=SLOW.get(n, ())) for n in EXPECTED],
+    params=EXPECTED,
     ids=lambda build: build.__name__,
 )
 def network(request):

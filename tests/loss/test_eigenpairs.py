@@ -206,13 +206,6 @@ def test_one_space_serves_several_requests_with_shifts():
     assert abs(float(least.values[0]) + 40) <= float(least.residuals[0]) + 1e-9
 
 
-def test_single_precision_keeps_six_digits():
-    A = matrix(HESSIAN)
-    single = start(1, len(A), dtype=torch.float32)
-    pairs = eigenpairs(operator(A), single, k=5, tol=1e-5)
-    np.testing.assert_allclose(pairs.values, [100, 60, 41, -40, 33], rtol=1e-5)
-
-
 def test_the_basis_and_the_remainder_keep_their_relation():
     A = matrix(HESSIAN)
     space = Krylov(operator(A), start(2, len(A)), capacity=40)

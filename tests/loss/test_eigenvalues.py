@@ -88,15 +88,6 @@ def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
     assert_within_four_errors(estimate.trace, float(dense.trace()))
 
 
-def test_eigenvalues_do_not_depend_on_the_cut(convolutional, images, classes):
-    batches = list(zip(images.split(4), classes.split(4), strict=True))
-    cut = vp.top_eigenvalues(vp.Objective(convolutional, batches), k=3, tol=1e-8)
-    uncut = vp.top_eigenvalues(vp.Objective(convolutional, [(images, classes)]), k=3, tol=1e-8)
-    np.testing.assert_allclose(cut.value, uncut.value, rtol=1e-8)
-    assert cut.nll == pytest.approx(uncut.nll, rel=1e-12)
-    assert cut.provenance.images == 10
-
-
 def test_single_precision_keeps_five_digits(network, images, classes):
     double = vp.top_eigenvalues(vp.Objective(network, [(images, classes)]), k=3, tol=1e-8)
     single = vp.Objective(network.float(), [(images.float(), classes)])

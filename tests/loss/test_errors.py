@@ -71,25 +71,11 @@ class Drawing(nn.Module):
         return images + torch.randn_like(images)
 
 
-class Counting(nn.Module):
-    """A layer that goes by how often it ran."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("runs", torch.zeros(()))
-
-    def forward(self, images):
-        self.runs += 1
-        return images * self.runs
-
-
-@pytest.mark.parametrize("kind", [Drawing, Counting])
-def test_refuses_a_model_that_is_not_deterministic(kind, regression, images, classes):
-    model = nn.Sequential(kind(), regression).eval()
+def test_refuses_a_model_that_is_not_deterministic(regression, images, classes):
+    model = nn.Sequential(Drawing(), regression).eval()
     for measure in (Objective, landscape):
         with pytest.raises(InputError, match=r"must be deterministic, and its logits differ"):
             measure(model, [(images, classes)])
-    assert all(buffer == 0 for buffer in model.buffers())
 
 
 def test_refuses_a_model_in_training_mode_or_with_infinite_weights(regression, images, classes):

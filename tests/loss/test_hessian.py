@@ -89,33 +89,19 @@ def test_the_number_of_mini_batches_can_be_given(convolutional, batches):
         all_of_them.first(4)
 
 
-def stopping_after(mini_batches):
-    """Batches that sleep until the deadline has passed after some of them."""
+def test_after_the_deadline_the_complete_mini_batches_are_given(
+    convolutional, batches, monkeypatch
+):
+    deadline = time.monotonic() + 30
 
-    class Slow:
-        def __init__(self, batches):
-            self.batches, self.deadline = batches, time.monotonic() + 30
-
-        def __len__(self):
-            return len(self.batches)
-
+    class Slow(list):
         def __iter__(self):
-            for i, batch in enumerate(self.batches):
-                if i == mini_batches:
-                    monkey.setattr(time, "monotonic", lambda: self.deadline + 1)
-                yield batch
+            yield from self[:2]
+            monkeypatch.setattr(time, "monotonic", lambda: deadline + 1)
+            yield self[2]
 
-    monkey = pytest.MonkeyPatch()
-    return Slow, monkey
-
-
-def test_after_the_deadline_the_complete_mini_batches_are_given(convolutional, batches):
-    slow, monkey = stopping_after(2)
-    data = slow(batches)
-    try:
-        spectrum = hessian_spectrum(convolutional, data, k=2, run=Run(deadline=data.deadline))
-    finally:
-        monkey.undo()
+    spectrum = hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))
+    monkeypatch.undo()
     assert (spectrum.batches, spectrum.requested) == (2, 3)
     assert "2 of 3 mini-batches within the time budget" in map(
         str, spectrum.summary().findings()

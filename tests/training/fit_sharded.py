@@ -146,6 +146,8 @@ def everything(folder):
             runs[name] = trained(recipe, inner=inner, sharded=True)
         recipe, inner = OTHERS["norm"]
         runs["norm, not sharded"] = trained(recipe, inner=inner)
+        runs["whole, not sharded"] = trained(RECIPE)
+        runs["sam, not sharded"] = trained(OTHERS["sam"][0])
     return runs
 
 

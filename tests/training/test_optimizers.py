@@ -20,14 +20,11 @@ def net():
     return model
 
 
-def test_only_kernels_and_matrices_decay(net):
+def test_only_kernels_and_matrices_decay_or_all_parameters_as_in_the_paper(net):
     decays, rest = decay_groups(net.parameters(), RECIPE)
     assert [tuple(p.shape) for p in decays["params"]] == [(4, 3, 3, 3), (2, 16)]
     assert (decays["weight_decay"], rest["weight_decay"]) == (0.1, 0.0)
     assert len(rest["params"]) == 6
-
-
-def test_all_parameters_decay_where_the_paper_has_it_so(net):
     (group,) = decay_groups(net.parameters(), replace(RECIPE, decay_params="all"))
     assert len(group["params"]) == 8
     assert group["weight_decay"] == 0.1

@@ -14,13 +14,6 @@ def parts(anatomy):
     return [(b.name, b.kind, b.layout.grid if b.layout else None) for b in anatomy]
 
 
-class Table(nn.Module):
-    """A table over the rows of its input, of which it takes the size alone."""
-
-    def forward(self, x):
-        return torch.arange(x.shape[2]).float()[:, None].cos()
-
-
 # What it finds: told by reading the module.
 
 SQUARE = (16, 16)
@@ -36,6 +29,7 @@ PLAIN = [("2", "conv", SQUARE), ("5", "downsample", (8, 8)), ("6", "conv", (8, 8
     [
         ("functional", CONVS),
         ("after halving", CONVS),  # a custom function hides no layer around it
+        ("with a table", CONVS),  # nor does a table of the size of its input
         ("in place", CONVS[:2]),  # sums and activations
         ("plain", PLAIN),  # a block for each convolution
         ("inceptions", [(f"mixed.{i}", "conv", SQUARE) for i in range(2)]),  # ways are one
@@ -46,31 +40,6 @@ PLAIN = [("2", "conv", SQUARE), ("5", "downsample", (8, 8)), ("6", "conv", (8, 8
 def test_a_network_has_these_blocks(built, images, name, inner):
     ends = ("stem", "stem", SQUARE), ("head", "head", None)
     assert parts(dissect(built(name), images)) == [ends[0], *inner, ends[1]]
-
-
-def test_a_table_of_the_size_of_its_input_hides_nothing(images):
-    class WithTable(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem, self.table = nn.Conv2d(3, 8, 3, padding=1), Table()
-            self.convs = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
-            self.head = nn.Linear(8, 5)
-
-        def forward(self, x):
-            x = self.stem(x)
-            table = self.table(x)
-            for conv in self.convs:
-                x = x + conv(x * table)
-            return self.head(x.mean((2, 3)))
-
-    anatomy = dissect(WithTable().eval(), images)
-    assert parts(anatomy) == [
-        ("stem", "stem", SQUARE),
-        ("convs.0", "conv", SQUARE),
-        ("convs.1", "conv", SQUARE),
-        ("head", "head", None),
-    ]
-    assert anatomy.notes == ()
 
 
 class Sum(nn.Module):
