@@ -212,9 +212,7 @@ def test_no_attention_over_positions(name, options):
     images = torch.randn(2, 3, 64, 64)
     anatomy = dissect(timm.create_model(name, **options).eval(), images)
     assert attentions(anatomy) == ()
-    with pytest.raises(
-        InputError, match="must have an attention with a softmax over positions"
-    ):
+    with pytest.raises(InputError, match="must have an attention with a softmax over"):
         weights_of(anatomy, images)
 
 

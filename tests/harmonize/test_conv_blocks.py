@@ -55,9 +55,7 @@ def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, resid
 
 def test_blocks_that_concatenate_are_refused():
     model = timms("densenet121", growth_rate=8, block_config=(2, 2, 2, 2))().eval()
-    with pytest.raises(
-        InputError, match="must have a residual block with a spatial convolution"
-    ):
+    with pytest.raises(InputError, match="must have a residual block with a spatial"):
         conv_blocks(model, torch.zeros(1, 3, 64, 64))
 
 

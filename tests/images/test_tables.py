@@ -96,7 +96,7 @@ def test_the_split_stands_in_the_name_of_the_file_or_its_folder(write, tmp_path,
 def test_the_columns_can_be_chosen(write):
     path = write(names=(), fine=pa.array([7, 8, 9, 7, 8]))
     with pytest.raises(
-        ValueError, match=r"class columns \(label, fine\)\. Select one, such as \?label=label"
+        ValueError, match=r"\(label, fine\)\. Select one, such as \?label=label"
     ):
         load_data(f"parquet:{path}")
     assert load_data(f"parquet:{path}?label=fine").targets.tolist() == [7, 8, 9, 7, 8]

@@ -95,10 +95,7 @@ def test_given_directions_are_taken_as_they_are(model):
         (lambda m: plane_through(m, [other(m, 1), midpoint(m)]), "must not be collinear with"),
         (lambda m: plane_through(m, [nn.Linear(3, 4).state_dict()]), "1 must have the shapes"),
         (lambda m: plane_through(m, [{"weight": torch.zeros(2, 3)}]), r"1 .*missing \(bias\)"),
-        (
-            lambda m: plane_through(m, [other(m, i) for i in range(3)]),
-            "2 for a plane .*, got 3",
-        ),
+        (lambda m: plane_through(m, [other(m, i) for i in range(3)]), "2 for a plane .*, got"),
         (lambda m: random_planes(m, points=4), "points must be odd, .*at least 3 .*, got 4"),
         (lambda m: random_planes(m, reach=0.0), r"reach must be positive, got 0\.0"),
         (lambda m: random_planes(m, pairs=0), "pairs must be at least 1, got 0"),

@@ -76,7 +76,7 @@ def test_weights_that_do_not_fit_are_refused_with_the_reason_of_the_system(tmp_p
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:
         with pytest.raises(
-            OutputError, match=r"safetensors could not be written \(File too large\)\. Free"
+            OutputError, match=r"could not be written \(File too large\)\. Free"
         ):
             save_checkpoint(torch.nn.Linear(99, 99), path)
     finally:

@@ -194,7 +194,13 @@ def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
     feed = make_feed(taught)
     vp.fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model())
     with pytest.raises(ValueError, match=r"teacher weights \w+ there and \w+ now\. Resume"):
-        vp.fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model(torch.nn.ReLU()))
+        vp.fit(
+            make_model(),
+            feed,
+            taught,
+            folder=tmp_path,
+            teacher=make_model(torch.nn.Linear(8, 8)),
+        )
 
 
 def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_feed, recipe):
@@ -203,9 +209,7 @@ def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_fe
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     scratch = tmp_path / ".last.ckpt.other.tmp.ckpt"
     scratch.touch()
-    with pytest.raises(
-        vp.InputError, match="folder must not be in use, and another run writes"
-    ):
+    with pytest.raises(vp.InputError, match="folder must not be in use, and another run"):
         vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
     assert scratch.exists()  # an unfinished file of the other run
     os.close(descriptor)
