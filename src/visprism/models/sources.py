@@ -219,8 +219,7 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
         unknown = {k: v for k, v in unknown.items() if k != "trust_remote_code"}
         if unknown:
             raise InputError(
-                f"{spec.text} takes no argument "
-                f"{', '.join(map(repr, unknown))}. It takes the "
+                f"{spec.text} takes no argument {', '.join(map(repr, unknown))}. It takes the "
                 f"arguments of {type(config).__name__}."
             )
         if not trusted:
@@ -294,9 +293,8 @@ def _code_refused(spec: ModelSpec, source: str, *, trusted: bool) -> Iterator[No
             raise
         joint = "&" if spec.arguments else "?"
         raise InputError(
-            f"{source} contains Python code, which is not run. Read it, and if "
-            "you trust it name the model as "
-            f"{spec.text}{joint}trust_remote_code=True."
+            f"{source} contains Python code, which is not run. Read it, and if you trust it "
+            f"name the model as {spec.text}{joint}trust_remote_code=True."
         ) from error
 
 

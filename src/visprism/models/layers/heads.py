@@ -202,9 +202,8 @@ class PatchEmbed(timm.layers.PatchEmbed):
         if self.strict_img_size and (height, width) != self.size:
             expected, given = f"{self.size[0]}x{self.size[1]}", f"{height}x{width}"
             raise InputError(
-                f"images must be {expected} pixels, because the MLP over tokens "
-                f"has one weight per pair of positions, got {given}. Build the "
-                "network with another img_size."
+                f"images must be {expected} pixels, because the MLP over tokens has one weight "
+                f"per pair of positions, got {given}. Build the network with another img_size."
             )
         check_divisible((height, width), self.patch)
         return super().forward(x)
