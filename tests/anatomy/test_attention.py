@@ -62,7 +62,9 @@ def test_torchs_own_multi_head_attention(grid_first):
             return self.fc(x.mean(1 if grid_first else 0))
 
     model, images = Tokens().eval(), torch.randn(3, 3, 16, 24)
-    (ours,) = weights_of(dissect(model, images), images).values()
+    anatomy = dissect(model, images)
+    assert {block.shape for block in anatomy[:-1]} == {(12, 4, 6)}
+    (ours,) = weights_of(anatomy, images).values()
     x = model.tokens(images)
     _, theirs = model.attention(x, x, x, average_attn_weights=False)
     torch.testing.assert_close(ours[:, 0], theirs)

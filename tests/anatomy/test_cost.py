@@ -81,19 +81,3 @@ def test_four_times_the_pixels_are_four_times_the_work():
     small, large = (cost_of(model, side) for side in (64, 128))
     np.testing.assert_equal(large.macs[:-1], 4 * small.macs[:-1])
     np.testing.assert_equal(large.parameters, small.parameters)
-
-
-def test_a_shared_parameter_stands_in_both_rows():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem, self.block = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 3, padding=1)
-            self.fc = nn.Linear(4, 2)
-
-        def forward(self, x):
-            x = self.stem(x)
-            for _ in range(2):
-                x = x + self.block(x)
-            return self.fc(x.mean((2, 3)))
-
-    assert list(cost_of(Tied(), 8).parameters) == [16, 148, 148, 10]

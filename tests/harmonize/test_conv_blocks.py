@@ -7,7 +7,7 @@ import torchvision
 from small_models import Residual
 from torch import nn
 
-from visprism import InputError, conv_blocks
+from visprism import InputError, conv_blocks, load_model
 
 
 def timms(name, **arguments):
@@ -53,10 +53,18 @@ def test_a_block_is_residual_if_it_ends_in_a_sum_with_its_input(join, way, resid
     assert names == (["1", "2"] if residual else ["1"])
 
 
-def test_blocks_that_concatenate_are_refused():
-    model = timms("densenet121", growth_rate=8, block_config=(2, 2, 2, 2))().eval()
+@pytest.mark.parametrize(
+    "make",
+    [
+        timms("densenet121", growth_rate=8, block_config=(2, 2, 2, 2)),  # it concatenates
+        lambda: load_model("vit_pico_patch4_32?img_size=64").model,
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(2), nn.Linear(3844, 1)),
+    ],
+    ids=["DenseNet", "ViT", "plain CNN"],
+)
+def test_a_model_without_residual_conv_blocks_is_refused(make):
     with pytest.raises(InputError, match="must have a residual block with a spatial"):
-        conv_blocks(model, torch.zeros(1, 3, 64, 64))
+        conv_blocks(make().eval(), torch.zeros(1, 3, 64, 64))
 
 
 @pytest.mark.parametrize(

@@ -154,18 +154,3 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
 def test_refuses_a_placement_that_does_not_fit(placement, said, images):
     with pytest.raises(InputError, match=said):
         harmonize_model(load_model("resnet20").model, images, placement)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: load_model("vit_pico_patch4_32").model,
-        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)),
-    ],
-    ids=["ViT", "plain CNN"],
-)
-def test_refuses_a_model_without_residual_conv_blocks(make, images):
-    model = make().eval()
-    model(images)
-    with pytest.raises(InputError, match="must have a residual block with a spatial"):
-        harmonize_model(model, images)

@@ -12,7 +12,6 @@ from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
 import visprism as vp
-from visprism.images import STRONG
 
 SMALL = vp.Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 RAW = replace(SMALL, mean=(0.0,) * 3, std=(1.0,) * 3)
@@ -172,11 +171,3 @@ def test_the_global_generators_are_as_they_were(shapes):
 def test_wrong_settings_are_explained(settings, message):
     with pytest.raises(vp.InputError, match=message):
         vp.Augmentation(**settings)
-
-
-def test_the_settings_of_the_paper():
-    wanted = vp.Augmentation(
-        padding=4, flip=0.5, rand_augment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8,
-        mix_probability=1.0, switch_probability=0.5, smoothing=0.1,
-    )  # fmt: skip
-    assert wanted == STRONG

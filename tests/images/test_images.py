@@ -176,13 +176,6 @@ def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(ten
     assert threading.active_count() == before
 
 
-def test_files_are_read_by_several_threads_and_data_sets_by_one(monkeypatch, folder, source):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    files = load_data(f"folder:{folder}")
-    assert batches(files, Preprocessing((8, 8)), 2).threads == 3
-    assert batches(source(4).image_set(), Preprocessing((8, 8)), 2).threads == 1
-
-
 def test_several_threads_keep_the_order_of_batches():
     at_once = threading.Barrier(4)
 

@@ -8,8 +8,9 @@ import torch
 from internals import Products, gauss_newton_product, hvp, stream
 from torch import nn
 from torch.nn import functional
+from unusual_modules import built
 
-from visprism import Objective, dissect, smoothed_cross_entropy
+from visprism import Objective, dissect, receptive_field, smoothed_cross_entropy
 
 
 def dense(model, images, targets, names=None):
@@ -216,3 +217,18 @@ def test_parametrized_weights_have_the_differences_of_their_gradients(draw, imag
     rise = objective.gradient(objective.theta + step)
     rise -= objective.gradient(objective.theta - step)
     np.testing.assert_allclose(hvp(objective, v), rise / 2e-5, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["shared block", "checkpointed block"])
+def test_the_gradient_of_an_unusual_network_is_that_of_autograd(name):
+    model, targets = built(name).double(), torch.arange(4)
+    images = torch.randn(4, 3, 16, 16, generator=stream(0, "images")).double()
+    ours = Objective(model, [(images, targets)]).gradient()
+    functional.cross_entropy(model(images), targets).backward()
+    torch.testing.assert_close(ours, torch.cat([p.grad.flatten() for p in model.parameters()]))
+
+
+def test_a_checkpointed_block_has_the_receptive_field_of_its_convolution():
+    anatomy = dissect(built("checkpointed block"), torch.randn(2, 3, 16, 16))
+    result, *_ = receptive_field(anatomy, [torch.randn(4, 3, 16, 16)])
+    assert "blocks.0.block" in set(result.block)

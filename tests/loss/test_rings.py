@@ -115,15 +115,6 @@ def test_without_differences_between_images_it_is_students():
     assert (np.isnan(few.low), few.missing) == (True, "fewer than 3 direction pairs")
 
 
-def test_the_batch_size_does_not_matter(normalized):
-    model, batches = normalized
-    cut = list(zip(*(part.split(3) for part in batches[0]), strict=True))
-    one, other = (rings(model, data, angles=4) for data in (batches, cut))
-    for name in ("rise", "accuracy", "nll"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
-    np.testing.assert_allclose(one.rise.low, other.rise.low, rtol=1e-7)
-
-
 def rings_of(values, radii=(0.5,)):
     """Hand-made circles: a list of pair means by distance for each treatment."""
     rises = [np.asarray(v, dtype=float) for by_radius in values.values() for v in by_radius]

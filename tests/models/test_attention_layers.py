@@ -1,10 +1,10 @@
-"""Laws of local attention and of shifted windows (src/visprism/models/layers)."""
+"""Laws of attention to neighbors, in windows and in shifted windows (src/visprism/models)."""
 
 import pytest
 import torch
-from internals import LocalAttention, ShiftedWindowAttention, stream
+from internals import LocalAttention, ShiftedWindowAttention, WindowAttention, stream
 from timm.layers import Attention
-from timm.models.swin_transformer import SwinTransformerBlock
+from timm.models import swin_transformer
 from torch.autograd.functional import hvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -24,7 +24,6 @@ def layer(kind, *arguments, **options):
     return made
 
 
-@torch.no_grad()
 def by_hand(attention, x, near, bias=None):
     """The definition: for every head and token, a softmax over the tokens that are near."""
     height, width = x.shape[1:3]
@@ -144,7 +143,9 @@ def test_window_attention_is_its_definition(grid, window, shift):
 
 @pytest.mark.parametrize("shift", [0, 3])
 def test_window_attention_is_that_of_timm_where_windows_divide_the_grid(shift):
-    block = SwinTransformerBlock(24, (14, 21), 3, window_size=7, shift_size=shift).double()
+    block = swin_transformer.SwinTransformerBlock(
+        24, (14, 21), 3, window_size=7, shift_size=shift
+    ).double()
     attention = ShiftedWindowAttention(24, 3, window=(7, 7), shift=(shift, shift)).double()
     torch.nn.init.normal_(block.attn.relative_position_bias_table, generator=stream(0, "table"))
     attention.load_state_dict(block.attn.state_dict())
@@ -158,3 +159,47 @@ def test_local_attention_gives_shapes_without_numbers():
         attention = LocalAttention(12, 3, kernel=5)
         for grid in ((9, 10), (23, 30)):
             assert attention(torch.zeros(2, *grid, 12)).shape == (2, *grid, 12)
+
+
+def in_windows(attention, x):
+    """The definition for a `WindowAttention`, whose maps have their channels first."""
+    p = attention.window
+    table = attention.relative_bias.expand(attention.num_heads, -1, -1)
+    center = torch.roll(table, (1 - p, 1 - p), dims=(1, 2))
+
+    def near(query, key):
+        return [place // p for place in query] == [place // p for place in key]
+
+    return by_hand(attention, x.permute(0, 2, 3, 1), near, bias=center).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("size", [(5, 7), (2, 3), (8, 3)])
+@pytest.mark.parametrize(
+    "options",
+    [{"head_dim": 3}, {"head_dim": None, "shared_bias": True, "qkv_bias": True}],
+    ids=["tables", "one table"],
+)
+def test_attention_in_the_windows_of_a_map_is_its_definition(size, options):
+    attention = layer(WindowAttention, 6, 5, num_heads=2, window=4, **options)
+    x = tokens(*size, channels=6).permute(0, 3, 1, 2)
+    ours, theirs = attention(x), in_windows(attention, x)
+    torch.testing.assert_close(ours, theirs)
+    gradients = (
+        torch.autograd.grad(out.square().sum(), list(attention.parameters()))
+        for out in (ours, theirs)
+    )
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_attention_in_the_windows_of_a_map_equals_timms():
+    ours = layer(WindowAttention, 12, num_heads=3, head_dim=None, window=4, qkv_bias=True)
+    timms = swin_transformer.WindowAttention(12, num_heads=3, window_size=4).double()
+    timms.qkv.load_state_dict(ours.qkv.state_dict())
+    timms.proj.load_state_dict(ours.proj.state_dict())
+    with torch.no_grad():  # timm's table counts from the key to the query, and has heads last
+        turned = ours.relative_bias.flip(1, 2)
+        timms.relative_position_bias_table.copy_(turned.flatten(1).T)
+    x = tokens(4, 4)
+    theirs = timms(x.flatten(1, 2)).view_as(x)
+    torch.testing.assert_close(ours(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1), theirs)

@@ -128,29 +128,6 @@ def test_bf16_and_channels_last_change_the_weights_by_rounding(recipe, make_feed
     assert 0 < difference < 1e-3
 
 
-def test_a_loss_that_is_not_finite_names_step_learning_rate_and_batch(
-    model, recipe, make_images, make_feed
-):
-    images, targets = make_images()
-    feed = make_feed(recipe, images, targets)
-    bad = 9  # the third batch of epoch 2
-
-    class Poisoned(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.calls = model, 0
-
-        def forward(self, x):
-            self.calls += 1
-            return self.inner(x) * (math.nan if self.calls == bad else 1.0)
-
-    with pytest.raises(
-        ValueError,
-        match=r"finite, got nan at step 9 of 18 \(epoch 2, batch 3\), learning rate 0\.038",
-    ):
-        fit(Poisoned(), feed, recipe)
-
-
 class Breaks(torch.optim.SGD):
     """Its sixth step, the last of an epoch, leaves a weight that is `value`."""
 

@@ -124,10 +124,9 @@ def test_a_loss_that_is_not_finite_leaves_the_last_valid_state(
                     model[1].weight[0, 0] = torch.nan
             yield step
 
-    with pytest.raises(
-        ValueError,
-        match=r"got nan at step 9 of 18 .* The last training checkpoint is .*last\.ckpt",
-    ):
+    said = r"finite, got nan at step 9 of 18 \(epoch 2, batch 3\), learning rate 0\.038.*"
+    said += r" The last training checkpoint is .*last\.ckpt"
+    with pytest.raises(ValueError, match=said):
         vp.fit(model, make_feed(recipe), recipe, folder=tmp_path, run=vp.Run(progress=progress))
     state = read_checkpoint(tmp_path)
     assert state["step"] == 6

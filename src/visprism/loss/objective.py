@@ -75,8 +75,8 @@ def selected(
 def is_matrix(parameter: Tensor) -> bool:
     """Whether a parameter is a kernel or matrix, to which recipes apply weight decay.
 
-    It has at least two axes longer than 1, which a bias, a norm and a class token have not, and
-    is no position embedding (1, N, C).
+    It has at least two axes longer than 1 (a bias, a norm and a class token have fewer), and
+    isn't a position embedding (1, N, C).
     """
     table = parameter.ndim == 3 and len(parameter) == 1
     return sum(length > 1 for length in parameter.shape) >= 2 and not table

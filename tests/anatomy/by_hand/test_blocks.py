@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism import dissect, watch
+from visprism import costs, dissect, watch
 
 
 def parts(anatomy):
@@ -91,29 +91,6 @@ def test_the_last_of_a_row_of_blocks_is_no_part_of_the_head(images):
     ]
 
 
-def test_tokens_may_come_before_images():
-    class TokensFirst(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.patches = nn.Conv2d(3, 8, 4, 4)
-            layer = nn.TransformerEncoderLayer(8, 2, 16)
-            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-            self.fc = nn.Linear(8, 5)
-
-        def forward(self, x):
-            return self.fc(self.encoder(self.patches(x).flatten(2).permute(2, 0, 1)).mean(0))
-
-    model, images = TokensFirst().eval(), torch.randn(2, 3, 12, 16)
-    anatomy = dissect(model, images)
-    assert [(b.kind, b.shape) for b in anatomy[:-1]] == [
-        ("stem", (8, 3, 4)),
-        *[("attention", (8, 3, 4)), ("mlp", (8, 3, 4))] * 2,
-    ]
-    with watch(anatomy) as maps, torch.no_grad():
-        model(images)
-    torch.testing.assert_close(maps["stem"], model.patches(images))
-
-
 def test_parameters_belong_to_the_blocks_that_use_them(built, images):
     plain, tied, normed = (
         [block.parameters for block in dissect(built(name), images)]
@@ -121,6 +98,7 @@ def test_parameters_belong_to_the_blocks_that_use_them(built, images):
     )
     assert plain == [(f"weights.{i}",) for i in range(4)]
     assert tied[1:-1] == [("block.bias", "block.weight")] * 3
+    assert list(costs(dissect(built("tied"), images)).parameters[1:-1]) == [584] * 3
     weight = "convs.1.parametrizations.weight.original"
     assert normed[2] == ("convs.1.bias", f"{weight}0", f"{weight}1")
 

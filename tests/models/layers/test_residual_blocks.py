@@ -1,8 +1,18 @@
-"""Laws of residual blocks (src/visprism/models/layers/{preactivation,msa_block}.py)."""
+"""Laws of residual blocks, spatial smoothing and heads (src/visprism/models/layers)."""
+
+import math
 
 import pytest
 import torch
-from internals import MSABlock, PostActMSABlock, PreActBasic, PreActBottleneck, stream
+from internals import (
+    AttentionPool,
+    MSABlock,
+    PostActMSABlock,
+    PreActBasic,
+    PreActBottleneck,
+    SpatialSmoothing,
+    stream,
+)
 from torch import nn
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
@@ -60,3 +70,25 @@ def test_mc_dropout_works_alone_without_stochastic_depth(make):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         assert not torch.allclose(block(x), still)
+
+
+@pytest.mark.parametrize("value", [-2.0, 0.5, 1000.0])
+def test_a_constant_map_is_rectified_squashed_and_not_blurred(value):
+    smoothed = SpatialSmoothing()(torch.full((1, 2, 3, 4), value))
+    expected = torch.full((1, 2, 3, 4), 10 * math.tanh(max(value, 0) / 10))
+    torch.testing.assert_close(smoothed, expected)
+
+
+def test_a_point_is_spread_over_four_pixels():
+    image = torch.zeros(1, 1, 4, 4)
+    image[0, 0, 2, 2] = 1
+    expected = torch.zeros(1, 1, 4, 4)
+    expected[0, 0, 1:3, 1:3] = 10 * math.tanh(0.1) / 4
+    torch.testing.assert_close(SpatialSmoothing()(image), expected)
+
+
+def test_an_attention_pool_does_not_mind_the_order_of_positions():
+    pool, x = AttentionPool(128), images(2, 128, 3, 4)
+    order = torch.randperm(12, generator=stream(0, "order"))
+    moved = x.flatten(2)[..., order].unflatten(2, (4, 3))
+    torch.testing.assert_close(pool(moved), pool(x))
