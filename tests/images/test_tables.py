@@ -18,6 +18,8 @@ from pyarrow import parquet
 
 from visprism import InputError, load_data
 
+LABELS, PETS = (0, 1, 1, 0, 1), ("cat", "dog")
+
 
 @pytest.fixture
 def encoded(photo):
@@ -34,13 +36,7 @@ def write(tmp_path, encoded):
     """Write a file of images of the given labels; returns its path."""
 
     def write(
-        name="pets.parquet",
-        labels=(0, 1, 1, 0, 1),
-        *,
-        names=("cat", "dog"),
-        notes=None,
-        cells=None,
-        **more,
+        name="pets.parquet", labels=LABELS, *, names=PETS, notes=None, cells=None, **more
     ):
         cells = cells or [{"bytes": encoded(i), "path": None} for i in range(len(labels))]
         table = pa.table({"img": cells, "label": pa.array(labels), **more})

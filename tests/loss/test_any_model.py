@@ -23,13 +23,7 @@ def of_timm(name, **arguments):
 
 
 MODELS = {
-    "Swin": of_timm(
-        "swin_tiny_patch4_window7_224",
-        img_size=56,
-        embed_dim=12,
-        depths=(2, 1),
-        num_heads=(2, 3),
-    ),
+    "Swin": of_timm("swin_tiny_patch4_window7_224", img_size=56, embed_dim=12, depths=(2, 1)),
     "MobileNetV3": of_timm("mobilenetv3_small_050"),
     "torchvision's ViT": lambda: VisionTransformer(32, 8, 2, 2, 24, 48, num_classes=5),
     "Hugging Face's ViT": lambda: ViTForImageClassification(hugging_face_config()),

@@ -58,19 +58,14 @@ def weights(loaded):
         ("hf:facebook/deit-tiny", "hf", "facebook/deit-tiny", {}, None),
         ("a/b.py:net?n=3@c/d@e.pt", "file", "a/b.py:net", {"n": 3}, "c/d@e.pt"),
         (
-            "timm:x?a=(7, 7)&b=True&c=gelu&d=1e-3&e=a.b&f=",
+            "timm:x?a=(7, 7)&b=True&c=gelu",
             "timm",
             "x",
-            {"a": (7, 7), "b": True, "c": "gelu", "d": 1e-3, "e": "a.b", "f": ""},
+            {"a": (7, 7), "b": True, "c": "gelu"},
             None,
         ),
-        (
-            "timm:x?a=__import__('os').abort()",
-            "timm",
-            "x",
-            {"a": "__import__('os').abort()"},
-            None,
-        ),
+        ("timm:x?c=gelu&d=1e-3&f=", "timm", "x", {"c": "gelu", "d": 1e-3, "f": ""}, None),
+        ("timm:x?a=__import__('o').a()", "timm", "x", {"a": "__import__('o').a()"}, None),
     ],
 )
 def test_a_line_of_text_says_all(text, source, name, arguments, checkpoint):

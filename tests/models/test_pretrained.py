@@ -123,16 +123,8 @@ def test_the_stated_accuracy_on_cifar10_is_measured_again(name, real_images):
 @pytest.mark.parametrize(
     ("text", "pretrained", "sentence"),
     [
-        (
-            "resnet20.imagenet",
-            False,
-            r"unknown pretrained weights 'resnet20.imagenet'. Weights",
-        ),
-        (
-            "resnet99.cifar10",
-            False,
-            r"unknown pretrained weights 'resnet99.cifar10'. Pretrained",
-        ),
+        ("resnet20.imagenet", False, r"unknown pretrained .* 'resnet20.imagenet'. Weights"),
+        ("resnet99.cifar10", False, r"unknown pretrained .* 'resnet99.cifar10'. Pretrained"),
         ("resnet18_32", True, r"pretrained must be False for resnet18_32, which has no pretra"),
         ("resnet20.shapes?num_classes=7", False, r"fc.weight \(10, 64\) instead of \(7, 64\)"),
     ],

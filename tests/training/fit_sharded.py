@@ -94,15 +94,8 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
     with processes(CPU):
         model = made(*inner)
         try:
-            history = fit(
-                model,
-                feed,
-                recipe,
-                test=test,
-                folder=folder,
-                sharded=sharded,
-                checkpoint_minutes=0.0,
-            )
+            options = {"test": test, "folder": folder, "checkpoint_minutes": 0.0}
+            history = fit(model, feed, recipe, sharded=sharded, **options)
         except StopError:
             return None
     assert not model.training

@@ -27,16 +27,7 @@ def trained(model, make_feed, recipe, test_batches):
 
     def train(folder):
         model.load_state_dict(start)
-        feed = make_feed(recipe)
-        return fit(
-            model,
-            feed,
-            recipe,
-            test=test_batches,
-            folder=folder,
-            resume=True,
-            save=save_checkpoint,
-        )
+        return fit(model, make_feed(recipe), recipe, test=test_batches, folder=folder)
 
     return train
 

@@ -60,13 +60,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not(
 
 def kills(folder, checkpoint_minutes, moments):
     """How many of the kills found the run under way; then it is let go on to its end."""
-    program = [
-        sys.executable,
-        str(SCRIPT),
-        str(folder),
-        str(checkpoint_minutes),
-        *map(str, moments),
-    ]
+    program = [sys.executable, *map(str, (SCRIPT, folder, checkpoint_minutes, *moments))]
     done = subprocess.run(program, capture_output=True, text=True, env=os.environ | SHARED)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
