@@ -139,7 +139,7 @@ def everything(folder):
             runs[name] = trained(recipe, inner=inner, sharded=True)
         recipe, inner = OTHERS["norm"]
         runs["norm, not sharded"] = trained(recipe, inner=inner)
-        runs["whole, not sharded"] = trained(RECIPE)
+        runs["whole, not sharded"] = trained(WITHOUT_SNAPSHOTS)
         runs["sam, not sharded"] = trained(OTHERS["sam"][0])
     return runs
 
