@@ -119,7 +119,7 @@ def _snow(images: Images, setting: tuple[float | int, ...], randomness: Randomne
     return [snowed(images, layer, 0.85) for layer in fallen]
 
 
-# Of the images, the setting and the randomness.
+# Arguments: the images, the setting, the randomness.
 _MAKERS: dict[str, Callable[..., Frames]] = {
     "gaussian_noise": _gaussian_noise,
     "shot_noise": lambda x, photons, r: [
