@@ -99,12 +99,7 @@ def _arguments(text: str) -> dict[str, Any]:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (
-        ValueError,
-        SyntaxError,
-        MemoryError,
-        RecursionError,
-    ):  # of deep nesting the last two
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: deep nesting
         return text
 
 

@@ -122,14 +122,6 @@ def test_each_stream_has_its_blocks_on_its_grid(streams):
     assert streams.notes == ()
 
 
-def test_a_block_continues_the_one_before_it_in_its_stream(streams):
-    ends = {b.end: b.name for b in streams}
-    before = {b.name: ends.get(b.start) for b in streams}
-    assert before["fine.0"] == before["coarsen"] == "stem"
-    assert [before[name] for name in FINE[1:]] == FINE[:-1]
-    assert [before[name] for name in COARSE] == ["coarsen", *COARSE[:-1]]
-
-
 def test_depth_is_the_longest_way_from_the_image(streams):
     depth = {b.name: b.depth * 9 for b in streams}
     assert depth["stem"] == 0

@@ -61,11 +61,9 @@ def attend(
             images = number_of_images(attention, weights.shape[:-2])
             values = attention.geometry.weights(weights, images)
             collected[attention.name] = keep(Weights(attention, values))
-            return (
-                anew(attention.geometry.tensor(values, weights.shape))
-                if differentiable
-                else None
-            )
+            if differentiable:
+                return anew(attention.geometry.tensor(values, weights.shape))
+            return None
 
         return read
 
