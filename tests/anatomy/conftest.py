@@ -7,6 +7,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from small_models import hugging_face_config
 from timm.models.nest import Nest
 from timm.models.vision_transformer import ParallelScalingBlock, VisionTransformer
 from torch import nn
@@ -17,14 +18,7 @@ from visprism import dissect
 def hugging_face_vit():
     import transformers
 
-    config = transformers.ViTConfig(
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=64,
-        image_size=64,
-        patch_size=16,
-    )
+    config = hugging_face_config(num_hidden_layers=3, image_size=64, patch_size=16)
     return transformers.ViTForImageClassification(config)
 
 

@@ -59,12 +59,18 @@ def test_each_process_has_half_of_the_numbers(both, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["whole", "sam", "sgd"])
+@pytest.mark.parametrize("name", ["whole", "sam", "sgd", "spare"])
 def test_a_run_of_two_processes_is_that_of_one(alone, both, name):
     """Clipping, mixing, parts, averages and an uneven number of test batches are in it."""
     same(both[0][name], alone[name])
     if name != "sgd":
         same(both[0][f"{name}, not sharded"], alone[name])
+
+
+@pytest.mark.slow
+def test_processes_that_see_different_folders_are_refused(both):
+    for runs in both:
+        assert "got step 7 in process 0 and step 0 in process 1" in runs["refusal"]
 
 
 @pytest.mark.slow
