@@ -3,7 +3,7 @@
 import pytest
 import timm
 import torch
-from internals import attention_places, stream
+from internals import stream
 
 from visprism import MODELS, dissect, harmonize_model, load_model
 
@@ -44,18 +44,6 @@ def test_gives_the_logits_of_timms_pre_activation_resnet():
     with torch.no_grad():
         theirs = timms(x)
         torch.testing.assert_close(ours(x), theirs, rtol=1e-5, atol=1e-5 * theirs.abs().max())
-
-
-@pytest.mark.parametrize(
-    ("depths", "msas", "places"),
-    [
-        ((3, 4, 6, 4), (0, 1, 1, 2), [set(), {3}, {5}, {1, 3}]),  # Park and Kim, fig. 10
-        ((3, 4, 6, 3), (0, 0, 0, 2), [set(), set(), set(), {0, 2}]),
-        ((1, 2), (1, 0), [{0}, set()]),
-    ],
-)
-def test_msas_are_every_second_block_from_the_end_of_a_stage(depths, msas, places):
-    assert attention_places(depths, msas) == places
 
 
 def test_its_anatomy_alternates_convolution_and_attention():
