@@ -7,6 +7,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from small_models import hugging_face_config
 from timm.models.nest import Nest
 from timm.models.vision_transformer import ParallelScalingBlock, VisionTransformer
 from torch import nn
@@ -17,14 +18,7 @@ from visprism import dissect
 def hugging_face_vit():
     import transformers
 
-    config = transformers.ViTConfig(
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=64,
-        image_size=64,
-        patch_size=16,
-    )
+    config = hugging_face_config(num_hidden_layers=3, image_size=64, patch_size=16)
     return transformers.ViTForImageClassification(config)
 
 
@@ -40,39 +34,14 @@ def parallel_vit(*, qkv_bias):
     )
 
 
-def torchvision_swin():
-    return torchvision.models.SwinTransformer(
-        patch_size=[4, 4],
-        embed_dim=24,
-        depths=[2, 2, 6, 2],
-        num_heads=[1, 2, 4, 8],
-        window_size=[7, 7],
-    )
-
-
-def vgg16(*, batch_norm):
-    """With a head of 64 channels in place of 4,096, which would hold 120 million parameters."""
-    with torch.device("meta"):
-        model = torchvision.models.VGG(nn.Identity(), num_classes=10, init_weights=False)
+def vgg16_bn():
+    """With one linear layer as its head: the three layers have 120 million parameters."""
     vgg = torchvision.models.vgg
-    model.features = vgg.make_layers(vgg.cfgs["D"], batch_norm=batch_norm)
-    model.classifier = narrow(model.classifier)
+    with torch.device("meta"):
+        model = vgg.VGG(nn.Identity(), init_weights=False)
+    model.features = vgg.make_layers(vgg.cfgs["D"], batch_norm=True)
+    model.classifier = nn.Linear(512 * 7 * 7, 10)
     return model
-
-
-def alexnet():
-    model = torchvision.models.alexnet(num_classes=10)
-    model.classifier = narrow(model.classifier)
-    return model
-
-
-def narrow(head):
-    """The same layers with 64 hidden channels."""
-    first, *_, last = (m for m in head if isinstance(m, nn.Linear))
-    shapes = iter([(first.in_features, 64), (64, 64), (64, last.out_features)])
-    return nn.Sequential(
-        *(nn.Linear(*next(shapes)) if isinstance(m, nn.Linear) else m for m in head)
-    )
 
 
 def googlenet():
@@ -84,26 +53,19 @@ _timm = partial(partial, timm.create_model)
 # Name: what builds the network, the side of its images.
 NETWORKS = {
     "vit_tiny": (_timm("vit_tiny_patch16_224", img_size=96), 96),
-    "deit3": (_timm("deit3_small_patch16_224", img_size=64, depth=4), 64),
     "vit_reg4": (_timm("vit_small_patch14_reg4_dinov2", img_size=70, depth=3), 70),
-    "vit_reg4_gap": (_timm("vit_medium_patch16_reg4_gap_256", img_size=64, depth=2), 64),
-    "swin_tiny": (_timm("swin_tiny_patch4_window7_224"), 224),
+    "swin_tiny": (_timm("swin_tiny_patch4_window7_224", embed_dim=24), 224),
     "pit_ti": (_timm("pit_ti_224"), 224),
     "mixer_s32": (_timm("mixer_s32_224"), 224),
     "resnet18": (_timm("resnet18"), 64),
-    "resnet50": (_timm("resnet50"), 64),
-    "resnetv2_50": (_timm("resnetv2_50"), 64),
-    "densenet121": (_timm("densenet121"), 64),
-    "vgg16": (partial(vgg16, batch_norm=False), 64),
-    "vgg16_bn": (partial(vgg16, batch_norm=True), 64),
-    "alexnet": (alexnet, 224),
+    "resnet50": (_timm("resnet50", channels=(8, 8, 16, 16)), 64),
+    "resnetv2_50": (_timm("resnetv2_50", channels=(8, 16, 32, 64)), 64),
+    "densenet121": (_timm("densenet121", growth_rate=8), 64),
+    "vgg16_bn": (vgg16_bn, 64),
     "googlenet": (googlenet, 96),
     "convnext_tiny": (_timm("convnext_tiny", dims=(24, 48, 96, 192)), 64),
     "mobilenetv2": (_timm("mobilenetv2_100"), 64),
-    "efficientnet_b0": (_timm("efficientnet_b0"), 64),
-    "regnety_002": (_timm("regnety_002"), 64),
     "mobilevit_xxs": (_timm("mobilevit_xxs"), 128),
-    "coatnet": (_timm("coatnet_pico_rw_224", img_size=64, depths=(1, 2, 2, 1)), 64),
     "maxvit": (_timm("maxvit_rmlp_pico_rw_256", img_size=128, depths=(1, 1, 1, 1)), 128),
     "levit_128s": (_timm("levit_128s"), 224),
     "hiera_tiny": (_timm("hiera_tiny_224", embed_dim=24), 224),
@@ -123,7 +85,6 @@ NETWORKS = {
         ),
         64,
     ),
-    "torchvision_swin_t": (torchvision_swin, 224),
     "hugging_face_vit": (hugging_face_vit, 64),
     "parallel_vit": (partial(parallel_vit, qkv_bias=False), 64),
     "parallel_vit_fused": (partial(parallel_vit, qkv_bias=True), 64),
@@ -151,20 +112,6 @@ def _dissected(name):
 def dissected():
     """The anatomy of a network of the list, by name."""
     return _dissected
-
-
-@pytest.fixture(params=NETWORKS)
-def network_name(request):
-    return request.param
-
-
-@pytest.fixture(scope="package", autouse=True)
-def one_thread():
-    """Tensors are small here: threads would only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

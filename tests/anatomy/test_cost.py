@@ -46,8 +46,9 @@ def test_a_vision_transformer_by_hand():
     ]
 
 
-@pytest.mark.parametrize("two_ways", [False, True])
-@pytest.mark.parametrize(("make", "gates"), [(nn.LSTM, 4), (nn.GRU, 3), (nn.RNN, 1)])
+@pytest.mark.parametrize(
+    ("make", "gates", "two_ways"), [(nn.LSTM, 4, True), (nn.GRU, 3, False), (nn.RNN, 1, True)]
+)
 def test_a_recurrence_by_hand(make, gates, two_ways):
     class Recurrent(nn.Module):
         def __init__(self):
@@ -65,7 +66,9 @@ def test_a_recurrence_by_hand(make, gates, two_ways):
     assert cost.macs.sum() == 16 * 6 * 48 + 16 * ways * gates * (6 * 5 + 5 * 5) + ways * 5 * 7
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "densenet121"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", "mobilenet_v2", pytest.param("swin_t", marks=pytest.mark.slow)]
+)
 def test_torchvision_publishes_the_same_numbers(name):
     weights = next(iter(torchvision.models.get_model_weights(name)))
     cost = cost_of(torchvision.models.get_model(name, weights=None), 224)
@@ -73,36 +76,8 @@ def test_torchvision_publishes_the_same_numbers(name):
     assert cost.macs.sum() / 1e9 == pytest.approx(weights.meta["_ops"], abs=5e-3)
 
 
-def test_a_swin_t_has_4_49_billion_multiply_accumulates(dissected):
-    cost = costs(dissected("swin_tiny"))
-    assert cost.macs.sum() / 1e9 == pytest.approx(4.49, abs=0.005)
-    assert cost.parameters.sum() == 28_288_354
-
-
-def test_the_number_of_images_does_not_matter():
-    model = torchvision.models.resnet18().eval()
-    one, four = (costs(dissect(model, torch.zeros(n, 3, 64, 64))) for n in (1, 4))
-    np.testing.assert_equal(one.columns(), four.columns())
-
-
 def test_four_times_the_pixels_are_four_times_the_work():
-    model = torchvision.models.resnet18().eval()
+    model = timm.create_model("resnet10t", channels=(8, 8, 8, 8))
     small, large = (cost_of(model, side) for side in (64, 128))
     np.testing.assert_equal(large.macs[:-1], 4 * small.macs[:-1])
     np.testing.assert_equal(large.parameters, small.parameters)
-
-
-def test_a_shared_parameter_stands_in_both_rows():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem, self.block = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 3, padding=1)
-            self.fc = nn.Linear(4, 2)
-
-        def forward(self, x):
-            x = self.stem(x)
-            for _ in range(2):
-                x = x + self.block(x)
-            return self.fc(x.mean((2, 3)))
-
-    assert list(cost_of(Tied(), 8).parameters) == [16, 148, 148, 10]

@@ -10,7 +10,7 @@ from einops import rearrange
 from torch import nn
 from torch.nn import functional
 
-from visprism import dissect, watch
+from visprism import watch
 from visprism.anatomy.trace.trace import trace
 
 GRID = (4, 6)  # not square, and both sides have a half
@@ -86,16 +86,12 @@ KEEPS_ALL = {
     "as it is": lambda x: x * 1,
     "channels last": lambda x: x.permute(0, 2, 3, 1),
     "tokens": tokens,
-    "tokens and back": lambda x: tokens(x).transpose(1, 2).reshape(x.shape),
     "columns first": lambda x: x.transpose(2, 3).flatten(2).transpose(1, 2),
-    "windows as one row": lambda x: windows(x, 2).flatten(1, 4),
     "windows apart": lambda x: windows(x, 2).flatten(1, 2).flatten(2, 3),
     "window shift": shifted,
-    "class token": lambda x: class_token(tokens(x)),
     "class token and registers": lambda x: class_token(tokens(x), 5),
     "class token last": lambda x: class_token(tokens(x).flip(1)).flip(1),
     "class token dropped again": lambda x: class_token(tokens(x))[:, 1:],
-    "upside down": lambda x: tokens(x.flip(2)),
     "heads": lambda x: (
         rearrange(tokens(x[:, :4]), "b n (h d) -> b h n d", h=2).transpose(1, 2).flatten(2)
     ),
@@ -105,7 +101,6 @@ KEEPS_ALL = {
     "interleaved halves": lambda x: torch.stack([x[..., ::2], x[..., 1::2]], dim=-1).flatten(
         -2
     ),
-    "written into place": lambda x: torch.zeros_like(x).copy_(x),
     "assigned in parts": assigned,
     "scattered in a fixed order": scattered,
     "gathered in a fixed order": lambda x: tokens(x)[:, torch.arange(x[0, 0].numel()).flip(0)],
@@ -117,16 +112,13 @@ KEEPS_ALL = {
 MAPS = {
     "pointwise": torch.relu,
     "normalized": lambda x: functional.layer_norm(x.permute(0, 2, 3, 1), (5,)),
-    "linear": lambda x: functional.linear(tokens(x), constant_weight(7, 5)),
     "product with a matrix": lambda x: tokens(x) @ constant_weight(5, 7),
-    "matrix on the left": lambda x: (constant_weight(7, 5) @ x.flatten(2)).unflatten(2, GRID),
     "product and sum": lambda x: torch.addmm(
         torch.zeros(5), tokens(x).flatten(0, 1), constant_weight(5, 5)
     ).view(2, 24, 5),
     "matrix on the left, called from the right": lambda x: (
         x.flatten(2).__rmatmul__(constant_weight(7, 5)).unflatten(2, GRID)
     ),
-    "einsum over channels": lambda x: torch.einsum("bchw,dc->bdhw", x, constant_weight(7, 5)),
     "einsum to channels last": lambda x: torch.einsum(
         "b c ..., d c -> b ... d", x, constant_weight(7, 5)
     ),
@@ -137,12 +129,10 @@ MAPS = {
     ),
     "1x1 convolution": lambda x: functional.conv2d(x, constant_weight(7, 5)[..., None, None]),
     "scaled by channel": lambda x: x * x.mean((2, 3), keepdim=True),
-    "position embedding": lambda x: tokens(x) + torch.ones(1, 24, 5),
     "attention written out": lambda x: (tokens(x) @ tokens(x).mT * 1e9).softmax(-1) @ tokens(x),
     "fused attention": lambda x: functional.scaled_dot_product_attention(
         *[tokens(x)[:, None]] * 3
     )[:, 0],
-    "branch": lambda x: x + functional.conv2d(x, torch.zeros(5, 5, 3, 3), padding=1),
 }
 
 
@@ -152,10 +142,7 @@ def test_the_layout_undoes_whatever_only_moves_numbers(name):
     feature_map = layout.to_map(moved)
     assert layout.grid == GRID
     torch.testing.assert_close(feature_map, numbered(feature_map.shape[1]), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", KEEPS_ALL)
-def test_axes_of_one_length_are_not_confused(name):
+    # Axes of one length are not confused.
     cube = numbered(channels=4, grid=(4, 4))
     layout, moved = layout_after(KEEPS_ALL[name], cube)
     torch.testing.assert_close(layout.to_map(moved), cube, rtol=0, atol=0)
@@ -169,7 +156,7 @@ def test_work_on_each_position_keeps_every_place(name):
     assert layout.order is None
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (5, 0), (0, 2), (2, 1)])
+@pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 2), (2, 1)])
 def test_tokens_around_the_patches_are_counted(before, after):
     def around(x):
         ends = [torch.zeros(len(x), n, x.shape[1]) for n in (before, after)]
@@ -207,8 +194,6 @@ def test_merged_patches_are_places_of_a_coarser_grid(name):
     assert torch.allclose(feature_map - feature_map[0, 0], corners - corners[0, 0], atol=1e-4)
 
 
-# Never wrong in silence: no layout where there is none.
-
 LOSES = {
     "pooled": lambda x: x.mean((2, 3)),
     "flattened": lambda x: x.flatten(1),
@@ -223,6 +208,11 @@ LOSES = {
         :, (tokens(x) @ torch.randn(5)).sum(0).argsort()
     ],
     "sorted": lambda x: tokens(x).sort(dim=1).values,
+    # The index map does not have the memory of the tensor that it stands for.
+    "strided view of other strides": lambda x: torch.as_strided(
+        x * 1, (2, 24, 5), (120, 1, 24)
+    ),
+    "strided in place": lambda x: (x * 1).as_strided_((2, 24, 5), (120, 1, 24)),
     "channels and places exchanged": lambda x: x.reshape(2, 24, 5),
 }
 
@@ -233,52 +223,10 @@ def test_no_layout_is_claimed_where_places_are_lost(name):
     assert layout is None
 
 
-STRIDED = {
-    "strided view": lambda x: torch.as_strided(x, x.shape, x.stride()),
-    "strided view of other strides": lambda x: torch.as_strided(
-        x * 1, (2, 24, 5), (120, 1, 24)
-    ),
-    "strided view of permuted values": lambda x: torch.as_strided(
-        tokens(x).contiguous(), (2, 5, 4, 6), (120, 24, 6, 1)
-    ),
-    "strided in place": lambda x: (x * 1).as_strided_((2, 24, 5), (120, 1, 24)),
-}
-
-
-@pytest.mark.parametrize("name", STRIDED)
-def test_positions_are_unknown_after_a_view_of_memory(name):
-    """The index map does not have the memory of the tensor that it stands for."""
-    layout, _ = layout_after(STRIDED[name], numbered())
-    assert layout is None
-
-
-def test_a_network_with_a_view_of_memory_is_dissected():
-    class Strided(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv1, self.conv2 = (nn.Conv2d(c, 8, 3, padding=1) for c in (3, 8))
-            self.head = nn.Linear(8, 10)
-
-        def forward(self, x):
-            x = self.conv1(x)
-            return self.head(self.conv2(torch.as_strided(x, x.shape, x.stride())).mean((2, 3)))
-
-    anatomy = dissect(Strided().eval(), torch.randn(2, 3, 16, 16))
-    assert {block.name: block.layout.grid for block in anatomy if block.layout} == {
-        "conv2": (16, 16)
-    }
-
-
-# What leaves it unchanged: invariances.
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["vit_tiny", "vit_reg4", "pit_ti", "mixer_s32", "swin_tiny", "hiera_tiny", "nest_tiny"],
-)
+@pytest.mark.parametrize("name", ["vit_reg4", "pit_ti", "swin_tiny", "hiera_tiny", "nest_tiny"])
 def test_a_spot_changes_the_feature_map_where_it_lies(dissected, name):
     anatomy = dissected(name)
-    side = {"vit_tiny": 96, "vit_reg4": 70}.get(name, 224)
+    side = 70 if name == "vit_reg4" else 224
     blocks = [b for b in anatomy if b.layout is not None]
     plain = torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(0))
     for place in [(0.3, 0.8), (0.7, 0.2)]:

@@ -51,7 +51,6 @@ def test_a_network_is_named_in_a_fresh_process():
 @pytest.mark.parametrize(
     ("blocks", "placement"),
     [
-        ("end-of-stage", "end-of-stage"),
         ("0+1+2", (0, 1, 2)),
         ("layer2.1+layer3.2", ("layer2.1", "layer3.2")),
         ("none", ()),

@@ -91,7 +91,7 @@ def test_a_gain_within_the_noise_is_not_kept(model, images):
     assert set(noisy.phase) == {"search"}  # nothing to confirm
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", [2, 5])
 def test_a_block_without_effect_is_selected_with_probability_alpha(seeds):
     """Accuracies of both networks are drawn from one distribution."""
     generator = np.random.default_rng(0)
@@ -101,10 +101,10 @@ def test_a_block_without_effect_is_selected_with_probability_alpha(seeds):
         is_significant(*paired_gain(cnn, candidate), seeds, 0.05) for cnn, candidate in accuracy
     ]
     assert binomtest(sum(selected), trials, 0.05).pvalue > 0.01
-    # The paper's rule, a gain above its standard error, selects one of five with 3 seeds.
+    # The paper's rule, a gain above its standard error, selects one of four or five.
     gains = accuracy[:, 1] - accuracy[:, 0]
     above = gains.mean(1) > gains.std(1, ddof=1) / seeds**0.5
-    assert above.mean() == pytest.approx({2: 0.25, 3: 0.211, 5: 0.187}[seeds], abs=0.02)
+    assert above.mean() == pytest.approx({2: 0.25, 5: 0.187}[seeds], abs=0.02)
 
 
 def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overestimates():
@@ -137,9 +137,6 @@ def test_the_interval_of_the_confirmation_covers_the_gain_that_selection_overest
 @pytest.mark.slow
 def test_an_interrupted_search_goes_on_where_it_ended(model, images, tmp_path):
     log = tmp_path / "search.jsonl"
-    search_replacements(
-        model, images, Trainer({}), repeats=2, log=str(tmp_path / "by-name.jsonl")
-    )
     uninterrupted = search_replacements(model, images, Trainer(GOOD), repeats=2)
     first = Trainer(GOOD, die_after=5)
     with pytest.raises(KeyboardInterrupt):

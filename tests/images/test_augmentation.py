@@ -12,7 +12,6 @@ from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as F  # noqa: N812
 
 import visprism as vp
-from visprism.images import STRONG
 
 SMALL = vp.Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 RAW = replace(SMALL, mean=(0.0,) * 3, std=(1.0,) * 3)
@@ -84,8 +83,7 @@ def test_erased_rectangles_are_zero_or_normal_noise_after_normalization(mode):
         assert float(values.std()) == pytest.approx(1, abs=0.02)
 
 
-@pytest.mark.parametrize("cutmix", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("cutmix", "seed"), [(False, 0), (True, 1), (True, 2)])
 def test_mixing_is_that_of_timm_at_the_same_draw(cutmix, seed, monkeypatch):
     images = torch.randn(6, 3, 20, 14, generator=stream(0, "images"))
     generator = np.random.default_rng(seed)
@@ -128,8 +126,7 @@ def test_in_an_odd_batch_the_middle_image_is_not_mixed(shapes):
     torch.testing.assert_close(targets.sum(1), torch.ones(21))
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 8, 13])
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize(("count", "world"), [(1, 2), (5, 1), (8, 3), (13, 4)])
 def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
     shares = [batch_share(count, (rank, world), mixes=True) for rank in range(world)]
     indices = [places[assigned] for places, assigned, _ in shares]
@@ -167,25 +164,10 @@ def test_the_global_generators_are_as_they_were(shapes):
         ({"erasing_mode": "const"}, "erasing_mode must be pixel without erasing"),
         *(
             ({"rand_augment": text}, f"like rand-m9-n2-mstd1.0 .*, got '{text}'")
-            for text in (
-                "auto-m9",
-                "rand-m9-x2",
-                "rand-n0",
-                "rand-n1.5",
-                "rand-p2",
-                "rand-inc2",
-            )
+            for text in ("auto-m9", "rand-m9-x2", "rand-n1.5", "rand-p2")
         ),
     ],
 )
 def test_wrong_settings_are_explained(settings, message):
     with pytest.raises(vp.InputError, match=message):
         vp.Augmentation(**settings)
-
-
-def test_the_settings_of_the_paper():
-    wanted = vp.Augmentation(
-        padding=4, flip=0.5, rand_augment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8,
-        mix_probability=1.0, switch_probability=0.5, smoothing=0.1,
-    )  # fmt: skip
-    assert wanted == STRONG

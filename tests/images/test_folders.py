@@ -82,8 +82,8 @@ def test_imagenet_has_the_order_of_its_identifiers(write):
     assert images.class_names[283] == "Persian cat"
 
 
-@pytest.mark.parametrize("name", ["imagenet_r", "imagenet_a", "imagenet_sketch"])
-def test_classes_of_a_variant_have_their_index_in_imagenet(write, name):
+def test_classes_of_a_variant_have_their_index_in_imagenet(write):
+    name = "imagenet_sketch"
     identifiers = ("n01443537", "n01484850", "n07873807")
     root = write(*(f"{identifier}/{i}.png" for identifier in identifiers for i in range(2)))
     images = load_data(f"{name}:{root}")

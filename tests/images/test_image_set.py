@@ -10,21 +10,14 @@ from PIL import Image
 from visprism import ImageSet, load_data, statistics, stratified
 from visprism.images import held_out
 
-# What a limit selects.
 
-
-@pytest.mark.parametrize("limit", [1, 3, 10, 11, 25, 30])
+@pytest.mark.parametrize("limit", [1, 11, 30])
 def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
     targets = np.repeat(np.arange(10), 3)  # sorted by class, as a folder is
     chosen = balanced(targets, limit)
     counts = np.bincount(targets[chosen], minlength=10)
     assert len(chosen) == len(set(chosen.tolist())) == limit
     assert counts.max() - counts.min() <= 1
-
-
-def test_a_smaller_limit_selects_a_part_of_a_larger_one():
-    targets = np.arange(100) % 7
-    assert set(balanced(targets, 20)) < set(balanced(targets, 50))
 
 
 def test_a_limit_draws_from_the_whole_class_by_seed():
@@ -69,22 +62,15 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
     ("spec", "sentence"),
     [
         ("shapes?target=color", "target must be shape or texture, got 'color'"),
-        ("shapes?size=7", "size must be 8 to 4096 pixels, got 7"),
         ("cifar10_c:x?severity=6", "severity must be 1 to 5, got 6"),
         ("pyproject.toml", "write folder:pyproject.toml"),
         ("shape", r"unknown data 'shape'\. Did you mean shapes\?"),
         ("folder", "data folder must have a path, got 'folder'. Write folder:PATH"),
         ("shapes:here", "data shapes must have no path, got 'shapes:here'"),
-        (
-            "shapes?sise=64",
-            "options of data shapes must be of size, target, cues, seed, subset, got 'sise'",
-        ),
+        ("shapes?sise=64", "options of data shapes must be of size, target, cues, seed,"),
         ("cifar10?size=64", "options of data cifar10 must be of subset, got 'size'"),
         ("shapes?size=32&size=64", "must name the option size once"),
-        ("shapes?size=big", "size must be an integer, got 'big'"),
-        ("shapes?subset=2", r"fraction must be in \(0, 1\], got 2\.0"),
         ("shapes?subset=much", "subset must be a fraction such as 0.1, got 'much'"),
-        ("shapes?subset=0.1&subset=0.2", "must name the option subset once"),
     ],
 )
 def test_a_wrong_name_or_option_is_explained(spec, sentence):
@@ -109,7 +95,7 @@ def numbers(images):
     return [image.getpixel((0, 0))[0] for image, _ in images]
 
 
-@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.25, 0.5, 1.0])
+@pytest.mark.parametrize("fraction", [0.01, 0.25, 1.0])
 def test_every_class_keeps_the_same_fraction(uneven, fraction):
     part = stratified(uneven, fraction)
     counts = np.bincount(part.targets, minlength=3).tolist()

@@ -18,6 +18,8 @@ from pyarrow import parquet
 
 from visprism import InputError, load_data
 
+LABELS, PETS = (0, 1, 1, 0, 1), ("cat", "dog")
+
 
 @pytest.fixture
 def encoded(photo):
@@ -34,13 +36,7 @@ def write(tmp_path, encoded):
     """Write a file of images of the given labels; returns its path."""
 
     def write(
-        name="pets.parquet",
-        labels=(0, 1, 1, 0, 1),
-        *,
-        names=("cat", "dog"),
-        notes=None,
-        cells=None,
-        **more,
+        name="pets.parquet", labels=LABELS, *, names=PETS, notes=None, cells=None, **more
     ):
         cells = cells or [{"bytes": encoded(i), "path": None} for i in range(len(labels))]
         table = pa.table({"img": cells, "label": pa.array(labels), **more})
@@ -96,7 +92,7 @@ def test_the_split_stands_in_the_name_of_the_file_or_its_folder(write, tmp_path,
 def test_the_columns_can_be_chosen(write):
     path = write(names=(), fine=pa.array([7, 8, 9, 7, 8]))
     with pytest.raises(
-        ValueError, match=r"class columns \(label, fine\)\. Select one, such as \?label=label"
+        ValueError, match=r"\(label, fine\)\. Select one, such as \?label=label"
     ):
         load_data(f"parquet:{path}")
     assert load_data(f"parquet:{path}?label=fine").targets.tolist() == [7, 8, 9, 7, 8]
@@ -145,12 +141,8 @@ def test_two_threads_never_read_a_file_at_once(write, monkeypatch):
     assert not any(at_once)
 
 
-# Untrusted files.
-
-
 NOTHING = [
-    "{", "[]", "[" * 100_000, '{"info": 3}', '{"info": {"features": 3}}',
-    '{"info": {"features": {"img": 3}}}', '{"info": {"features": {"x": {"_type": "Image"}}}}',
+    "{", "[" * 100_000, '{"info": 3}', '{"info": {"features": {"img": 3}}}',
 ]  # fmt: skip
 
 
@@ -163,7 +155,7 @@ def test_a_file_damaged_anywhere_ends_in_a_sentence(write, tmp_path):
     content = write(labels=(0, 1)).read_bytes()
     path = tmp_path / "b.parquet"
     ends = []
-    for at in range(4, len(content), 11):
+    for at in range(4, len(content), 37):
         path.write_bytes(content[:at] + b"\xff" * 3 + content[at + 3 :])
         try:
             ends.append(len(load_data(f"parquet:{path}")))

@@ -19,7 +19,11 @@ def anatomy(network, images):
     return dissect(network, images[:2])
 
 
-@pytest.mark.parametrize("by", ["block", "kind", "stage"])
+@pytest.mark.parametrize(
+    ("network", "by"),
+    [("attention", "block"), ("convolutional", "kind"), ("convolutional", "stage")],
+    indirect=["network"],
+)
 def test_traces_and_eigenvalues_are_those_of_dense_hessians(anatomy, images, classes, by):
     batches = [(images[:6], classes[:6]), (images[6:], classes[6:])]
     result = hessian_by_block(anatomy, batches, by=by, probes=60, tol=1e-8)
@@ -40,6 +44,7 @@ def test_traces_and_eigenvalues_are_those_of_dense_hessians(anatomy, images, cla
     assert result.parameters.sum() == sum(p.numel() for p in anatomy.model.parameters())
 
 
+@pytest.mark.parametrize("network", ["convolutional"], indirect=True)
 def test_a_fraction_is_the_loss_of_the_first_images(anatomy, images, classes):
     batches = [(images[:4], classes[:4]), (images[4:], classes[4:])]
     result = hessian_by_block(anatomy, batches, fractions=(0.5, 1.0), probes=3)
@@ -69,9 +74,8 @@ def test_an_image_of_weight_two_counts_as_two_images(convolutional, images, clas
     assert values[0].provenance.images == 10
 
 
-@pytest.mark.parametrize("factor", [1.0, 7.0])
-def test_equal_weights_change_nothing(convolutional, images, classes, factor):
+def test_equal_weights_change_nothing(convolutional, images, classes):
     halves = [(images[i], classes[i]) for i in (slice(4), slice(4, 10))]
-    weighted = [(x, y, torch.full((len(y),), factor)) for x, y in halves]
+    weighted = [(x, y, torch.full((len(y),), 7.0)) for x, y in halves]
     first, second = Objective(convolutional, halves), Objective(convolutional, weighted)
     torch.testing.assert_close(first.gradient(), second.gradient())

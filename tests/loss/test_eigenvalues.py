@@ -1,7 +1,5 @@
 """Laws of eigenvalues, densities and traces (src/visprism/loss/)."""
 
-import time
-
 import numpy as np
 import pytest
 import torch
@@ -29,7 +27,6 @@ def dense(network, objective):
     return _DENSE[kind]
 
 
-# What they compute.
 @pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
 def test_the_foremost_eigenvalues_are_those_of_the_dense_hessian(objective, dense, which):
     eigenvalues = vp.top_eigenvalues(objective, k=4, which=which, tol=1e-9)
@@ -51,14 +48,6 @@ def test_the_vectors_are_the_sharpest_directions(objective, dense):
     np.testing.assert_allclose(
         vectors @ dense, torch.tensor(values.value)[:, None] * vectors, atol=1e-8
     )
-
-
-@pytest.mark.parametrize("tol", [0.1, 1e-2])
-def test_an_eigenvalue_lies_within_each_residual(objective, dense, tol):
-    eigenvalues = vp.top_eigenvalues(objective, k=5, tol=tol)
-    exact = torch.linalg.eigvalsh(dense).numpy()
-    nearest = np.abs(eigenvalues.value[:, None] - exact).min(1)
-    assert (nearest <= eigenvalues.residual + 1e-12).all()
 
 
 def test_the_gauss_newton_matrix_has_no_negative_eigenvalue(objective):
@@ -92,21 +81,11 @@ def test_the_outermost_nodes_are_the_outermost_eigenvalues(objective, dense):
     assert (nearest <= density.residual + 1e-10).all()
 
 
+@pytest.mark.parametrize("network", ["convolutional"], indirect=True)
 @pytest.mark.parametrize("method", ["hutch++", "hutchinson"])
 def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
     estimate = vp.trace(objective, probes=60, method=method)
     assert_within_four_errors(estimate.trace, float(dense.trace()))
-
-
-# What leaves them unchanged.
-@pytest.mark.parametrize("size", [10, 4])
-def test_eigenvalues_do_not_depend_on_the_cut(convolutional, images, classes, size):
-    batches = list(zip(images.split(size), classes.split(size), strict=True))
-    cut = vp.top_eigenvalues(vp.Objective(convolutional, batches), k=3, tol=1e-8)
-    uncut = vp.top_eigenvalues(vp.Objective(convolutional, [(images, classes)]), k=3, tol=1e-8)
-    np.testing.assert_allclose(cut.value, uncut.value, rtol=1e-8)
-    assert cut.nll == pytest.approx(uncut.nll, rel=1e-12)
-    assert cut.provenance.images == 10
 
 
 def test_single_precision_keeps_five_digits(network, images, classes):
@@ -115,26 +94,12 @@ def test_single_precision_keeps_five_digits(network, images, classes):
     np.testing.assert_allclose(vp.top_eigenvalues(single, k=3).value, double.value, rtol=1e-5)
 
 
-def test_another_seed_finds_the_same_eigenvalues(objective):
-    one, other = (
-        vp.top_eigenvalues(objective, k=3, tol=1e-8, run=vp.Run(seed=seed)) for seed in (0, 1)
-    )
-    np.testing.assert_allclose(one.value, other.value, rtol=1e-8)
-
-
-# Against another implementation.
-@pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32?img_size=16&depth=2"])
-def test_agrees_with_arpack_and_products_by_autograd(name):
-    model = vp.load_model(name, seed=1).model
-    with torch.no_grad():
-        for parameter in model.parameters():  # the ViT's head begins at 0
-            noise = torch.randn(parameter.shape, generator=stream(0, "noise"))
-            parameter.add_(0.02 * noise)
+def test_agrees_with_arpack_and_products_by_autograd():
+    model = vp.load_model("resnet20", seed=1).model
     images = torch.randn(4, 3, 16, 16, generator=stream(0, "images"))
     targets = torch.tensor([0, 3, 3, 9])
     parameters = list(model.parameters())
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        loss = functional.cross_entropy(model(images), targets)
+    loss = functional.cross_entropy(model(images), targets)
     gradient = torch.autograd.grad(loss, parameters, create_graph=True)
 
     def product(v):
@@ -159,13 +124,3 @@ def test_the_standard_error_of_a_moment_holds_its_level(objective, dense):
         mean = density.moment(1)
         inside += mean.low <= exact <= mean.high
     assert 0.90 <= inside / 100 <= 0.99
-
-
-def test_a_deadline_holds_within_a_product_over_several_batches(convolutional, images, classes):
-    batches = list(zip(images.split(1), classes.split(1), strict=True))
-    objective = vp.Objective(convolutional, batches)
-    begin = time.monotonic()
-    run = vp.Run(deadline=begin + 0.3)
-    with pytest.raises(vp.TimeBudgetError):
-        vp.top_eigenvalues(objective, k=40, tol=1e-14, run=run)
-    assert time.monotonic() - begin < 0.3 + 0.3  # a product of one image takes milliseconds

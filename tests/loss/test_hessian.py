@@ -25,7 +25,7 @@ def of(spectrum, **wanted):
     return spectrum.select(keep)
 
 
-# What it computes.
+@pytest.mark.parametrize("network", ["attention"], indirect=True)
 def test_each_mini_batch_has_its_own_eigenvalues_also_with_weight_decay(network, batches):
     spectrum = hessian_spectrum(network, batches, k=3, tol=1e-9, weight_decay=0.5)
     for number, batch in enumerate(batches):
@@ -40,11 +40,11 @@ def test_each_mini_batch_has_its_own_eigenvalues_also_with_weight_decay(network,
     assert spectrum.provenance.batch_size == 4
 
 
-def test_the_ends_are_there_too(network, batches):
-    spectrum = hessian_spectrum(network, batches, k=2, tol=1e-6)
+def test_the_ends_are_there_too(convolutional, batches):
+    spectrum = hessian_spectrum(convolutional, batches, k=2, tol=1e-6)
     for number, batch in enumerate(batches):
         top, bottom = (
-            top_eigenvalues(Objective(network, [batch]), k=1, which=which, tol=1e-9)
+            top_eigenvalues(Objective(convolutional, [batch]), k=1, which=which, tol=1e-9)
             for which in ("LA", "SA")
         )
         for exact, which in ((top, "LA"), (bottom, "SA")):
@@ -60,8 +60,9 @@ def test_data_are_kept_apart_by_name(convolutional, batches):
     np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
 
 
-def test_where_not_all_parameters_decay_l2_is_solved_for(network, batches):
+def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches):
     """Against the dense Hessian plus the diagonal of weight decay."""
+    network = convolutional
     spectrum = hessian_spectrum(
         network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, decayed="*weight"
     )
@@ -88,33 +89,19 @@ def test_the_number_of_mini_batches_can_be_given(convolutional, batches):
         all_of_them.first(4)
 
 
-def stopping_after(mini_batches):
-    """Batches that sleep until the deadline has passed after some of them."""
+def test_after_the_deadline_the_complete_mini_batches_are_given(
+    convolutional, batches, monkeypatch
+):
+    deadline = time.monotonic() + 30
 
-    class Slow:
-        def __init__(self, batches):
-            self.batches, self.deadline = batches, time.monotonic() + 30
-
-        def __len__(self):
-            return len(self.batches)
-
+    class Slow(list):
         def __iter__(self):
-            for i, batch in enumerate(self.batches):
-                if i == mini_batches:
-                    monkey.setattr(time, "monotonic", lambda: self.deadline + 1)
-                yield batch
+            yield from self[:2]
+            monkeypatch.setattr(time, "monotonic", lambda: deadline + 1)
+            yield self[2]
 
-    monkey = pytest.MonkeyPatch()
-    return Slow, monkey
-
-
-def test_after_the_deadline_the_complete_mini_batches_are_given(convolutional, batches):
-    slow, monkey = stopping_after(2)
-    data = slow(batches)
-    try:
-        spectrum = hessian_spectrum(convolutional, data, k=2, run=Run(deadline=data.deadline))
-    finally:
-        monkey.undo()
+    spectrum = hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))
+    monkeypatch.undo()
     assert (spectrum.batches, spectrum.requested) == (2, 3)
     assert "2 of 3 mini-batches within the time budget" in map(
         str, spectrum.summary().findings()

@@ -8,8 +8,9 @@ import torch
 from internals import Products, gauss_newton_product, hvp, stream
 from torch import nn
 from torch.nn import functional
+from unusual_modules import built
 
-from visprism import Objective, dissect, smoothed_cross_entropy
+from visprism import Objective, dissect, receptive_field, smoothed_cross_entropy
 
 
 def dense(model, images, targets, names=None):
@@ -34,28 +35,6 @@ def matrix(objective, kind="hessian"):
     return products(torch.eye(len(objective), dtype=torch.float64))
 
 
-# What it computes: closed forms.
-def test_softmax_regression_has_its_textbook_hessian(regression, images, classes):
-    x = torch.cat([images.flatten(1), torch.ones(10, 1)], 1).double()
-    p = regression(images).softmax(1)
-    weights = torch.diag_embed(p) - p[:, :, None] * p[:, None]
-    exact = torch.einsum("nkl,ni,nj->kilj", weights, x, x) / 10  # class k's weights, its bias
-    objective = Objective(regression, [(images, classes)])
-    ours = matrix(objective)
-    at = [*range(216), *range(216, 219)]
-    order = [k * 73 + i for k in range(3) for i in range(72)] + [k * 73 + 72 for k in range(3)]
-    np.testing.assert_allclose(
-        ours[at][:, at], exact.reshape(219, 219)[order][:, order].detach(), atol=1e-12
-    )
-
-
-def test_the_gauss_newton_matrix_of_softmax_regression_is_its_hessian(
-    regression, images, classes
-):
-    objective = Objective(regression, [(images, classes)])
-    np.testing.assert_allclose(matrix(objective, "gauss-newton"), matrix(objective), atol=1e-12)
-
-
 def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, classes):
     parameters = {n: p.detach() for n, p in network.named_parameters()}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
@@ -70,7 +49,11 @@ def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, cl
     np.testing.assert_allclose(ours, exact, atol=1e-10)
 
 
-@pytest.mark.parametrize("targets", ["classes", "soft"])
+@pytest.mark.parametrize(
+    ("network", "targets"),
+    [("convolutional", "soft"), ("attention", "classes")],
+    indirect=["network"],
+)
 def test_the_hessian_is_that_of_autograd(network, images, targets, request):
     targets = request.getfixturevalue(targets)
     ours = matrix(Objective(network, [(images, targets)]))
@@ -128,11 +111,9 @@ def test_label_smoothing_is_torchs(convolutional, images, classes):
     assert float(loss) == pytest.approx(float(theirs), rel=1e-12)
 
 
-# What leaves it unchanged: invariances.
-@pytest.mark.parametrize("size", [10, 4, 1])  # 4 leaves a last batch of 2
-def test_products_are_those_of_the_data_however_it_is_cut(network, images, classes, size):
+def test_products_are_those_of_the_data_however_it_is_cut(network, images, classes):
     uncut = Objective(network, [(images, classes)])
-    cut = Objective(network, list(zip(images.split(size), classes.split(size), strict=True)))
+    cut = Objective(network, list(zip(images.split(4), classes.split(4), strict=True)))
     v = torch.randn(len(uncut), generator=stream(0, "v")).double()
     np.testing.assert_allclose(hvp(cut, v), hvp(uncut, v), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(cut.gradient(), uncut.gradient(), rtol=1e-9, atol=1e-12)
@@ -171,7 +152,6 @@ def test_batch_statistics_are_those_of_training_mode(convolutional, images, clas
     assert objective.nll() == pytest.approx(float(loss), rel=1e-12)
 
 
-# Which parameters.
 def test_a_selection_gives_the_corresponding_part_of_the_hessian(network, images, classes):
     names = [n for n, _ in network.named_parameters()]
     part = Objective(network, [(images, classes)], parameters="*.bias")
@@ -228,15 +208,8 @@ def test_tied_and_unused_parameters_are_one_and_nothing(draw, images, classes):
     torch.testing.assert_close(hvp(objective, 2 * step), difference, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "normed", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
-)
-def test_parametrized_weights_have_the_differences_of_their_gradients(
-    draw, images, classes, normed
-):
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # of the vectors that a spectral norm begins with
-        kernel = normed(nn.Conv2d(2, 4, 3))
+def test_parametrized_weights_have_the_differences_of_their_gradients(draw, images, classes):
+    kernel = nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 4, 3))
     model = draw(nn.Sequential(kernel, nn.Tanh(), nn.Flatten(), nn.Linear(64, 3)))
     objective = Objective(model, [(images, classes)])
     v = torch.randn(len(objective), generator=stream(0, "v")).double()
@@ -244,3 +217,18 @@ def test_parametrized_weights_have_the_differences_of_their_gradients(
     rise = objective.gradient(objective.theta + step)
     rise -= objective.gradient(objective.theta - step)
     np.testing.assert_allclose(hvp(objective, v), rise / 2e-5, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["shared block", "checkpointed block"])
+def test_the_gradient_of_an_unusual_network_is_that_of_autograd(name):
+    model, targets = built(name).double(), torch.arange(4)
+    images = torch.randn(4, 3, 16, 16, generator=stream(0, "images")).double()
+    ours = Objective(model, [(images, targets)]).gradient()
+    functional.cross_entropy(model(images), targets).backward()
+    torch.testing.assert_close(ours, torch.cat([p.grad.flatten() for p in model.parameters()]))
+
+
+def test_a_checkpointed_block_has_the_receptive_field_of_its_convolution():
+    anatomy = dissect(built("checkpointed block"), torch.randn(2, 3, 16, 16))
+    result, *_ = receptive_field(anatomy, [torch.randn(4, 3, 16, 16)])
+    assert "blocks.0.block" in set(result.block)

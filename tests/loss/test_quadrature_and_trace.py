@@ -19,8 +19,7 @@ def signs(n, p, seed=0):
     return (2 * bits - 1).double()
 
 
-# Quadrature.
-@pytest.mark.parametrize("steps", [1, 3, 6])
+@pytest.mark.parametrize("steps", [1, 6])
 def test_moments_are_exact_up_to_twice_the_steps_less_one(matrix, steps):
     v = signs(4, 60)
     rules = quadrature(lambda V: V @ matrix, v, steps=steps)
@@ -37,30 +36,14 @@ def test_all_steps_give_every_eigenvalue(matrix):
     np.testing.assert_allclose(rules.nodes[0], torch.linalg.eigvalsh(matrix), atol=1e-9)
 
 
-def test_the_weights_of_each_run_add_up_to_one(matrix):
-    rules = quadrature(lambda V: V @ matrix, signs(5, 60), steps=8)
-    np.testing.assert_allclose(rules.weights.sum(1), 1, rtol=1e-12)
-
-
 def test_quadrature_refuses_more_steps_than_there_are_dimensions():
     with pytest.raises(InputError, match=r"steps must be between 1 and 8 .*, got 9"):
         quadrature(lambda V: V, signs(1, 8), steps=9)
 
 
-# Trace.
-@pytest.mark.parametrize("estimate", [hutchinson, hutchpp])
-def test_the_trace_of_a_multiple_of_the_identity_is_exact(estimate):
-    traced = estimate(lambda V: 3 * V, signs(9, 40))
-    if estimate is hutchinson:
-        assert traced.mean() == pytest.approx(120)
-        assert traced.std() == pytest.approx(0)
-    else:
-        assert abs(traced.mean() - 120) < 5 * max(traced.std() / len(traced) ** 0.5, 1e-9)
-
-
 @pytest.mark.parametrize("estimate", [hutchinson, hutchpp])
 def test_the_mean_over_many_estimates_is_the_trace(matrix, estimate):
-    means = [estimate(lambda V: V @ matrix, signs(9, 60, seed)).mean() for seed in range(400)]
+    means = [estimate(lambda V: V @ matrix, signs(9, 60, seed)).mean() for seed in range(100)]
     spread = np.std(means) / len(means) ** 0.5
     assert abs(np.mean(means) - float(matrix.trace())) < 4 * spread
 

@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 import torch
 from internals import crossed_mean, difference, stacked
+from landscape_cases import squares
 from scipy import stats
 from torch import nn
 
-from visprism import Answer, Run, landscape, random_planes, rings
+from visprism import Answer, landscape, random_planes, rings
 from visprism.results import Rings
-
-
-def squares(logits, targets):
-    """Half the squared error of each example: a loss whose landscape is a parabola."""
-    return ((logits - targets) ** 2).sum(1) / 2
 
 
 @pytest.fixture
@@ -35,7 +31,7 @@ def normalized(convolutional, images, classes):
     return convolutional, [(images, classes)]
 
 
-@pytest.mark.parametrize("angles", [4, 8, 14])
+@pytest.mark.parametrize("angles", [4, 14])
 def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
     """r^2/4 (d1' H d1 + d2' H d2), with H of least squares the second moment of the inputs."""
     model, batches = linear
@@ -99,14 +95,13 @@ def test_the_interval_of_a_difference_covers_it_where_directions_are_no_pairs():
 @pytest.mark.parametrize(
     ("directions", "images", "residual"), [(0.0, 1.0, 0.3), (1.0, 0.0, 0.3), (1.0, 3.0, 1.0)]
 )
-@pytest.mark.parametrize("pairs", [3, 5])
 def test_the_interval_covers_the_mean_over_all_directions_and_images(
-    pairs, directions, images, residual
+    directions, images, residual
 ):
     rng, inside, simulations = np.random.default_rng(0), 0, 500
     for _ in range(simulations):
-        values = directions * rng.normal(size=(pairs, 1)) + images * rng.normal(size=(1, 30))
-        made = crossed_mean(values + residual * rng.normal(size=(pairs, 30)))
+        values = directions * rng.normal(size=(3, 1)) + images * rng.normal(size=(1, 30))
+        made = crossed_mean(values + residual * rng.normal(size=(3, 30)))
         inside += made.low <= 0 <= made.high
     assert 0.92 <= inside / simulations <= 0.99
 
@@ -118,25 +113,6 @@ def test_without_differences_between_images_it_is_students():
     assert (made.low, made.high) == (pytest.approx(low), pytest.approx(high))
     few = crossed_mean(np.ones((2, 8)))
     assert (np.isnan(few.low), few.missing) == (True, "fewer than 3 direction pairs")
-
-
-def test_the_batch_size_does_not_matter(normalized):
-    model, batches = normalized
-    cut = list(zip(*(part.split(3) for part in batches[0]), strict=True))
-    one, other = (rings(model, data, angles=4) for data in (batches, cut))
-    for name in ("rise", "accuracy", "nll"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
-    np.testing.assert_allclose(one.rise.low, other.rise.low, rtol=1e-7)
-
-
-def test_a_seed_gives_the_same_directions(normalized):
-    model, batches = normalized
-    one, same, other = (
-        rings(model, batches, radii=(0.5,), angles=4, run=Run(seed=seed)).rise
-        for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(one, same)
-    assert not np.allclose(one, other)
 
 
 def rings_of(values, radii=(0.5,)):

@@ -43,12 +43,7 @@ def descend(model, batches, optimizer, steps, every=0):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"momentum": 0.9},
-        {"momentum": 0.9, "nesterov": True},
-        {"momentum": 0.8, "dampening": 0.8},
-    ],
+    [{}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.8, "dampening": 0.8}],
     ids=str,
 )
 def test_updates_diverge_exactly_where_the_eigenvalue_exceeds_the_threshold(quadratic, options):
@@ -61,7 +56,7 @@ def test_updates_diverge_exactly_where_the_eigenvalue_exceeds_the_threshold(quad
         with torch.no_grad():
             model[1].weight.copy_(torch.ones(2, 4))
         updates = torch.optim.SGD(model.parameters(), lr=factor * critical, **options)
-        losses = descend(model, batches, updates, 1500)
+        losses = descend(model, batches, updates, 400)
         assert (losses[-1] > 1e3 * losses[0]) == (factor > 1)
 
 
@@ -123,12 +118,12 @@ def test_gradient_descent_trains_at_the_edge_of_stability():
         ).double()  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = [(images, targets)]
-    results = descend(model, batches, optimizer, 800, every=50)
-    assert [result.step.tolist() for result in results] == [[n] for n in range(50, 801, 50)]
+    results = descend(model, batches, optimizer, 800, every=100)
+    assert [result.step.tolist() for result in results] == [[n] for n in range(100, 801, 100)]
     assert all(result.threshold == 2 / 0.1 for result in results)
     eigenvalues = [result.eigenvalue[0] for result in results]
     assert eigenvalues[0] < 10  # progressive sharpening
-    assert 18 < min(eigenvalues[8:]) <= max(eigenvalues[8:]) < 24  # the edge
+    assert 18 < min(eigenvalues[4:]) <= max(eigenvalues[4:]) < 24  # the edge
 
 
 def test_the_alignment_is_the_part_of_the_gradient_along_the_eigenvectors(quadratic):

@@ -21,16 +21,6 @@ def convolution(kernel, *, into=3, out=4, **options):
     return conv
 
 
-@pytest.mark.parametrize("kernel", [1, 3, 5, 7])
-@pytest.mark.parametrize("patch", [1, 2, 4])
-def test_has_as_many_heads_as_the_theorem_says(kernel, patch):
-    attention = attention_from_convolution(convolution(kernel), patch_size=patch)
-    across = 2 * ceil((kernel - 1) / (2 * patch)) + 1
-    assert attention.num_heads == across**2
-    if patch == 1:
-        assert attention.num_heads == kernel**2
-
-
 def test_each_head_looks_at_one_offset_and_all_offsets_have_a_head():
     attention = attention_from_convolution(convolution(5))
     weights = attention.scores.detach().flatten(1).softmax(1)
@@ -40,20 +30,18 @@ def test_each_head_looks_at_one_offset_and_all_offsets_have_a_head():
 
 @pytest.mark.parametrize("kernel", [1, 3, 7])
 @pytest.mark.parametrize("patch", [1, 2, 4])
-def test_is_the_convolution_at_borders_too(kernel, patch):
+def test_is_the_convolution_with_as_many_heads_as_the_theorem_says(kernel, patch):
     conv = convolution(kernel)
     attention = attention_from_convolution(conv, patch_size=patch)
+    assert attention.num_heads == (2 * ceil((kernel - 1) / (2 * patch)) + 1) ** 2
     assert largest_difference(conv, attention, noise(2, 3, 12, 8)) < 1e-10
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"bias": False},
-        {"dilation": 2},
-        {"dilation": (3, 1)},
+        {"bias": False, "dilation": (3, 1)},
         {"groups": 2},
-        {"groups": 4},
         {"padding": (1, 2), "kernel": (3, 5)},
         {"padding_mode": "reflect", "kernel": 1},
     ],
@@ -78,10 +66,8 @@ def test_in_float32_it_differs_by_rounding():
     ("options", "sentence"),
     [
         ({"kernel": 2}, r"conv must have an odd kernel.*, got a kernel of 2x2"),
-        ({"kernel": (3, 4)}, r"got a kernel of 3x4"),
         ({"stride": 2, "padding": 1}, r"stride 1 and .*got a stride of 2x2"),
         ({"padding": 0}, r"half the kernel \(1x1\), .*got padding of \(0, 0\) \(zeros\)"),
-        ({"padding": 1, "dilation": 2}, r"half the kernel \(2x2\), .*got padding of \(1, 1\)"),
         ({"padding_mode": "circular"}, r"got padding of same \(circular\)"),
     ],
 )

@@ -43,10 +43,7 @@ def misfit(change):
     [
         (lambda s: s.pop("0.bias"), r"7 tensors: 1 missing from the file \(0\.bias\)"),
         (lambda s: s.update(head=torch.zeros(1)), r"1 not in the model \(head\)"),
-        (
-            lambda s: s.update({"0.bias": torch.zeros(7)}),
-            r"1 of another shape \(0\.bias \(7,\) instead of \(4,\)\)",
-        ),
+        (lambda s: s.update({"0.bias": torch.zeros(7)}), r"1 of another shape \(0\.bias \(7,"),
         (
             lambda s: s.clear() or s.update(a=torch.zeros(1)),
             r"6 missing from the file \(0\.weight, 0\.bias, 1\.weight, \.\.\.\); 1 not in",
@@ -86,10 +83,7 @@ def test_of_several_sets_of_weights_the_average_or_the_first_is_loaded_with_a_wa
     ("change", "sentence"),
     [
         (lambda w: w.mul(100).to(torch.int8), r"1 of integers .* \(0\.weight torch\.int8\)"),
-        (
-            lambda w: w.index_fill(0, torch.tensor([1]), torch.nan),
-            r"1 of its 7 .*\(0\.weight\) h",
-        ),
+        (lambda w: w.index_fill(0, torch.tensor([1]), torch.nan), r"1 of its 7 .*\(0\.weight"),
         (lambda w: w / 0, r"hold NaN or infinite values, as after a diverged training"),
     ],
     ids=["integers", "NaN", "infinity"],

@@ -58,19 +58,14 @@ def weights(loaded):
         ("hf:facebook/deit-tiny", "hf", "facebook/deit-tiny", {}, None),
         ("a/b.py:net?n=3@c/d@e.pt", "file", "a/b.py:net", {"n": 3}, "c/d@e.pt"),
         (
-            "timm:x?a=(7, 7)&b=True&c=gelu&d=1e-3&e=a.b&f=",
+            "timm:x?a=(7, 7)&b=True&c=gelu",
             "timm",
             "x",
-            {"a": (7, 7), "b": True, "c": "gelu", "d": 1e-3, "e": "a.b", "f": ""},
+            {"a": (7, 7), "b": True, "c": "gelu"},
             None,
         ),
-        (
-            "timm:x?a=__import__('os').abort()",
-            "timm",
-            "x",
-            {"a": "__import__('os').abort()"},
-            None,
-        ),
+        ("timm:x?c=gelu&d=1e-3&f=", "timm", "x", {"c": "gelu", "d": 1e-3, "f": ""}, None),
+        ("timm:x?a=__import__('o').a()", "timm", "x", {"a": "__import__('o').a()"}, None),
     ],
 )
 def test_a_line_of_text_says_all(text, source, name, arguments, checkpoint):
@@ -175,10 +170,7 @@ def test_the_randomness_of_the_program_is_left_alone():
         ("timm:resnet-18", r"unknown model 'timm:resnet-18'\. Did you mean timm:resnet18,"),
         ("timm:deit3_small_patch16", r"timm:deit3_small_patch16_224"),
         ("torchvision:resnet_18", r"Did you mean torchvision:resnet18,"),
-        (
-            "resnet18",
-            r"unknown model 'resnet18'\. Did you mean .*timm:resnet18, torchvision:res",
-        ),
+        ("resnet18", r"unknown model 'resnet18'\. Did you mean .*timm:resnet18,"),
         ("timm:qqqqqqqq", r"unknown model 'timm:qqqqqqqq'\. `visprism models` lists names"),
         ("tim:resnet18", r"unknown prefix 'tim:' in 'tim:resnet18'\. A model is timm:NAME"),
         ("timm:", r"'timm:' must name a model, such as timm:resnet18"),
@@ -187,14 +179,8 @@ def test_the_randomness_of_the_program_is_left_alone():
         ("timm:resnet18?depth", r"argument of a model must be key=value, got 'depth'"),
         ("timm:resnet18?in_chans=3&in_chans=1", r"argument 'in_chans' .* must be given once"),
         ("timm:resnet18?layerz=1", r"takes no argument 'layerz'\. Did you mean layers"),
-        (
-            "timm:resnet18?foo=1",
-            r"takes no argument 'foo'\. It takes block, layers, num_classes",
-        ),
-        (
-            "torchvision:vit_b_16?patchsize=3",
-            r"no argument 'patchsize'\. Did you mean patch_size",
-        ),
+        ("timm:resnet18?foo=1", r"takes no argument 'foo'\. It takes block, layers,"),
+        ("torchvision:vit_b_16?patchsize=3", r"'patchsize'\. Did you mean patch_size"),
         ("timm:vit_tiny_patch16_224?patch_size=0", r"cannot be built: ZeroDivisionError"),
         ("timm:resnet18@no.pt", r"the checkpoint no\.pt must be an existing file"),
         ("no.py:network", r"the file no\.py must exist"),
@@ -222,7 +208,5 @@ def test_a_file_that_gives_no_model(user_file, function, sentence):
 
 
 def test_a_hugging_face_config_does_not_swallow_an_unknown_argument(hugging_face_folder):
-    with pytest.raises(
-        ValueError, match=r"no argument 'foo'\. It takes the arguments of ViTConfig"
-    ):
+    with pytest.raises(ValueError, match=r"'foo'\. It takes the arguments of ViTConfig"):
         load_model(f"hf:{hugging_face_folder}?foo=3")

@@ -1,6 +1,7 @@
 """Laws of every network of the zoo (src/visprism/models)."""
 
 import copy
+import os
 import re
 import subprocess
 import sys
@@ -9,48 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 from internals import image_size, stream
+from small_models import noise, seeded
+from small_zoo import NETWORKS, SIDES
+from two_processes import SHARED
 
 from visprism import MODELS, load_model
 
-# The smallest of each family; the others differ in numbers alone.
-SMALL = [
-    "alexnet_32?head=gap",
-    "alter_resnet18_32",
-    "conv_vit_tiny_patch2_32",
-    "deit_tiny_patch2_32",
-    "mobilenetv2_32",
-    "preact_resnet18_32",
-    "resnet18_32",
-    "resnet20",
-    "sasa_resnet26_32",
-    "swin_tiny_patch1_window4_32",
-    "vgg11_32?head=gap",
-    "vit_pico_patch4_32",
-    "alter_resnet20",
-    "pit_pico_patch4_32",
-    "mixer_pico_patch4_32",
-]
 
-BY_ANOTHER_NAME = {  # modules whose networks compiled.py calls otherwise
-    "cifar_resnet": "resnet20",
-    "alter_cifar_resnet": "alter_resnet20",
-    "mobilenet": "mobilenetv2",
-}
-
-
-@pytest.fixture(scope="module", params=SMALL)
-def model(request):
-    """In evaluation mode; several tests read it, and none changes it."""
-    model = load_model(request.param).model
-    for parameter in model.parameters():
-        if not parameter.any():  # a head of zeros, as timm starts with, hides all before it
-            torch.nn.init.normal_(parameter, std=0.1, generator=stream(0, "head"))
-    return model
-
-
-@pytest.fixture
-def images():
-    return torch.randn(2, 3, 32, 32, generator=stream(0, "test"))
+@pytest.fixture(scope="module", params=NETWORKS)
+def network(request):
+    """In evaluation mode, and two images; tests read them, and none changes them."""
+    side = SIDES[request.param]
+    return seeded(NETWORKS[request.param]), noise(2, 3, side, side)
 
 
 def outputs(model, images):
@@ -59,18 +30,19 @@ def outputs(model, images):
     return logits if isinstance(logits, tuple) else (logits,)
 
 
-def test_the_smallest_of_each_family_is_tested():
-    tested = {MODELS[name.partition("?")[0]].__module__ for name in SMALL}
-    assert tested == {f.__module__ for f in MODELS.values()}
+def test_every_family_is_tested():
+    families = {build.__module__.rpartition(".")[2] for build in MODELS.values()}
+    assert {name.partition(",")[0] for name in NETWORKS} >= families
 
 
 @torch.no_grad()
-def test_an_image_is_judged_alone(model, images):
+def test_an_image_is_judged_alone(network):
+    model, images = network
     torch.testing.assert_close(model(images)[1:2], model(images[1:2]), rtol=1e-4, atol=1e-5)
 
 
-def test_every_parameter_gets_a_gradient(model, images):
-    model = copy.deepcopy(model).train()
+def test_every_parameter_gets_a_gradient(network):
+    model, images = copy.deepcopy(network[0]).train(), network[1]
     sum(logits.square().sum() for logits in outputs(model, images)).backward()
     dead = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     assert not dead
@@ -79,12 +51,10 @@ def test_every_parameter_gets_a_gradient(model, images):
 @pytest.mark.slow
 def test_every_family_compiles_to_one_graph_and_can_be_exported():
     """In a process of its own: the tests' checks of types cannot be traced."""
-    script = Path(__file__).parent / "compiled.py"
-    answer = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    program = [sys.executable, Path(__file__).parent / "compiled.py"]
+    answer = subprocess.run(program, capture_output=True, text=True, env=os.environ | SHARED)
     assert answer.returncode == 0, answer.stderr
-    checked = {name.partition(",")[0] for name in answer.stdout.splitlines()}
-    families = {MODELS[name.partition("?")[0]].__module__.rpartition(".")[2] for name in SMALL}
-    assert checked >= families - set(BY_ANOTHER_NAME) | set(BY_ANOTHER_NAME.values())
+    assert answer.stdout.splitlines() == list(NETWORKS)
 
 
 # The deepest of a family have more of the same blocks, and take seconds even so.

@@ -1,8 +1,6 @@
 """Pretrained weights inside the package: how they load, and that they are what cards state."""
 
 import hashlib
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -48,19 +46,6 @@ def test_pretrained_names_the_default_weights_of_an_architecture(card):
     assert loaded.label == f"{card.architecture} (pretrained {default.tag})"
     through_timm = timm.create_model(PREFIX + card.architecture, pretrained=True)
     assert through_timm.pretrained_cfg["tag"] == default.tag
-
-
-@pytest.mark.slow
-def test_a_fresh_process_loads_them_without_a_network():
-    code = (
-        "import socket\n"
-        "def refuse(*_): raise OSError('no network')\n"
-        "socket.socket.connect = refuse\n"
-        "from visprism.models import load_model\n"
-        f"for name in {list(CARDS)!r}: load_model(name)\n"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
 
 
 @torch.no_grad()
@@ -123,16 +108,8 @@ def test_the_stated_accuracy_on_cifar10_is_measured_again(name, real_images):
 @pytest.mark.parametrize(
     ("text", "pretrained", "sentence"),
     [
-        (
-            "resnet20.imagenet",
-            False,
-            r"unknown pretrained weights 'resnet20.imagenet'. Weights",
-        ),
-        (
-            "resnet99.cifar10",
-            False,
-            r"unknown pretrained weights 'resnet99.cifar10'. Pretrained",
-        ),
+        ("resnet20.imagenet", False, r"unknown pretrained .* 'resnet20.imagenet'. Weights"),
+        ("resnet99.cifar10", False, r"unknown pretrained .* 'resnet99.cifar10'. Pretrained"),
         ("resnet18_32", True, r"pretrained must be False for resnet18_32, which has no pretra"),
         ("resnet20.shapes?num_classes=7", False, r"fc.weight \(10, 64\) instead of \(7, 64\)"),
     ],

@@ -1,7 +1,6 @@
 """Transformers of the zoo against published sizes and timm (src/visprism/models/zoo)."""
 
 import pytest
-import timm
 import torch
 from internals import deit, mixer, pit, swin, vit
 from small_models import SMALL, noise, seeded
@@ -25,27 +24,19 @@ def size_of(name, **arguments):
 SIZES = {
     "vit_tiny_patch2_32": 5_403_172,
     "vit_small_patch2_32": 21_423_076,
-    "vit_base_patch2_32": 85_313_380,
     "vit_tiny_patch16_224": 5_710_504,
-    "vit_small_patch16_224": 22_036_840,
-    "vit_base_patch16_224": 86_540_008,
     "pit_tiny_patch2_32": 4_576_740,
     "pit_tiny_224": 4_841_576,
     "pit_xs_224": 10_610_344,  # with an MLP of 4x width in the last stage
     "pit_small_224": 23_449_096,
     "mixer_tiny_patch2_32": 4_769_636,
     "mixer_small_patch2_32": 17_925_732,
-    "mixer_base_patch2_32": 59_161_444,
     "mixer_tiny_patch16_224": 5_071_112,
-    "mixer_small_patch16_224": 18_528_264,
-    "mixer_base_patch16_224": 59_880_472,
     "conv_vit_tiny_patch2_32": 5_402_788,
-    "conv_vit_small_patch2_32": 21_422_308,
-    "conv_vit_base_patch2_32": 85_311_844,
     "conv_vit_tiny_patch16_224": 5_710_120,
-    "conv_vit_small_patch16_224": 22_036_072,
-    "conv_vit_base_patch16_224": 86_538_472,
-    "swin_tiny_patch4_window7_224": 28_288_354,  # the official one
+    "swin_tiny_patch4_window7_224": 28_288_354,  # the official one, as are these
+    "deit_tiny_patch16_224": 5_910_800,
+    "deit_base_patch16_224": 87_338_192,
 }
 
 
@@ -56,26 +47,9 @@ def test_has_the_published_number_of_parameters(name, size):
 
 
 @pytest.mark.parametrize(
-    ("name", "distilled"),
-    [("deit_tiny_patch16_224", 5_910_800), ("deit_base_patch16_224", 87_338_192)],
-)
-def test_deit_has_the_official_number_of_parameters(name, distilled):
-    assert size_of(name) == distilled
-
-
-@pytest.mark.parametrize("size", ["small", "base", "large"])
-def test_swin_has_as_many_parameters_as_that_of_timm(size):
-    name = f"swin_{size}_patch4_window7_224"
-    with torch.device("meta"):
-        official = timm.create_model(name)
-    assert size_of(name) == sum(p.numel() for p in official.parameters())
-
-
-@pytest.mark.parametrize(
     ("name", "classes", "window", "size"),
     [
         ("swin_tiny_patch1_window4_32", 100, 4, 27_551_728),
-        ("swin_tiny_patch4_window7_224", 1000, 7, 28_249_588),
         ("swin_small_patch4_window7_224", 1000, 7, 49_531_360),
     ],
 )
@@ -90,41 +64,28 @@ def test_swin_differs_from_that_of_the_study_by_what_is_known(name, classes, win
     assert size_of(name, num_classes=classes, qkv_bias=False) == expected
 
 
+SHAPE = {"embed_dim": 32, "depth": 2, "num_heads": 2}
+POOLED = {"class_token": False, "global_pool": "avg"}
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
         (
             lambda: vit(32, 2, depth=2, **SMALL),
-            lambda: VisionTransformer(
-                embed_dim=32, depth=2, num_heads=2, qkv_bias=False, **SMALL
-            ),
+            lambda: VisionTransformer(qkv_bias=False, **SHAPE, **SMALL),
         ),
         (
             lambda: vit(32, 2, depth=2, head="gap", qkv_bias=True, **SMALL),
-            lambda: VisionTransformer(
-                embed_dim=32,
-                depth=2,
-                num_heads=2,
-                class_token=False,
-                global_pool="avg",
-                **SMALL,
-            ),
+            lambda: VisionTransformer(**SHAPE, **POOLED, **SMALL),
         ),
         (
             lambda: conv_vit(32, 2, depth=2, kernel=None, **SMALL),
-            lambda: VisionTransformer(
-                embed_dim=32,
-                depth=2,
-                num_heads=2,
-                qkv_bias=False,
-                class_token=False,
-                global_pool="avg",
-                **SMALL,
-            ),
+            lambda: VisionTransformer(qkv_bias=False, **SHAPE, **POOLED, **SMALL),
         ),
         (
             lambda: deit(32, 2, depth=2, **SMALL),
-            lambda: VisionTransformerDistilled(embed_dim=32, depth=2, num_heads=2, **SMALL),
+            lambda: VisionTransformerDistilled(**SHAPE, **SMALL),
         ),
         (
             lambda: pit(16, (1, 2), (1, 2), 2, qkv_bias=True, no_embed_class=True, **SMALL),

@@ -22,8 +22,6 @@ NAMES = {  # one of each family that gives feature maps, and the channels of all
     "mixer_tiny_patch2_32": [256] * 8,
     "resnet20": [16, 32, 64],
     "alter_resnet20": [16, 32, 64],
-    "pit_pico_patch4_32": [32, 64, 128],
-    "mixer_pico_patch4_32": [96] * 8,
     "vit_nano_patch4_32": [96] * 8,
 }
 

@@ -58,7 +58,7 @@ PLACES = {
     "drawing.text": "caption inches title",
     "estimates.answers": "DISAGREE difference",
     "estimates.calibration_error": "Bins calibration_error",
-    "estimates.eigenvalues": "average_positive geometric_mean heavy_tailed negative_proportion",
+    "estimates.eigenvalues": "negative_proportion",
     "estimates.estimated": "Estimated Number mean stacked",
     "estimates.findings": "CODES at_chance",
     "estimates.questions": "PAPER_CLAIMS QUESTIONS Question",
@@ -86,7 +86,7 @@ PLACES = {
     "loss.update_rules": "sam_threshold update_rule",
     "models.attention_as_convolution": "largest_difference",
     "models.checkpoints": "Metadata",
-    "models.layers.heads": "AttentionPool MeanPool",
+    "models.layers.heads": "AttentionPool",
     "models.layers.residual_blocks": (
         "MSABlock PostActMSABlock PreActBasic PreActBottleneck SpatialSmoothing"
     ),

@@ -1,6 +1,8 @@
 """Runs of training by two processes that share the weights out; prints what each has."""
 
+import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +13,21 @@ from small_runs import feed_of, images_of_noise
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from visprism import Augmentation, Recipe, fit, processes
+from visprism import Augmentation, InputError, Recipe, fit, processes
 from visprism.core.devices import CPU
-from visprism.core.processes import rank
+from visprism.core.processes import gather, rank, world_size
 from visprism.images import Feed
+from visprism.training.checkpoint_files import write_checkpoint
 from visprism.training.engine import Engine
+
+
+class Spare(nn.ReLU):
+    """A layer with parameters that the loss does not reach."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Linear(2, 2)
+
 
 WITHOUT_SNAPSHOTS = Recipe(
     epochs=2,
@@ -34,6 +46,10 @@ OTHERS = {
     "bf16": (
         replace(WITHOUT_SNAPSHOTS, precision="bf16", channels_last=True, optimizer="sgd"),
         (),
+    ),
+    "spare": (
+        replace(WITHOUT_SNAPSHOTS, grad_accum_steps=1, optimizer="sgd"),
+        (Spare,),
     ),
     "norm": (
         replace(WITHOUT_SNAPSHOTS, batch_size=10, grad_accum_steps=1, optimizer="sgd"),
@@ -94,15 +110,8 @@ def trained(recipe, folder=None, *, inner=(), sharded=False, at=-1):
     with processes(CPU):
         model = made(*inner)
         try:
-            history = fit(
-                model,
-                feed,
-                recipe,
-                test=test,
-                folder=folder,
-                sharded=sharded,
-                checkpoint_minutes=0.0,
-            )
+            options = {"test": test, "folder": folder, "checkpoint_minutes": 0.0}
+            history = fit(model, feed, recipe, sharded=sharded, **options)
         except StopError:
             return None
     assert not model.training
@@ -146,7 +155,27 @@ def everything(folder):
             runs[name] = trained(recipe, inner=inner, sharded=True)
         recipe, inner = OTHERS["norm"]
         runs["norm, not sharded"] = trained(recipe, inner=inner)
-    return runs
+        runs["whole, not sharded"] = trained(WITHOUT_SNAPSHOTS)
+        runs["sam, not sharded"] = trained(OTHERS["sam"][0])
+    with suppress(KeyError), processes(CPU):
+        raise KeyError
+    with processes(CPU):
+        assert gather(rank()) == [0, 1]  # after an error too
+    assert world_size() == 1  # outside of `processes` each is alone
+    recipe, inner = OTHERS["spare"]
+    runs["spare, not sharded"] = trained(recipe, inner=inner)
+    return runs | {"refusal": refusal(folder / os.environ["RANK"])}
+
+
+def refusal(folder):
+    """What is said where only the first process sees the training checkpoint."""
+    if os.environ["RANK"] == "0":
+        folder.mkdir()
+        write_checkpoint(folder, {"step": 7})
+    try:
+        trained(RECIPE, folder)
+    except InputError as error:
+        return str(error)
 
 
 if __name__ == "__main__":

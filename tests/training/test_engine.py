@@ -1,20 +1,17 @@
 """Laws of updates (src/visprism/training/engine.py): parts, processes and averages."""
 
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from two_processes import in_two_processes
+from internals import has_unused_parameters, read_state_dict
+from torch import nn
 
 from visprism import fit
 
-SCRIPT = Path(__file__).with_name("fit_in_processes.py")
 
-
-@pytest.mark.parametrize("steps", [2, 3, 8])  # 8 images, and 4 of the last batch
+@pytest.mark.parametrize("steps", [3, 8])  # 8 images, and 4 of the last batch
 def test_accumulated_gradients_make_the_update_of_the_full_batch(
     make_model, make_feed, recipe, steps
 ):
@@ -25,27 +22,11 @@ def test_accumulated_gradients_make_the_update_of_the_full_batch(
     np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_two_processes_make_the_updates_of_one(tmp_path):
-    script = runpy.run_path(str(SCRIPT))
-    alone, history = script["trained"]()
-    together, of_both = in_two_processes(
-        SCRIPT, tmp_path / "other.pt", lambda: script["trained"](tmp_path)
-    )
-    torch.testing.assert_close(together.state_dict(), alone.state_dict(), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(of_both.train_loss, history.train_loss, rtol=1e-5)
-    np.testing.assert_allclose(of_both.test_accuracy, history.test_accuracy)
-    theirs, _ = torch.load(tmp_path / "other.pt", weights_only=False)
-    torch.testing.assert_close(together.state_dict(), theirs, rtol=0, atol=0)
-
-
 def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, recipe, tmp_path):
     """With snapshots after every epoch of one step, the weights that it averages are known."""
     recipe = replace(recipe, batch_size=44, epochs=4, ema=0.7, snapshot_every=1)
     model = make_model()
     fit(model, make_feed(recipe), recipe, folder=tmp_path)
-    from visprism.models.state_dicts import read_state_dict
-
     files = sorted((tmp_path / "snapshots").iterdir())[1:]  # the first is before any update
     first, *later = (read_state_dict(file) for file in files)
     average = first
@@ -53,3 +34,17 @@ def test_the_moving_average_is_that_of_its_definition(make_model, make_feed, rec
         average = {name: 0.7 * average[name] + 0.3 * state[name] for name in state}
     torch.testing.assert_close(read_state_dict(tmp_path / "ema.safetensors"), average)
     torch.testing.assert_close(dict(model.state_dict()), later[-1], rtol=0, atol=0)
+
+
+def test_what_a_loss_does_not_reach_is_found_and_nothing_is_changed():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    x = torch.rand(8, 4, generator=torch.Generator().manual_seed(0))
+    assert not has_unused_parameters(model, lambda: model(x))
+    model.spare = nn.Linear(1, 1)
+    assert has_unused_parameters(model, lambda: model[1](model[0](x)))
+    model.spare.requires_grad_(False)
+    assert not has_unused_parameters(model, lambda: model[1](model[0](x)))
+    after = {name: tensor for name, tensor in model.state_dict().items() if name in before}
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert all(p.grad is None for p in model.parameters())

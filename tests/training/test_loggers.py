@@ -3,6 +3,7 @@
 import csv
 import sys
 from types import ModuleType, SimpleNamespace
+from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
@@ -24,9 +25,7 @@ def read(folder, name):
 
 
 # A training checkpoint after every step, or every epoch.
-@pytest.mark.parametrize(
-    ("stops", "checkpoint_minutes"), [([6], 10.0), ([7, 11, 16], 0.0), ([5, 11], 10.0)]
-)
+@pytest.mark.parametrize(("stops", "checkpoint_minutes"), [([7, 11, 16], 0.0), ([5, 11], 10.0)])
 def test_a_resumed_run_has_every_point_once(
     tmp_path, make_model, make_feed, recipe, monkeypatch, stops, checkpoint_minutes
 ):
@@ -127,61 +126,39 @@ def test_rows_of_a_resumed_run_follow_those_before_its_checkpoint(tmp_path):
     ]
 
 
-class MLflow(SimpleNamespace):
-    """Takes what the module and the client of MLflow take, and remembers it."""
-
-    def __init__(self, active=None):
-        super().__init__(calls=[], active=active, experiments={})
-        self.__spec__ = SimpleNamespace(name="mlflow")
-
-    def MlflowClient(self):  # noqa: N802 (its name there)
-        return self
-
-    def active_run(self):
-        return self.active
-
-    def get_experiment_by_name(self, name):
-        return self.experiments.get(name)
-
-    def create_experiment(self, name):
-        self.experiments[name] = SimpleNamespace(experiment_id="7")
-        return "7"
-
-    def create_run(self, experiment_id, *, run_name):
-        self.calls.append(("run", experiment_id, run_name))
-        return SimpleNamespace(info=SimpleNamespace(run_id="r1"))
-
-    def log_param(self, run_id, key, value):
-        self.calls.append((run_id, key, value))
-
-    def log_metrics(self, metrics, *, step, run_id):
-        self.calls.append((run_id, metrics, step))
-
-    def set_terminated(self, run_id):
-        self.calls.append((run_id, "ended"))
-
-
-def test_mlflow_gets_a_run_that_a_resumed_run_continues(tmp_path, monkeypatch):
-    service = MLflow()
+@pytest.fixture
+def mlflow(monkeypatch):
+    """The module and its client, as one that remembers what it is given."""
+    service = MagicMock(__spec__=SimpleNamespace(name="mlflow"))
+    service.MlflowClient.return_value = service
+    service.active_run.return_value = service.get_experiment_by_name.return_value = None
+    service.create_experiment.return_value = "7"
+    service.create_run.return_value.info.run_id = "r1"
     monkeypatch.setitem(sys.modules, "mlflow", service)
+    return service
+
+
+def test_mlflow_gets_a_run_that_a_resumed_run_continues(tmp_path, mlflow):
     for step in (6, 12):
         (logger,) = make_loggers(["mlflow"], tmp_path / "mine", {"lr": 0.1})
         logger.log(step, {"step": float(step), "loss": 0.5})
         logger.close()
-    first, *rest = service.calls
-    assert first == ("run", "7", "mine")
-    assert rest[0] == ("r1", "lr", 0.1)
-    of_step = {step: [("r1", {"loss": 0.5}, step), ("r1", "ended")] for step in (6, 12)}
-    assert rest[1:] == [*of_step[6], *of_step[12]]
+    mlflow.create_experiment.assert_called_once_with("visprism")
+    mlflow.create_run.assert_called_once_with("7", run_name="mine")
+    mlflow.log_param.assert_called_once_with("r1", "lr", 0.1)
+    points = [call({"loss": 0.5}, step=step, run_id="r1") for step in (6, 12)]
+    assert mlflow.log_metrics.call_args_list == points
+    assert mlflow.set_terminated.call_args_list == [call("r1")] * 2
 
 
-def test_the_active_run_of_mlflow_is_used_and_not_ended(tmp_path, monkeypatch):
-    service = MLflow(SimpleNamespace(info=SimpleNamespace(run_id="theirs")))
-    monkeypatch.setitem(sys.modules, "mlflow", service)
+def test_the_active_run_of_mlflow_is_used_and_not_ended(tmp_path, mlflow):
+    mlflow.active_run.return_value = SimpleNamespace(info=SimpleNamespace(run_id="theirs"))
     (logger,) = make_loggers(["mlflow"], tmp_path, {"lr": 0.1})
     logger.log(6, {"loss": 0.5})
     logger.close()
-    assert service.calls == [("theirs", {"loss": 0.5}, 6)]
+    mlflow.log_metrics.assert_called_once_with({"loss": 0.5}, step=6, run_id="theirs")
+    for unused in (mlflow.create_run, mlflow.log_param, mlflow.set_terminated):
+        unused.assert_not_called()
 
 
 def arrays():

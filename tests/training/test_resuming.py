@@ -46,7 +46,7 @@ def same_run(folder, undisturbed):
 # A training checkpoint after every step, or every epoch.
 @pytest.mark.parametrize(
     ("at", "checkpoint_minutes"),
-    [(0, 10.0), (1, 0.0), (7, 0.0), (7, 10.0), (12, 10.0), (27, 0.0)],
+    [(0, 10.0), (7, 0.0), (12, 10.0), (27, 0.0)],
 )
 def test_a_run_that_was_stopped_ends_as_if_it_had_not(
     tmp_path, undisturbed, at, checkpoint_minutes
@@ -60,13 +60,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not(
 
 def kills(folder, checkpoint_minutes, moments):
     """How many of the kills found the run under way; then it is let go on to its end."""
-    program = [
-        sys.executable,
-        str(SCRIPT),
-        str(folder),
-        str(checkpoint_minutes),
-        *map(str, moments),
-    ]
+    program = [sys.executable, *map(str, (SCRIPT, folder, checkpoint_minutes, *moments))]
     done = subprocess.run(program, capture_output=True, text=True, env=os.environ | SHARED)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
@@ -124,10 +118,9 @@ def test_a_loss_that_is_not_finite_leaves_the_last_valid_state(
                     model[1].weight[0, 0] = torch.nan
             yield step
 
-    with pytest.raises(
-        ValueError,
-        match=r"got nan at step 9 of 18 .* The last training checkpoint is .*last\.ckpt",
-    ):
+    said = r"finite, got nan at step 9 of 18 \(epoch 2, batch 3\), learning rate 0\.038.*"
+    said += r" The last training checkpoint is .*last\.ckpt"
+    with pytest.raises(ValueError, match=said):
         vp.fit(model, make_feed(recipe), recipe, folder=tmp_path, run=vp.Run(progress=progress))
     state = read_checkpoint(tmp_path)
     assert state["step"] == 6
@@ -193,11 +186,14 @@ def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
     taught = replace(recipe, distillation="hard", epochs=1, warmup=0.0)
     feed = make_feed(taught)
     vp.fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model())
-    other = make_model()
-    with torch.no_grad():
-        other[1].weight[0, 0] += 1
     with pytest.raises(ValueError, match=r"teacher weights \w+ there and \w+ now\. Resume"):
-        vp.fit(make_model(), feed, taught, folder=tmp_path, teacher=other)
+        vp.fit(
+            make_model(),
+            feed,
+            taught,
+            folder=tmp_path,
+            teacher=make_model(torch.nn.Linear(8, 8)),
+        )
 
 
 def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_feed, recipe):
@@ -206,9 +202,7 @@ def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_fe
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     scratch = tmp_path / ".last.ckpt.other.tmp.ckpt"
     scratch.touch()
-    with pytest.raises(
-        vp.InputError, match="folder must not be in use, and another run writes"
-    ):
+    with pytest.raises(vp.InputError, match="folder must not be in use, and another run"):
         vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
     assert scratch.exists()  # an unfinished file of the other run
     os.close(descriptor)

@@ -28,20 +28,6 @@ def weights(bowl):
     return torch.cat([bowl.a, bowl.b]).detach().clone()
 
 
-def test_sam_takes_the_gradient_at_w_plus_rho_g_over_its_norm():
-    bowl = Bowl()
-    w = weights(bowl)
-    g = CURVATURES * w
-    bowl.loss().backward()
-    with sam_displaced(bowl, 0.1, adaptive=False):
-        torch.testing.assert_close(weights(bowl), w + 0.1 * g / g.norm())
-        bowl.zero_grad()
-        bowl.loss().backward()
-    torch.testing.assert_close(weights(bowl), w, rtol=0, atol=0)
-    gradient = torch.cat([bowl.a.grad, bowl.b.grad])
-    torch.testing.assert_close(gradient, CURVATURES * (w + 0.1 * g / g.norm()))
-
-
 def test_asam_measures_distances_in_units_of_the_weights():
     bowl = Bowl()
     w = weights(bowl)
@@ -51,12 +37,13 @@ def test_asam_measures_distances_in_units_of_the_weights():
         torch.testing.assert_close(weights(bowl), w + 0.5 * t**2 * g / (t * g).norm())
 
 
-def test_asam_hardly_depends_on_how_scale_is_shared_between_layers():
-    w, g = [torch.randn(4), torch.randn(3)], [torch.randn(4), torch.randn(3)]
-    before = sam_step(w, g, 0.5, adaptive=True)
-    scaled = sam_step([100 * w[0], w[1]], [g[0] / 100, g[1]], 0.5, adaptive=True)
-    torch.testing.assert_close(scaled[0] / 100, before[0], rtol=0.1, atol=0.02)
-    torch.testing.assert_close(scaled[1], before[1], rtol=0.1, atol=0.02)
+def test_weights_come_back_when_the_second_pass_fails():
+    bowl = Bowl()
+    before = weights(bowl)
+    bowl.loss().backward()
+    with pytest.raises(ZeroDivisionError), sam_displaced(bowl, 0.1, adaptive=False):
+        raise ZeroDivisionError
+    torch.testing.assert_close(weights(bowl), before, rtol=0, atol=0)
 
 
 def test_where_the_gradient_is_zero_nothing_moves():
@@ -99,12 +86,3 @@ def test_running_statistics_are_those_of_the_first_pass_alone(make_model, make_f
     buffers = (dict(model[2].named_buffers()) for model in (plain, sharp))
     torch.testing.assert_close(*buffers, rtol=0, atol=0)
     assert plain[2].running_mean.abs().max() > 0
-
-
-def test_weights_come_back_when_the_second_pass_fails():
-    bowl = Bowl()
-    before = weights(bowl)
-    bowl.loss().backward()
-    with pytest.raises(ZeroDivisionError), sam_displaced(bowl, 0.1, adaptive=False):
-        raise ZeroDivisionError
-    torch.testing.assert_close(weights(bowl), before, rtol=0, atol=0)

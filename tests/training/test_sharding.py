@@ -59,10 +59,18 @@ def test_each_process_has_half_of_the_numbers(both, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["whole", "sam", "sgd"])
-def test_a_sharded_run_is_that_of_one_process(alone, both, name):
+@pytest.mark.parametrize("name", ["whole", "sam", "sgd", "spare"])
+def test_a_run_of_two_processes_is_that_of_one(alone, both, name):
     """Clipping, mixing, parts, averages and an uneven number of test batches are in it."""
     same(both[0][name], alone[name])
+    if name != "sgd":
+        same(both[0][f"{name}, not sharded"], alone[name])
+
+
+@pytest.mark.slow
+def test_processes_that_see_different_folders_are_refused(both):
+    for runs in both:
+        assert "got step 7 in process 0 and step 0 in process 1" in runs["refusal"]
 
 
 @pytest.mark.slow
@@ -79,7 +87,7 @@ def test_norms_and_dropout_are_those_of_processes_that_are_not_sharded(both):
 
 @pytest.mark.slow
 def test_both_processes_have_the_whole_model_in_the_end(both):
-    for name in ("whole", "resumed", "norm"):
+    for name in ("whole", "whole, not sharded", "resumed", "norm"):
         torch.testing.assert_close(both[0][name][0], both[1][name][0], rtol=0, atol=0)
         assert all(type(t) is torch.Tensor for t in both[1][name][0].values())
 
@@ -105,17 +113,9 @@ def test_files_are_those_of_one_process(both, folder):
 
 
 @pytest.mark.slow
-def test_a_sharded_run_that_was_stopped_ends_as_if_it_had_not(both):
+def test_a_run_that_was_stopped_goes_on_sharded_or_not(alone, both, folder):
     same(both[0]["resumed"], both[0]["whole"], atol=0)
-
-
-@pytest.mark.slow
-def test_a_sharded_run_goes_on_in_one_process(both, folder):
-    same(trained(RECIPE, folder / "alone"), both[0]["whole"])
-
-
-@pytest.mark.slow
-def test_a_run_of_one_process_goes_on_sharded(alone, both):
+    same(trained(RECIPE, folder / "alone"), both[0]["whole"])  # a sharded run, in one process
     same(both[0]["from one"], alone["whole"])
 
 
@@ -134,8 +134,7 @@ def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
     assert units == [*blocks[:20], stages[0], stages[1], *blocks[22:], stages[2]]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize(("count", "world"), [(1, 3), (3, 2), (4, 4), (5, 3)])
 def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
     monkeypatch.setattr(epoch_metrics, "world_size", lambda: world)
     batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]

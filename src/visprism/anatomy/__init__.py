@@ -17,11 +17,7 @@ from visprism.anatomy.run.ablations import (
     weights_of,
 )
 from visprism.anatomy.run.attention_weights import attend, watch_heads
-from visprism.anatomy.run.cached_forward import (
-    cache_cuts,
-    can_start_at,
-    forward_from_cut,
-)
+from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forward_from_cut
 from visprism.anatomy.run.replaced_parts import (
     Parts,
     ReplacedPart,

@@ -58,7 +58,9 @@ def alternet(
         )
     # Both follow the global generator, as the weights of every network of the zoo do.
     base_seed, seed = torch.randint(2**31, (2,)).tolist()
-    cnn = load_model(_cnn_name(base, library, options), pretrained=False, seed=base_seed)
+    name = f"{library}:{base}" if library else base
+    name = f"{name}?{_query(options)}" if options else name
+    cnn = load_model(name, pretrained=False, seed=base_seed)
     model = harmonize_model(
         cnn.model,
         torch.zeros(2, 3, *cnn.preprocessing.size),
@@ -129,11 +131,6 @@ def save_alternet(
         provenance=Provenance(model=name if registered else ""),
     )
     return str(path) if registered else f"{name}@{path}"
-
-
-def _cnn_name(base: str, library: str, options: Mapping[str, Any]) -> str:
-    name = f"{library}:{base}" if library else base
-    return f"{name}?{_query(options)}" if options else name
 
 
 def _query(options: Mapping[str, Any]) -> str:

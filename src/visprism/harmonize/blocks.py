@@ -7,7 +7,7 @@ from typing import Literal
 from torch import nn
 
 from visprism.anatomy import Anatomy, Block, Images, dissect
-from visprism.anatomy.trace.graph import Node, Span
+from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.operations import SUMS, Role
 from visprism.core.errors import InputError
 
@@ -75,13 +75,15 @@ def _fields(anatomy: Anatomy, block: Block) -> dict | None:
     """The fields of a `ConvBlock` besides the stage; None for other blocks."""
     nodes = anatomy.graph.nodes
     inside = anatomy.nodes(block)
-    if block.kind != "conv" or not all(_is_map(nodes[i]) for i in (block.start, block.end)):
+    layouts = nodes[block.start].layout, nodes[block.end].layout
+    if block.kind != "conv" or any(n is None or n.axes != _MAP for n in layouts):
         return None
     total = _sum_with_input(nodes, block)
     if total is None:
         return None
-    modules = [span.module for span in anatomy.graph.spans if _covers(span, block)]
-    modules = [name for name in modules if name == total.module]
+    inputs, output = {block.start}, block.end
+    spans = [s for s in anatomy.graph.spans if (s.inputs, s.output) == (inputs, output)]
+    modules = [span.module for span in spans if span.module == total.module]
     before, after = nodes[block.start].shape, nodes[block.end].shape
     width = _width(anatomy.model, inside)
     if not modules or before is None or after is None or width is None:
@@ -122,14 +124,6 @@ def _reaches(nodes: Sequence[Node], term: int, start: int, without: Role) -> boo
             pending.extend(nodes[index].inputs)
         visited.add(index)
     return False
-
-
-def _is_map(node: Node) -> bool:
-    return node.layout is not None and node.layout.axes == _MAP
-
-
-def _covers(span: Span, block: Block) -> bool:
-    return span.inputs == {block.start} and span.output == block.end
 
 
 def _width(model: nn.Module, inside: tuple[Node, ...]) -> int | None:

@@ -121,9 +121,8 @@ class ReplacementSearch(Result):
             yield selected
             yield (
                 f"validation accuracy {tried[0].accuracy.mean():.1%} of the CNN, "
-                f"{last.accuracy.mean():.1%} of the selected network: "
-                f"{100 * searched:+.2g} percentage points in the runs that selected it, "
-                "which overestimate the gain"
+                f"{last.accuracy.mean():.1%} of the selected network: {100 * searched:+.2g} "
+                "percentage points in the runs that selected it, which overestimate the gain"
             )
             return
         means = [network.accuracy.mean() for network in self.confirmed()]
@@ -132,9 +131,8 @@ class ReplacementSearch(Result):
         yield selected
         yield (
             f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
-            f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} "
-            f"percentage points [{100 * low:.2g}, {100 * high:.2g}] (95% t interval over "
-            f"seeds){significant}"
+            f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} percentage points "
+            f"[{100 * low:.2g}, {100 * high:.2g}] (95% t interval over seeds){significant}"
         )
 
     def answers(self) -> tuple[Answer, ...]:

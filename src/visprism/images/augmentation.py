@@ -87,12 +87,7 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
 PLAIN = Augmentation()
 # The paper's strong augmentation of small and of large images.
 STRONG = Augmentation(
-    padding=4,
-    flip=0.5,
-    rand_augment="rand-m9-n2-mstd1.0",
-    mixup=1.0,
-    cutmix=0.8,
-    smoothing=0.1,
+    padding=4, flip=0.5, rand_augment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8, smoothing=0.1
 )
 STRONG_LARGE = Augmentation(
     area=0.08,

@@ -261,9 +261,7 @@ def measure_points(
 
 
 def curvature_at_origin(
-    landscape: LossSurface,
-    planes: Sequence[Plane] = (),
-    objective: Objective | None = None,
+    landscape: LossSurface, planes: Sequence[Plane] = (), objective: Objective | None = None
 ) -> OriginCurvature:
     """The second derivative of the NLL along each direction, from the points next to 0.
 

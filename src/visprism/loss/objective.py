@@ -37,11 +37,7 @@ from visprism.loss.double_backward import (
     differentiable,
     in_double,
 )
-from visprism.passes.batches import (
-    check_evaluation_mode,
-    first_images,
-    on_device,
-)
+from visprism.passes.batches import check_evaluation_mode, first_images, on_device
 from visprism.passes.predictions import check_logits
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);
@@ -59,7 +55,7 @@ def selected(
         raise InputError(f"model must have parameters, and {type(model).__name__} has none")
     anatomy = cache(anatomy)
     parts = [selection] if isinstance(selection, str | Block) else list(selection)
-    matrices = {n for n, p in model.named_parameters() if _is_matrix(p)}
+    matrices = {n for n, p in model.named_parameters() if is_matrix(p)}
     chosen = {
         name
         for part in parts
@@ -76,10 +72,11 @@ def selected(
     return tuple(name for name in names if name in chosen)
 
 
-def _is_matrix(parameter: Tensor) -> bool:
+def is_matrix(parameter: Tensor) -> bool:
     """Whether a parameter is a kernel or matrix, to which recipes apply weight decay.
 
-    It has at least two axes longer than 1, and is no position embedding (1, N, C).
+    It has at least two axes longer than 1 (a bias, a norm and a class token have fewer), and
+    isn't a position embedding (1, N, C).
     """
     table = parameter.ndim == 3 and len(parameter) == 1
     return sum(length > 1 for length in parameter.shape) >= 2 and not table
@@ -254,7 +251,8 @@ class Objective:
         require_one_device(self.model, "derivatives of the loss")
         object.__setattr__(self, "run", self.run.on(self.model))
         images = _first_images(self.batches)
-        trial = _on_device_of(self.model, first_images(images))
+        own = next(chain(self.model.parameters(), self.model.buffers()), None)
+        trial = placed(first_images(images), None if own is None else own.device)
         with as_written(), self.run.compute.arithmetic():
             logits = check_repeatable(self.model, trial)
         names = selected(self.model, self.parameters, lambda: dissect(self.model, trial))
@@ -455,12 +453,6 @@ def weights_of_examples(
             f"{tuple(weight.shape)}"
         )
     return weight.to(losses)
-
-
-def _on_device_of(model: nn.Module, images: Images) -> Images:
-    """The images on the device of the model's first parameter."""
-    first = next(chain(model.parameters(), model.buffers()), None)
-    return placed(images, None if first is None else first.device)
 
 
 def _first_images(batches: Iterable) -> Images:

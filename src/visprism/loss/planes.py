@@ -167,11 +167,7 @@ def _sine(first: Direction, second: Direction) -> float:
 
 
 def plane_through(
-    model: nn.Module,
-    checkpoints: Sequence[State],
-    *,
-    points: int = 21,
-    margin: float = 0.25,
+    model: nn.Module, checkpoints: Sequence[State], *, points: int = 21, margin: float = 0.25
 ) -> Plane:
     """The plane through the model's weights and two checkpoints, or the line through one.
 
@@ -227,11 +223,7 @@ def _around(coordinates: Float[np.ndarray, " k"], points: int, margin: float) ->
 
 
 def project(
-    model: nn.Module,
-    plane: Plane,
-    snapshots: Sequence[State],
-    *,
-    run: Run = DEFAULT_RUN,
+    model: nn.Module, plane: Plane, snapshots: Sequence[State], *, run: Run = DEFAULT_RUN
 ) -> Projection:
     """Orthogonal projection of snapshots onto a plane through the model's weights.
 

@@ -224,9 +224,7 @@ def result_fields(products: Products) -> dict[str, Any]:
         "l2": objective.l2(),
         "weight_decay": objective.weight_decay,
         "provenance": objective.run.measured(
-            images=examples,
-            batch_size=products.batch_size,
-            image_shape=objective.image_shape,
+            images=examples, batch_size=products.batch_size, image_shape=objective.image_shape
         ),
     }
 

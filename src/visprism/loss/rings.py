@@ -28,13 +28,7 @@ from visprism.loss.eigenvalues import objective_label
 from visprism.loss.landscape import BATCH_NORM_LABELS, measure_points, not_finite
 from visprism.loss.objective import Loss, cross_entropy
 from visprism.loss.planes import random_planes
-from visprism.loss.points import (
-    TREATMENTS,
-    Evaluation,
-    batch_norms,
-    loss_name,
-    read_samples,
-)
+from visprism.loss.points import TREATMENTS, Evaluation, batch_norms, loss_name, read_samples
 from visprism.passes.batches import check_evaluation_mode
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 

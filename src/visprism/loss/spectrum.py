@@ -137,9 +137,7 @@ def hessian_spectrum(
         requested=num_batches or max(map(_length, named.values())),
         learning_rate=float("nan") if learning_rate is None else learning_rate,
         provenance=run.measured(
-            images=images,
-            batch_size=max(part.batch_size for part in every),
-            image_shape=shape,
+            images=images, batch_size=max(part.batch_size for part in every), image_shape=shape
         ),
     )
 

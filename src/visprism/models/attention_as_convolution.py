@@ -163,9 +163,8 @@ def _accepted(conv: nn.Conv2d, patch_size: int) -> nn.Conv2d:
     kind = type(conv)
     if (kind.forward, kind._conv_forward) != (nn.Conv2d.forward, nn.Conv2d._conv_forward):
         raise InputError(
-            "conv must compute what torch.nn.Conv2d computes from its weight, "
-            f"got a {kind.__name__}. Copy the weight that it uses into a "
-            "torch.nn.Conv2d."
+            "conv must compute what torch.nn.Conv2d computes from its weight, got a "
+            f"{kind.__name__}. Copy the weight that it uses into a torch.nn.Conv2d."
         )
     sides = [(k, d) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
     same = tuple(d * (k - 1) // 2 for k, d in sides)

@@ -21,11 +21,7 @@ from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
-from visprism.models.data_configs import (
-    from_attributes,
-    from_image_processor,
-    from_torchvision,
-)
+from visprism.models.data_configs import from_attributes, from_image_processor, from_torchvision
 from visprism.models.spec import ModelSpec, Source, explain_unknown_argument, unknown_model
 from visprism.models.timm_entries import PREFIX
 from visprism.models.zoo_registry import MODELS, image_size
@@ -223,8 +219,7 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
         unknown = {k: v for k, v in unknown.items() if k != "trust_remote_code"}
         if unknown:
             raise InputError(
-                f"{spec.text} takes no argument "
-                f"{', '.join(map(repr, unknown))}. It takes the "
+                f"{spec.text} takes no argument {', '.join(map(repr, unknown))}. It takes the "
                 f"arguments of {type(config).__name__}."
             )
         if not trusted:
@@ -298,9 +293,8 @@ def _code_refused(spec: ModelSpec, source: str, *, trusted: bool) -> Iterator[No
             raise
         joint = "&" if spec.arguments else "?"
         raise InputError(
-            f"{source} contains Python code, which is not run. Read it, and if "
-            "you trust it name the model as "
-            f"{spec.text}{joint}trust_remote_code=True."
+            f"{source} contains Python code, which is not run. Read it, and if you trust it "
+            f"name the model as {spec.text}{joint}trust_remote_code=True."
         ) from error
 
 

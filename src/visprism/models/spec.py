@@ -51,8 +51,7 @@ class ModelSpec:
         if parts is None:
             raise InputError(
                 f"{text!r} must name a model, such as timm:resnet18, "
-                "timm:resnet18?num_classes=10 or "
-                "timm:resnet18@weights.safetensors"
+                "timm:resnet18?num_classes=10 or timm:resnet18@weights.safetensors"
             )
         source, name = _source(parts["name"])
         checkpoint = Path(parts["checkpoint"]) if parts["checkpoint"] else None
@@ -100,12 +99,7 @@ def _arguments(text: str) -> dict[str, Any]:
 def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (
-        ValueError,
-        SyntaxError,
-        MemoryError,
-        RecursionError,
-    ):  # of deep nesting the last two
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: deep nesting
         return text
 
 

@@ -94,10 +94,7 @@ def _ends(model: nn.Module) -> dict[str, Any]:
 
 
 def _features(
-    model: nn.Module,
-    *,
-    out_indices: Sequence[int] | int | None,
-    output_fmt: str = "NCHW",
+    model: nn.Module, *, out_indices: Sequence[int] | int | None, output_fmt: str = "NCHW"
 ) -> nn.Module:
     """A network that gives feature maps, of all stages that `model.feature_info` names."""
     stages = len(getattr(model, "feature_info"))  # noqa: B009 (nn.Module does not declare it)

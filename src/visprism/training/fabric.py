@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy
-from torch import Tensor, nn
+from torch import nn
 
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
@@ -52,7 +52,7 @@ def compiled(model: nn.Module, device: torch.device) -> nn.Module:
     not end with the same weights.
     """
     try:
-        torch.compile(_test_function)(torch.ones(2, device=device))
+        torch.compile(lambda x: torch.relu(x + 1))(torch.ones(2, device=device))
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InputError(
@@ -60,7 +60,3 @@ def compiled(model: nn.Module, device: torch.device) -> nn.Module:
             "or set compile=false."
         ) from error
     return cast(nn.Module, torch.compile(model, dynamic=False))
-
-
-def _test_function(numbers: Tensor) -> Tensor:
-    return torch.relu(numbers + 1)

@@ -104,7 +104,8 @@ def train(
     if job.folder.exists() and not job.folder.is_dir():
         raise InputError(f"folder must be a directory, got the file {job.folder}")
     with processes(run.compute):
-        job_loggers = _make_loggers(job, recipe)
+        fields = recipe_fields(recipe)
+        own = make_loggers(job.logs, job.folder, fields) if rank() == 0 else []
         check_optimizer(recipe, run.compute)
         teacher = _teacher(job)
         prepared = prepare(job, recipe, run)
@@ -116,7 +117,7 @@ def train(
             class_names=prepared.images.class_names,
             provenance=prepared.provenance,
         )
-        all_loggers: list[Logger] = [*job_loggers, *loggers]
+        all_loggers: list[Logger] = [*own, *loggers]
         to_close: list[Any] = [*all_loggers]
         try:
             monitor = None
@@ -315,7 +316,3 @@ def _with_classes(model: str, num_classes: int) -> str:
     name, _, arguments = model.partition("@")[0].partition("?")
     others = [a for a in arguments.split("&") if a and not a.startswith("num_classes=")]
     return f"{name}?{'&'.join([*others, f'num_classes={num_classes}'])}"
-
-
-def _make_loggers(job: Job, recipe: Recipe) -> list[Logger]:
-    return make_loggers(job.logs, job.folder, recipe_fields(recipe)) if rank() == 0 else []

@@ -151,7 +151,8 @@ def fit(
                     metrics.tick()
                 if done % train.steps == 0:
                     guard.check()
-                    due = _evaluation_due(done // train.steps, recipe)
+                    epoch = done // train.steps
+                    due = epoch % recipe.eval_every == 0 or epoch == recipe.epochs
                     with _located(guard):
                         tested, values = evaluate(engine, test if due else None, run)
                     row = metrics.close_epoch(done, lr, tested, values)
@@ -306,10 +307,6 @@ def _batches(train: Feed, start: int, epochs: int, hint: Callable[[], str]) -> I
         except InputError as error:
             raise InputError(f"{error}{hint()}") from error
         position = 0
-
-
-def _evaluation_due(epoch: int, recipe: Recipe) -> bool:
-    return epoch % recipe.eval_every == 0 or epoch == recipe.epochs
 
 
 def _log(loggers: Sequence[Logger], step: int, values: dict[str, float]) -> None:

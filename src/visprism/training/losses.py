@@ -64,9 +64,7 @@ def distillation_loss(
     return (1 - weight) * label_loss + weight * teacher_loss
 
 
-def class_and_distillation_logits(
-    outputs: Tensor | Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:
+def class_and_distillation_logits(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     """The logits of the class and the distillation token; a single output stands for both."""
     if isinstance(outputs, Tensor):
         return outputs, outputs

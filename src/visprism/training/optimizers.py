@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
+from visprism.loss.objective import is_matrix
 from visprism.training.recipe import OPTIMIZERS, Recipe
 
 # Learning rate of Muon over AdamW's; chosen from 1, 2, 4 and 8.
@@ -39,10 +40,7 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     if not matrices:
         return [(adamw, 1.0)]
     muon = torch.optim.Muon(
-        matrices,
-        lr=recipe.lr,
-        weight_decay=recipe.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
+        matrices, lr=recipe.lr, weight_decay=recipe.weight_decay, adjust_lr_fn="match_rms_adamw"
     )
     return [(adamw, 1.0), (muon, _MUON_LR)]
 
@@ -68,15 +66,12 @@ def check_optimizer(recipe: Recipe, compute: Compute) -> None:
 def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
     """Parameter groups with and without weight decay.
 
-    Kernels and matrices decay. A parameter with fewer than two axes of length over 1 (a bias, a
-    norm, a class token) does not, nor does a position embedding, a (1, N, C) parameter. With
-    ``decay_params="all"`` all decay, as in the paper.
+    Kernels and matrices decay (`is_matrix`); with ``decay_params="all"`` all parameters do, as
+    in the paper.
     """
     groups: dict[bool, list[Tensor]] = {True: [], False: []}
     for parameter in parameters:
-        is_table = parameter.ndim == 3 and len(parameter) == 1
-        matrix = sum(length > 1 for length in parameter.shape) >= 2 and not is_table
-        groups[matrix or recipe.decay_params == "all"].append(parameter)
+        groups[is_matrix(parameter) or recipe.decay_params == "all"].append(parameter)
     return [
         {"params": group, "weight_decay": recipe.weight_decay if decays else 0.0}
         for decays, group in groups.items()

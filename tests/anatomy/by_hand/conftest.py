@@ -175,6 +175,22 @@ class AfterHalving(Functional):
         return super().body(Halved.apply(x))
 
 
+class Table(nn.Module):
+    """A table over the rows of its input, of which it takes the size alone."""
+
+    def forward(self, x):
+        return torch.arange(x.shape[2]).float()[:, None].cos()
+
+
+class WithTable(Functional):
+    def __init__(self):
+        super().__init__()
+        self.table = Table()
+
+    def body(self, x):
+        return super().body(x * self.table(x))
+
+
 class Normed(Functional):
     """One of its weights is computed from two parameters."""
 
@@ -243,6 +259,7 @@ NETWORKS = {
     "gives tuple": GivesTuple,
     "after halving": AfterHalving,
     "normed": Normed,
+    "with a table": WithTable,
     "around hidden": AroundHidden,
     "plain": Plain,
 }

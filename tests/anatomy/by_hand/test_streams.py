@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from visprism import Variance, ablate, costs, dissect, observe, watch
+from visprism import Variance, ablate, dissect, observe, watch
 from visprism.anatomy import block_ablations, inner_blocks
 
 
@@ -103,8 +103,6 @@ def streams(images):
     return dissect(Streams().eval(), images)
 
 
-# Streams, grids and blocks.
-
 FINE = ["fine.0", "fine.1", "up.0", "fine.2", "fine.3", "up.1", "fine.4", "fine.5"]
 COARSE = [name.replace("fine", "coarse").replace("up", "down") for name in FINE]
 
@@ -124,14 +122,6 @@ def test_each_stream_has_its_blocks_on_its_grid(streams):
     assert streams.notes == ()
 
 
-def test_a_block_continues_the_one_before_it_in_its_stream(streams):
-    ends = {b.end: b.name for b in streams}
-    before = {b.name: ends.get(b.start) for b in streams}
-    assert before["fine.0"] == before["coarsen"] == "stem"
-    assert [before[name] for name in FINE[1:]] == FINE[:-1]
-    assert [before[name] for name in COARSE] == ["coarsen", *COARSE[:-1]]
-
-
 def test_depth_is_the_longest_way_from_the_image(streams):
     depth = {b.name: b.depth * 9 for b in streams}
     assert depth["stem"] == 0
@@ -139,15 +129,6 @@ def test_depth_is_the_longest_way_from_the_image(streams):
     assert depth["fine.1"] == depth["coarse.0"] == pytest.approx(2)
     assert depth["up.0"] == depth["down.0"] == pytest.approx(4)  # after coarse.1
     assert depth["fine.5"] == depth["coarse.5"] == pytest.approx(9)
-
-
-def test_every_parameter_and_operation_is_in_one_block(streams):
-    names = [name for block in streams for name in block.parameters]
-    assert sorted(names) == sorted(name for name, _ in streams.model.named_parameters())
-    table = costs(streams)
-    nodes = streams.graph.nodes
-    assert table.macs.sum() == sum(n.macs for n in nodes) // 2
-    assert set(table.stream.tolist()) == {0, 1}
 
 
 def test_the_order_of_execution_changes_no_block(streams, images):

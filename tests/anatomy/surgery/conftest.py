@@ -1,5 +1,7 @@
 """Small networks written by hand, so that one with a part taken out can be written as well."""
 
+from functools import cache
+
 import pytest
 import timm
 import torch
@@ -99,17 +101,19 @@ BUILDS = {
 }
 
 
+@cache
+def dissected(name):
+    """Dissected once for all tests, which leave it as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BUILDS[name]().eval()
+    return dissect(model, torch.randn(2, 3, 16, 16))
+
+
 @pytest.fixture
-def built(images):
-    """The anatomy of a new network, by name."""
-
-    def build(name):
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            model = BUILDS[name]().eval()
-        return dissect(model, images)
-
-    return build
+def built():
+    """The anatomy of a network, by name."""
+    return dissected
 
 
 @pytest.fixture(params=BUILDS)

@@ -19,8 +19,6 @@ def exactly(actual, expected):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
-# What leaves it unchanged: no scar.
-
 OPERATIONS = {
     "watch": lambda a: watch(a),
     "lesion": lambda a: ablate(a, a[1]),
@@ -53,12 +51,6 @@ def test_a_failed_pass_does_not_disturb_the_next_one(anatomy, images, operation)
         exactly(anatomy.model(images), wanted)
 
 
-def test_watching_does_not_change_the_logits(anatomy, images):
-    plain = anatomy.model(images)
-    with watch(anatomy):
-        exactly(anatomy.model(images), plain)
-
-
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_works_in_reduced_precision(anatomy, images, operation):
     with torch.autocast("cpu", torch.bfloat16), operation(anatomy) as maps:
@@ -77,15 +69,15 @@ def test_gradients_flow_through_a_lesion_and_past_its_block(built, images):
     assert cut is None or cut.abs().sum() == 0
 
 
-@pytest.mark.parametrize(
-    "name",  # "over the stream" has no gradient itself
-    ["residual", "in place", "by assignment", "called thrice", "functional", "vit"],
-)
+@pytest.mark.parametrize("name", ["in place", "by assignment", "called thrice", "vit"])
 def test_gradients_reach_the_image_while_watched(name, built, images):
     anatomy = built(name)
     images = images.clone().requires_grad_()
+    logits = anatomy.model(images)
     with watch(anatomy) as maps:
-        loss = anatomy.model(images).square().sum()
+        watched = anatomy.model(images)
+    exactly(watched, logits)
+    loss = watched.square().sum()
     (gradient,) = torch.autograd.grad(loss, images)
     assert gradient.abs().sum() > 0
     assert all(m.requires_grad for m in maps.values())

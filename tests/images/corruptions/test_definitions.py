@@ -61,10 +61,9 @@ def test_impulses_are_as_many_as_said_half_of_them_white():
     np.testing.assert_allclose(share, [0.135, 0.135, 0.73], atol=0.003)
 
 
-@pytest.mark.parametrize("side", [32, 150])
-def test_gaussian_blur_is_scipys(images, side):
+@pytest.mark.parametrize(("side", "sigma"), [(32, 0.7), (150, 3.0)])
+def test_gaussian_blur_is_scipys(images, side, sigma):
     given = images(2, side)
-    sigma = {32: 0.7, 150: 3.0}[side]
     exact = ndimage.gaussian_filter(given.double() / 255, (0, 0, sigma, sigma), mode="nearest")
     within_one_step(corrupt(given, "gaussian_blur", 3).numpy(), exact)
 
@@ -97,8 +96,7 @@ PUBLISHED_ZOOMS = {
 }
 
 
-@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("side", sorted(PUBLISHED_ZOOMS))
+@pytest.mark.parametrize(("side", "severity"), [(32, 1), (32, 5), (64, 3), (224, 3), (224, 5)])
 def test_zoom_blur_is_the_published_mean_of_scipys_zooms(images, side, severity):
     given = images(1, side)
     image = given[0].double().numpy() / 255
@@ -127,8 +125,7 @@ def one_by_one(moves, reach):
     return source
 
 
-@pytest.mark.parametrize("reach", [1, 2, 4])
-@pytest.mark.parametrize("size", [(20, 20), (17, 26)])
+@pytest.mark.parametrize(("reach", "size"), [(1, (20, 20)), (4, (17, 26))])
 def test_following_pointers_is_going_through_the_pixels_one_by_one(reach, size):
     generator = torch.Generator().manual_seed(reach)
     moves = torch.randint(-reach, reach, (3, 2, *size), generator=generator)
@@ -158,14 +155,14 @@ COLORS = torch.tensor(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("severity", [1, 3, 5])
+@pytest.mark.parametrize("severity", [1, 5])
 @pytest.mark.parametrize("name", ["brightness", "saturate"])
 def test_brightness_and_saturation_change_hsv(noise, name, severity):
     given = noise(1, 3, IMAGENET, IMAGENET)
     given[0, :, 0, : len(COLORS)] = COLORS.T
     part = given[0, :, :3]
-    added = {1: 0.1, 3: 0.3, 5: 0.5}[severity]
-    factor, more = {1: (0.3, 0), 3: (2, 0), 5: (20, 0.2)}[severity]
+    added = {1: 0.1, 5: 0.5}[severity]
+    factor, more = {1: (0.3, 0), 5: (20, 0.2)}[severity]
 
     def brighter(h, s, v):
         return h, s, min(v + added, 1)
@@ -185,8 +182,7 @@ def rgb(planes):
 QUALITIES = {32: [80, 65, 58, 50, 40], 64: [65, 58, 50, 40, 25], 224: [25, 18, 15, 10, 7]}
 
 
-@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize("side", sorted(QUALITIES))
+@pytest.mark.parametrize(("side", "severity"), [(32, 1), (32, 5), (64, 3), (224, 2), (224, 5)])
 def test_jpeg_is_pillows(images, noise, side, severity):
     shapes = images(2, side)
     for given in (shapes, shapes[:, :, 1:, 5:], noise(2, 3, side, side + 9)):
@@ -206,7 +202,7 @@ SIDES = {
 }
 
 
-@pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("severity", [1, 4])
 @pytest.mark.parametrize("sizes", SIDES)
 def test_pixelation_is_pillows(noise, sizes, severity):
     side = SIDES[sizes][severity - 1]

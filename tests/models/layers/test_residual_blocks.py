@@ -1,8 +1,18 @@
-"""Laws of residual blocks (src/visprism/models/layers/{preactivation,msa_block}.py)."""
+"""Laws of residual blocks, spatial smoothing and heads (src/visprism/models/layers)."""
+
+import math
 
 import pytest
 import torch
-from internals import MSABlock, PostActMSABlock, PreActBasic, PreActBottleneck, stream
+from internals import (
+    AttentionPool,
+    MSABlock,
+    PostActMSABlock,
+    PreActBasic,
+    PreActBottleneck,
+    SpatialSmoothing,
+    stream,
+)
 from torch import nn
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
@@ -12,7 +22,6 @@ BLOCKS = {
     "msa": lambda *a, **k: MSABlock(*a, **HEADS, **k),
     "post msa": lambda *a, **k: PostActMSABlock(*a, **HEADS, **k),
 }
-ALL = pytest.mark.parametrize("make", BLOCKS.values(), ids=BLOCKS)
 
 
 def images(*shape):
@@ -49,18 +58,10 @@ def test_a_strided_msa_block_averages_what_the_attention_gives():
     torch.testing.assert_close(branch, by_hand)
 
 
-@ALL
-def test_stochastic_depth_drops_the_branch_of_some_images_in_training_only(make):
-    block = make(8, 8, drop_path=0.5)
-    block.eval()
-    x = images(2, 8, 4, 4)
-    torch.testing.assert_close(block(x), block(x), rtol=0, atol=0)
+@pytest.mark.parametrize("make", BLOCKS.values(), ids=BLOCKS)
+def test_mc_dropout_works_alone_without_stochastic_depth(make):
+    block = make(8, 8, mc_dropout=0.5, drop_path=0.5).eval()
     assert block.drop_path.drop_prob == 0.5
-
-
-@ALL
-def test_mc_dropout_is_a_dropout_module_that_works_alone(make):
-    block = make(8, 8, mc_dropout=0.5).eval()
     x = images(2, 8, 4, 4)
     still = block(x)
     torch.testing.assert_close(block(x), still, rtol=0, atol=0)
@@ -69,3 +70,25 @@ def test_mc_dropout_is_a_dropout_module_that_works_alone(make):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         assert not torch.allclose(block(x), still)
+
+
+@pytest.mark.parametrize("value", [-2.0, 0.5, 1000.0])
+def test_a_constant_map_is_rectified_squashed_and_not_blurred(value):
+    smoothed = SpatialSmoothing()(torch.full((1, 2, 3, 4), value))
+    expected = torch.full((1, 2, 3, 4), 10 * math.tanh(max(value, 0) / 10))
+    torch.testing.assert_close(smoothed, expected)
+
+
+def test_a_point_is_spread_over_four_pixels():
+    image = torch.zeros(1, 1, 4, 4)
+    image[0, 0, 2, 2] = 1
+    expected = torch.zeros(1, 1, 4, 4)
+    expected[0, 0, 1:3, 1:3] = 10 * math.tanh(0.1) / 4
+    torch.testing.assert_close(SpatialSmoothing()(image), expected)
+
+
+def test_an_attention_pool_does_not_mind_the_order_of_positions():
+    pool, x = AttentionPool(128), images(2, 128, 3, 4)
+    order = torch.randperm(12, generator=stream(0, "order"))
+    moved = x.flatten(2)[..., order].unflatten(2, (4, 3))
+    torch.testing.assert_close(pool(moved), pool(x))

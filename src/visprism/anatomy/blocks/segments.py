@@ -153,16 +153,12 @@ def _branches(row: Sequence[CutSegment], modules: Sequence[_Range]) -> list[_Ran
 def _is_fusion(row: Sequence[CutSegment], module: _Range, i: int) -> bool:
     """Whether a module joins several paths in part `i` and then works on what was joined."""
     before, after = row[module.first : i], row[i + 1 : module.after]
-    works_after = any(u.has_work for u in after)
-    return works_after and not any(u.has_work for u in before) and not _branch_count(after)
+    worked_before, works_after = (any(u.has_work for u in part) for part in (before, after))
+    return works_after and not worked_before and all(u.type != "branches" for u in after)
 
 
 def _work_count(parts: Sequence[CutSegment]) -> int:
     return sum(part.has_work for part in parts)
-
-
-def _branch_count(parts: Sequence[CutSegment]) -> int:
-    return sum(part.type == "branches" for part in parts)
 
 
 def _by_pattern(

@@ -36,11 +36,7 @@ def number_of_images(attention: Attention, leading: torch.Size) -> int:
 
 
 def weights_of_few_images(
-    attention: Attention,
-    op: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    out: Any,
+    attention: Attention, op: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
 ) -> Iterator[Float[Tensor, "few windows heads queries keys"]]:
     """The weights of consecutive images, of so many at a time as fit into the cache.
 
@@ -132,11 +128,8 @@ def _multi_head(args: Sequence[Any], kwargs: Mapping[str, Any], _out: Any) -> We
                 "the output of nn.MultiheadAttention must be a function of its weights and "
                 "values, got add_bias_kv or add_zero_attn"
             )
-        out = functional.linear(
-            _heads_joined(weights @ _values_by_head(given)),
-            given["out_proj_weight"],
-            given["out_proj_bias"],
-        )
+        joined = rearrange(weights @ _values_by_head(given), "b h q d -> q b (h d)")
+        out = functional.linear(joined, given["out_proj_weight"], given["out_proj_bias"])
         if not given.get("need_weights", True):
             return out, None
         return out, weights.mean(1) if given.get("average_attn_weights", True) else weights
@@ -151,10 +144,6 @@ def _values_by_head(given: Mapping[str, Any]) -> Float[Tensor, "b heads keys d"]
     bias = None if bias is None else bias.chunk(3)[2]
     values = functional.linear(given["value"], weight, bias)
     return rearrange(values, "keys b (h d) -> b h keys d", h=given["num_heads"])
-
-
-def _heads_joined(mixed: Float[Tensor, "b heads queries _"]) -> Float[Tensor, "queries b _"]:
-    return rearrange(mixed, "b h queries d -> queries b (h d)")
 
 
 def _softmax(args: Sequence[Any], kwargs: Mapping[str, Any], out: Tensor) -> Weighing:

@@ -61,11 +61,9 @@ def attend(
             images = number_of_images(attention, weights.shape[:-2])
             values = attention.geometry.weights(weights, images)
             collected[attention.name] = keep(Weights(attention, values))
-            return (
-                anew(attention.geometry.tensor(values, weights.shape))
-                if differentiable
-                else None
-            )
+            if differentiable:
+                return anew(attention.geometry.tensor(values, weights.shape))
+            return None
 
         return read
 
@@ -76,9 +74,7 @@ def attend(
 
 @contextmanager
 def attend_in_parts(
-    anatomy: Anatomy,
-    keep: Callable[[Weights], P],
-    finish: Callable[[Attention, list[P]], T],
+    anatomy: Anatomy, keep: Callable[[Weights], P], finish: Callable[[Attention, list[P]], T]
 ) -> Iterator[dict[str, T]]:
     """As `attend`, with `keep` applied to the weights of a few images at a time.
 

@@ -175,9 +175,8 @@ def forward_from_cut(
     start = recording.values[cut] if value is None else value.to(recording.values[cut].device)
     if cut == 0:
         raise InputError(
-            "cut must be after the image: a pass that begins at "
-            "the image is an ordinary forward pass. Call the "
-            "model."
+            "cut must be after the image: a pass that begins at the image is an ordinary "
+            "forward pass. Call the model."
         )
     number = anatomy.graph.nodes[cut].call
     with count_operations(anatomy.model, PartialForward(recording.calls, number, start)):

@@ -20,7 +20,7 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.interception import fixed_image_size, intercept
-from visprism.anatomy.run.surgery import convolutions_of, identity_of
+from visprism.anatomy.run.surgery import convolutions_of, exchange_output, identity_of
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
@@ -156,26 +156,19 @@ def _as_in_model(
     return positions.reshape(shape)
 
 
-@contextmanager
 def _replace_added(
     anatomy: Anatomy,
     block: Block,
     identity: Callable[[Tensor], Tensor],
     replacement: Replacement,
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Inside, what a block adds to its input is replaced."""
     layout = anatomy.graph.nodes[block.end].layout
-    came_in: list[Tensor] = []
 
-    def remember(x: Tensor) -> None:
-        came_in[:] = [x.clone()]  # a later operation may change it in place
+    def exchange(came: Tensor, out: Tensor) -> Tensor:
+        return _exchanged_sum(out, identity(came), layout, replacement)
 
-    def exchange(out: Tensor) -> Tensor:
-        unchanged = identity(came_in.pop())
-        return _exchanged_sum(out, unchanged, layout, replacement)
-
-    with intercept(anatomy, reads={block.start: remember}, changes={block.end: exchange}):
-        yield
+    return exchange_output(anatomy, block, exchange)
 
 
 def _exchanged_sum(

@@ -23,13 +23,12 @@ from visprism.core.errors import InputError
 T = TypeVar("T")
 
 
-@contextmanager
 def watch(
     anatomy: Anatomy,
     keep: Callable[[Tensor], T] = torch.clone,
     *,
     blocks: Iterable[Block] | None = None,
-) -> Iterator[dict[str, T]]:
+) -> AbstractContextManager[dict[str, T]]:
     """Collect something of each block's feature map of the latest forward pass, by block name.
 
     Args:
@@ -38,43 +37,38 @@ def watch(
             return new memory: a later layer may change the tensor in place.
         blocks: which to watch; all that have a layout by default.
 
-    Yields:
-        A dictionary that each forward pass fills.
+    Returns:
+        A context manager, inside which each forward pass fills the dictionary that it gives.
     """
 
     def on_grid(_block: Block, layout: Layout, x: Tensor) -> T:
         return keep(layout.to_map(x))
 
-    with _reading(anatomy, on_grid, anatomy.blocks if blocks is None else blocks) as collected:
-        yield collected
+    return _reading(anatomy, on_grid, blocks)
 
 
-@contextmanager
 def watch_tokens(
     anatomy: Anatomy,
     keep: Callable[[Block, Tensor, Tensor], T],
     *,
     blocks: Iterable[Block] | None = None,
-) -> Iterator[dict[str, T]]:
+) -> AbstractContextManager[dict[str, T]]:
     """Like `watch`, with the tokens that lie off the grid."""
 
     def all_tokens(block: Block, layout: Layout, x: Tensor) -> T:
         return keep(block, layout.to_map(x), layout.off_grid(x))
 
-    with _reading(
-        anatomy, all_tokens, anatomy.blocks if blocks is None else blocks
-    ) as collected:
-        yield collected
+    return _reading(anatomy, all_tokens, blocks)
 
 
 @contextmanager
 def _reading(
-    anatomy: Anatomy, keep: Callable[[Block, Layout, Tensor], T], blocks: Iterable[Block]
+    anatomy: Anatomy, keep: Callable[[Block, Layout, Tensor], T], blocks: Iterable[Block] | None
 ) -> Iterator[dict[str, T]]:
     """Collect something of the tensor that leaves each block with a layout, by block name."""
     collected: dict[str, T] = {}
     hidden: dict[int, Read] = {}  # no module takes or gives these tensors
-    chosen = tuple(blocks)
+    chosen = anatomy.blocks if blocks is None else tuple(blocks)
     with ExitStack() as stack:
         if any(b.layout is not None and "n" in b.layout.axes for b in chosen):
             stack.enter_context(fixed_image_size(anatomy))
@@ -96,23 +90,18 @@ def _reading(
         yield collected
 
 
-@contextmanager
 def replace(
     anatomy: Anatomy, block: Block, function: Callable[[Tensor], Tensor]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Inside, `block` computes ``function(x)`` of the tensor that comes into it.
 
     `x` is as the model holds it (tokens, channels last); see `Block.layout`. The operations of
     the block still run; their result is dropped.
     """
     _check_block(anatomy, block)
-    came_in: list[Tensor] = []
 
-    def remember(x: Tensor) -> None:
-        came_in[:] = [x.clone()]  # a later operation may change it in place
-
-    def exchange(out: Tensor) -> Tensor:
-        new = function(came_in.pop())
+    def exchange(came: Tensor, out: Tensor) -> Tensor:
+        new = function(came)
         if new.shape != out.shape:
             raise InputError(
                 f"the output of function must have shape {tuple(out.shape)}, as block "
@@ -120,7 +109,21 @@ def replace(
             )
         return new
 
-    with intercept(anatomy, reads={block.start: remember}, changes={block.end: exchange}):
+    return exchange_output(anatomy, block, exchange)
+
+
+@contextmanager
+def exchange_output(
+    anatomy: Anatomy, block: Block, exchange: Callable[[Tensor, Tensor], Tensor]
+) -> Iterator[None]:
+    """Inside, `block` gives ``exchange(x, out)`` of what comes into it and what it computes."""
+    came_in: list[Tensor] = []
+
+    def remember(x: Tensor) -> None:
+        came_in[:] = [x.clone()]  # a later operation may change it in place
+
+    changes = {block.end: lambda out: exchange(came_in.pop(), out)}
+    with intercept(anatomy, reads={block.start: remember}, changes=changes):
         yield
 
 

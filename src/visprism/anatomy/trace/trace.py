@@ -316,9 +316,7 @@ class _Recorder(OperationCounter):
 
 @contextmanager
 def module_calls(
-    model: nn.Module,
-    enter: Callable[[str, Any, Any], None],
-    leave: Callable[[Any], None],
+    model: nn.Module, enter: Callable[[str, Any, Any], None], leave: Callable[[Any], None]
 ) -> Iterator[None]:
     """Inside, `enter` and `leave` are called for every call of a submodule."""
 

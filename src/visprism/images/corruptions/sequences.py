@@ -95,14 +95,8 @@ def _gaussian_noise(images: Images, scale: float | int, randomness: Randomness) 
     return [images, *(images + frame_noise for frame_noise in noise)]
 
 
-def _shot_noise(images: Images, photons: int, randomness: Randomness) -> Frames:
-    return [images, *(randomness.poisson(images * photons) / photons for _ in range(30))]
-
-
 def _motion_blur(
-    images: Images,
-    setting: tuple[int, float | int, int, int],
-    randomness: Randomness,
+    images: Images, setting: tuple[int, float | int, int, int], randomness: Randomness
 ) -> Frames:
     radius, sigma, frames, step = setting
     angles = [(i - frames + 1) * step for i in range(frames)]
@@ -125,32 +119,21 @@ def _snow(images: Images, setting: tuple[float | int, ...], randomness: Randomne
     return [snowed(images, layer, 0.85) for layer in fallen]
 
 
-def _brightness(images: Images, step: float | int, randomness: Randomness) -> Frames:
-    return [brightened(images, step * (i - 15)) for i in range(31)]
-
-
-def _translate(images: Images, setting: tuple[int, int], randomness: Randomness) -> Frames:
-    frames, first = setting
-    return [translated(images, i - first) for i in range(frames)]
-
-
-def _rotate(images: Images, step: float | int, randomness: Randomness) -> Frames:
-    return [rotated(images, step * (i - 15)) for i in range(31)]
-
-
-def _tilt(images: Images, step: float | int, randomness: Randomness) -> Frames:
-    return [tilted(images, step * (i - 15)) for i in range(31)]
-
-
-def _scale(images: Images, setting: tuple[float, float], randomness: Randomness) -> Frames:
-    first, step = setting
-    return [scaled(images, first + step * i) for i in range(31)]
-
-
+# Arguments: the images, the setting, the randomness.
 _MAKERS: dict[str, Callable[..., Frames]] = {
-    function.__name__.removeprefix("_"): function
-    for function in (
-        _gaussian_noise, _shot_noise, _motion_blur, _zoom_blur, _snow, _brightness, _translate,
-        _rotate, _tilt, _scale,
-    )
-}  # fmt: skip
+    "gaussian_noise": _gaussian_noise,
+    "shot_noise": lambda x, photons, r: [
+        x,
+        *(r.poisson(x * photons) / photons for _ in range(30)),
+    ],
+    "motion_blur": _motion_blur,
+    "zoom_blur": _zoom_blur,
+    "snow": _snow,
+    "brightness": lambda x, step, _: [brightened(x, step * (i - 15)) for i in range(31)],
+    "translate": lambda x, setting, _: [
+        translated(x, i - setting[1]) for i in range(setting[0])
+    ],
+    "rotate": lambda x, step, _: [rotated(x, step * (i - 15)) for i in range(31)],
+    "tilt": lambda x, step, _: [tilted(x, step * (i - 15)) for i in range(31)],
+    "scale": lambda x, setting, _: [scaled(x, setting[0] + setting[1] * i) for i in range(31)],
+}

@@ -189,11 +189,7 @@ class PatchEmbed(timm.layers.PatchEmbed):
     """Patches of an image as tokens; their size must divide the image size."""
 
     def __init__(
-        self,
-        *,
-        img_size: int | tuple[int, int],
-        patch_size: int,
-        **rest: Any,
+        self, *, img_size: int | tuple[int, int], patch_size: int, **rest: Any
     ) -> None:
         check_divisible(img_size, patch_size)
         super().__init__(img_size=img_size, patch_size=patch_size, **rest)
@@ -206,9 +202,8 @@ class PatchEmbed(timm.layers.PatchEmbed):
         if self.strict_img_size and (height, width) != self.size:
             expected, given = f"{self.size[0]}x{self.size[1]}", f"{height}x{width}"
             raise InputError(
-                f"images must be {expected} pixels, because the MLP over tokens "
-                f"has one weight per pair of positions, got {given}. Build the "
-                "network with another img_size."
+                f"images must be {expected} pixels, because the MLP over tokens has one weight "
+                f"per pair of positions, got {given}. Build the network with another img_size."
             )
         check_divisible((height, width), self.patch)
         return super().forward(x)

@@ -2,7 +2,7 @@
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
@@ -32,12 +32,10 @@ class WindowAttention(nn.Module):
         out = softmax(q k^T / sqrt(d) + B) v,
         B[i, j] = table[row_j - row_i, column_j - column_i]
 
-    and a linear map of all heads' `out` gives the output. Windows begin at the upper left
-    corner, or `shift` pixels from it, as in every second block of Swin; those at a border are
-    then smaller. Where windows do not divide the map, the last ones are smaller too. None is
-    larger than the map. With `shared_bias` one table serves all heads, as in the code of Park
-    and Kim. Costs two products of p^2 d multiply-accumulates for each pixel and head, in
-    addition to the linear maps.
+    and a linear map of all heads' `out` gives the output. Where windows do not divide the map,
+    the last ones are smaller, and none is larger than the map. With `shared_bias` one table
+    serves all heads, as in the code of Park and Kim. Costs two products of p^2 d
+    multiply-accumulates for each pixel and head, in addition to the linear maps.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2, eq. 4; Park and Kim (2022), How do
     vision transformers work?, sec. 4, for its place in a CNN.
@@ -51,18 +49,16 @@ class WindowAttention(nn.Module):
         num_heads: int,
         head_dim: int | None = 64,
         window: int = 7,
-        shift: int = 0,
         qkv_bias: bool = False,
         shared_bias: bool = False,
     ) -> None:
         super().__init__()
-        if window < 1 or not 0 <= shift < window:
+        if window < 1:
             raise InputError(
-                "window must be at least 1 and shift in [0, window), in positions of the "
-                f"feature map, got {window} and {shift}"
+                f"window must be at least 1, in positions of the feature map, got {window}"
             )
         width = head_width(in_chans, num_heads, head_dim)
-        self.num_heads, self.window, self.shift = num_heads, window, shift
+        self.num_heads, self.window = num_heads, window
         self.qkv = nn.Linear(in_chans, 3 * num_heads * width, bias=qkv_bias)
         distances = 2 * window - 1
         tables = 1 if shared_bias else num_heads
@@ -74,25 +70,26 @@ class WindowAttention(nn.Module):
         """The output at each pixel, from the pixels of its window."""
         batch, _, height, width = x.shape
         # One window of the map's size sees what a larger one would.
-        p = self.window if self.shift else min(self.window, max(height, width))
+        p = min(self.window, max(height, width))
         x = pad(x, (0, -width % p, 0, -height % p))
-        if self.shift:
-            x = x.roll((-self.shift, -self.shift), dims=(2, 3))
         i, j = x.shape[2] // p, x.shape[3] // p
         tokens = rearrange(x, "b c (i p) (j q) -> (b i j) (p q) c", p=p, q=p)
         q, k, v = rearrange(
             self.qkv(tokens), "n t (three g d) -> three n g t d", three=3, g=self.num_heads
         )
         bias = self._bias(p).to(q.dtype)
-        if self.shift or (height, width) != (i * p, j * p):
-            apart = ~self._same_window(height, width, p).to(x.device)
-            alone = bias.masked_fill(apart[:, None], -torch.inf)  # (windows, heads, t, t)
+        if (height, width) != (i * p, j * p):
+            # Padding sees only padding, so that no place has nothing to look at.
+            padding = pad(
+                torch.zeros(height, width), (0, j * p - width, 0, i * p - height), value=1
+            )
+            padding = rearrange(padding, "(i p) (j q) -> (i j) 1 (p q)", p=p, q=p).to(x.device)
+            apart = padding[..., None] != padding[:, :, None]
+            alone = bias.masked_fill(apart, -torch.inf)  # (windows, heads, t, t)
             bias = alone.expand(batch, *alone.shape).flatten(0, 1)
         out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
         out = self.proj(rearrange(out, "n g t d -> n t (g d)"))
         x = rearrange(out, "(b i j) (p q) c -> b c (i p) (j q)", i=i, j=j, p=p, q=p)
-        if self.shift:
-            x = x.roll((self.shift, self.shift), dims=(2, 3))
         return x[:, :, :height, :width]
 
     def _bias(self, p: int) -> Float[Tensor, "g t t"]:
@@ -102,23 +99,3 @@ class WindowAttention(nn.Module):
         entries = self.relative_bias[:, offset[:, None, :, None], offset[None, :, None, :]]
         table = entries.flatten(3).flatten(1, 2)
         return table.expand(self.num_heads, -1, -1)
-
-    def _same_window(self, height: int, width: int, p: int) -> Bool[Tensor, "windows t t"]:
-        """Whether two places of a window see each other.
-
-        The last window holds what was rolled over from the other side; padding sees only
-        padding, so that no place has nothing to look at.
-        """
-        rows = self._number(height, p)[:, None]
-        columns = self._number(width, p)[None, :]
-        both = rows * (width + 2) + columns
-        both = both.masked_fill((rows < 0) | (columns < 0), -1)
-        of_token = rearrange(both, "(i p) (j q) -> (i j) (p q)", p=p, q=p)
-        return of_token[:, :, None] == of_token[:, None, :]
-
-    def _number(self, length: int, p: int) -> Int[Tensor, "padded"]:
-        """For each place along an axis, as rolled, the number of its window; -1 for padding."""
-        place = torch.arange(length + -length % p)
-        number = (place - self.shift).div(p, rounding_mode="floor") + 1
-        number = number.masked_fill(place >= length, -1)
-        return number.roll(-self.shift)

@@ -66,10 +66,7 @@ class LocalAttention(nn.Module):
         self.proj_drop = nn.Dropout(proj_drop)
 
     def forward(
-        self,
-        x: Float[Tensor, "b h w c"],
-        attn_mask: None = None,
-        is_causal: bool = False,
+        self, x: Float[Tensor, "b h w c"], attn_mask: None = None, is_causal: bool = False
     ) -> Float[Tensor, "b h w c"]:
         """The output at each token, from the tokens around it."""
         height, width = x.shape[1:3]

@@ -19,9 +19,7 @@ class Mixer(KeepsMLP, MlpMixer):
         return self.global_pool if self.attn_pool is None else "map"
 
     def forward_head(
-        self,
-        x: Float[Tensor, "b n d"],
-        pre_logits: bool = False,
+        self, x: Float[Tensor, "b n d"], pre_logits: bool = False
     ) -> Float[Tensor, "b ..."]:
         """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
         if self.attn_pool is None or not self.global_pool:

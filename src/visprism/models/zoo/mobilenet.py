@@ -35,9 +35,7 @@ class MobileNetV2(PooledNet, torchvision.models.MobileNetV2):
         return self.features(x)
 
     def forward_head(
-        self,
-        x: Float[Tensor, "b d i j"],
-        pre_logits: bool = False,
+        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
     ) -> Float[Tensor, "b ..."]:
         """Logits from the last map, or with `pre_logits` its pooled vector."""
         x = self.global_pool(x)

@@ -80,9 +80,7 @@ class PiT(KeepsMLP, PoolingVisionTransformer):
         return self.norm(x.flatten(2).mT if self.cls_token is None else token), maps
 
     def forward_head(
-        self,
-        x: Float[Tensor, "b n d"],
-        pre_logits: bool = False,
+        self, x: Float[Tensor, "b n d"], pre_logits: bool = False
     ) -> Float[Tensor, "b ..."]:
         """Logits from the tokens, or with `pre_logits` the vector before the classifier."""
         if self.global_pool and self.attn_pool is not None:
@@ -108,9 +106,7 @@ class _Halved(nn.Module):
         self.conv = conv
 
     def forward(
-        self,
-        x: Float[Tensor, "b c h w"],
-        _token: Float[Tensor, "b n c"],
+        self, x: Float[Tensor, "b c h w"], _token: Float[Tensor, "b n c"]
     ) -> tuple[Float[Tensor, "b d i j"], Float[Tensor, "b n d"]]:
         x = self.conv(x)
         return x, _none(x)

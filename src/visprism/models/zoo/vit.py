@@ -254,9 +254,7 @@ class PooledDeiT(ViT):
 
     # pyrefly: ignore (as above)
     def forward_head(
-        self,
-        x: Float[Tensor, "b n d"],
-        pre_logits: bool = False,
+        self, x: Float[Tensor, "b n d"], pre_logits: bool = False
     ) -> Float[Tensor, "b ..."] | tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]:
         """The logits of both classifiers in training mode, otherwise their mean."""
         x = super().forward_head(x, pre_logits=True)
