@@ -176,6 +176,31 @@ EXPECTED = {
         (4, "stages.2.downsample downsample", *convs("stages.2.blocks.{}", range(9))),
         (2, "stages.3.downsample downsample", *convs("stages.3.blocks.{}", range(3))),
     ),
+    # Tan & Le (2019), table 1.
+    "efficientnet_b0": network(
+        32,
+        (32, "blocks.0.0 conv"),
+        (16, *convs("blocks.1.{}", range(2))),
+        (8, *convs("blocks.2.{}", range(2))),
+        (4, *convs("blocks.3.{}", range(3)), *convs("blocks.4.{}", range(3))),
+        (2, *convs("blocks.5.{}", range(4)), "blocks.6.0 conv"),
+    ),
+    # Radosavovic et al. (2020), RegNetY-200MF: 1, 1, 4, 7 blocks.
+    "regnety_002": network(
+        32,
+        *(
+            (32 >> s, *convs(f"s{s}.b{{}}", range(1, depth + 1)))
+            for s, depth in enumerate((1, 1, 4, 7), 1)
+        ),
+    ),
+    # Dai et al. (2021), CoAtNet, fig. 4: two stages of convolutions, then two of attention.
+    "coatnet": network(
+        32,
+        (16, "stages.0.blocks.0 conv"),
+        (8, *convs("stages.1.blocks.{}", range(2))),
+        (4, *attentions("stages.2.blocks.{}", 2)),
+        (2, *attentions("stages.3.blocks.{}", 1)),
+    ),
     # Sandler et al. (2018), table 2: the first bottleneck of each row has no skip.
     "mobilenetv2": network(
         32,

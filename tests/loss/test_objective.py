@@ -35,6 +35,27 @@ def matrix(objective, kind="hessian"):
     return products(torch.eye(len(objective), dtype=torch.float64))
 
 
+def test_softmax_regression_has_its_textbook_hessian(regression, images, classes):
+    x = torch.cat([images.flatten(1), torch.ones(10, 1)], 1).double()
+    p = regression(images).softmax(1)
+    weights = torch.diag_embed(p) - p[:, :, None] * p[:, None]
+    exact = torch.einsum("nkl,ni,nj->kilj", weights, x, x) / 10  # class k's weights, its bias
+    objective = Objective(regression, [(images, classes)])
+    ours = matrix(objective)
+    at = [*range(216), *range(216, 219)]
+    order = [k * 73 + i for k in range(3) for i in range(72)] + [k * 73 + 72 for k in range(3)]
+    np.testing.assert_allclose(
+        ours[at][:, at], exact.reshape(219, 219)[order][:, order].detach(), atol=1e-12
+    )
+
+
+def test_the_gauss_newton_matrix_of_softmax_regression_is_its_hessian(
+    regression, images, classes
+):
+    objective = Objective(regression, [(images, classes)])
+    np.testing.assert_allclose(matrix(objective, "gauss-newton"), matrix(objective), atol=1e-12)
+
+
 def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, classes):
     parameters = {n: p.detach() for n, p in network.named_parameters()}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):

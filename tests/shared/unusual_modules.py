@@ -58,6 +58,35 @@ class DictOutput(Network):
         return {"logits": self.head(features.mean((2, 3))), "features": features}
 
 
+class TupleOutput(Network):
+    def forward(self, x):
+        features = self.features(x)
+        return self.head(features.mean((2, 3))), features
+
+
+class Recurrent(Network):
+    """One block three times."""
+
+    def __init__(self):
+        super().__init__(Residual())
+
+    def features(self, x):
+        x = self.stem(x)
+        for _ in range(3):
+            x = self.blocks[0](x)
+        return x
+
+
+class ControlFlow(Network):
+    """A branch that depends on the numbers."""
+
+    def features(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x) if x.abs().mean() > 0.01 else -block(x)
+        return x
+
+
 class Subclassed(torch.Tensor):
     """A tensor subclass without changes."""
 
@@ -117,6 +146,12 @@ class Deformable(nn.Module):
         return x + deform_conv2d(x, self.offsets(x), self.weight, padding=1)
 
 
+class OptionalInput(Network):
+    def forward(self, x, mask=None):
+        logits = super().forward(x)
+        return logits if mask is None else logits * mask
+
+
 class TwoInputs(Network):
     def forward(self, x, scale):
         return super().forward(x * scale)
@@ -163,6 +198,13 @@ def shared():
     return Network(block, Residual(), block)
 
 
+def tied():
+    """Two convolutions of one weight."""
+    first, second = Residual(), Residual()
+    second.conv.weight = first.conv.weight
+    return Network(first, second)
+
+
 def partly_frozen():
     """Frozen parameters, and gradients of an earlier pass."""
     model = Network()
@@ -203,19 +245,26 @@ def quantized():
 
 NETWORKS = {
     "shared block": shared,
+    "tied weights": tied,
     "in-place operations": lambda: Network(InPlace(), InPlace()),
     "dict output": DictOutput,
+    "tuple output": TupleOutput,
+    "recurrent block": Recurrent,
+    "control flow": ControlFlow,
     "compiled": lambda: torch.compile(seeded(Network), backend="eager"),
     "scripted": scripted,
     "quantized": quantized,
     "bf16": lambda: Network().bfloat16(),
+    "channels last": lambda: Network().to(memory_format=torch.channels_last),
     "tensor subclass": subclassed,
     "custom function": lambda: Network(CustomFunction(), CustomFunction()),
     "checkpointed block": lambda: Network(Checkpointed(), Residual()),
     "FFT layer": lambda: Network(FourierLayer(), Residual()),
     "deformable sampling": lambda: Network(Deformable(), Residual()),
+    "optional input": OptionalInput,
     "two inputs": TwoInputs,
     "hooks": hooked,
+    "data parallel": lambda: nn.DataParallel(Network()),
     "frozen parts and gradients": partly_frozen,
     "attention": lambda: Network(Attention(), Residual(), Attention()),
     "own cache": Caching,
