@@ -24,28 +24,14 @@ def test_the_upper_end_is_that_of_a_log_normal_mean():
     assert low == pytest.approx(mean_interval(values)[0])
 
 
-def test_values_that_are_not_all_positive_have_the_interval_of_their_mean():
-    values = log_normal(40, 1.0) - 1.0
-    assert heavy_tailed_interval(values) == mean_interval(values)
-
-
-def test_fewer_than_32_values_have_no_interval():
-    assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
-    assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()
-
-
-@pytest.mark.parametrize("spread", [0.3, 2.0])
-def test_the_unit_of_the_values_does_not_matter(spread: float):
-    values = log_normal(50, spread)
+def test_the_unit_of_the_values_does_not_matter():
+    values = log_normal(50, 2.0)
     scaled = np.array(heavy_tailed_interval(1000 * values)) / 1000
     np.testing.assert_allclose(scaled, heavy_tailed_interval(values), rtol=1e-10)
 
 
-@pytest.mark.parametrize("factor", [4.0, 30.0])
-def test_the_interval_covers_the_mean_where_one_value_in_ten_is_much_larger(factor: float):
-    rng, inside = np.random.default_rng(3), 0
-    for _ in range(500):
-        values = np.where(rng.random(32) < 0.1, factor, 1.0) * np.exp(0.2 * rng.normal(size=32))
-        low, high = heavy_tailed_interval(values)
-        inside += low <= (0.9 + 0.1 * factor) * np.exp(0.02) <= high
-    assert inside / 500 >= 0.92
+def test_values_that_are_not_positive_have_the_interval_of_their_mean_and_31_have_none():
+    values = log_normal(40, 1.0) - 1.0
+    assert heavy_tailed_interval(values) == mean_interval(values)
+    assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
+    assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()

@@ -1,6 +1,5 @@
 """Tests of standard errors and intervals (src/visprism/core/statistics.py)."""
 
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -48,16 +47,6 @@ def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance(n: int):
     assert high - 3 == pytest.approx(quantile * stats.sem(values))
 
 
-@pytest.mark.parametrize("law", ["exponential", "laplace", "normal"])
-def test_the_freedom_of_the_variance_is_that_of_simulated_variances(law: str):
-    # 2 Var^2 / Var(sample variance) = 2 / (k / n + 2 / (n - 1)), with excess kurtosis k.
-    excess = {"exponential": 6, "laplace": 3, "normal": 0}[law]
-    samples = getattr(np.random.default_rng(8), law)(size=(40_000, 50))
-    variances = samples.var(axis=1, ddof=1)
-    simulated = 2 * variances.mean() ** 2 / variances.var()
-    assert simulated == pytest.approx(2 / (excess / 50 + 2 / 49), rel=0.06)
-
-
 def test_interval_of_a_mean_inverts_halls_polynomial():
     values = np.random.default_rng(2).exponential(size=50)
     b = stats.skew(values, bias=True) * (49 / 50) ** 1.5 / np.sqrt(50)
@@ -67,24 +56,6 @@ def test_interval_of_a_mean_inverts_halls_polynomial():
     transformed = x + b * x**2 / 3 + b**2 * x**3 / 27 + b / 6
     quantile = stats.t.ppf(0.975, freedom(values))
     np.testing.assert_allclose(transformed, [-quantile, quantile])
-
-
-def coverage(draw: Callable[[tuple[int, int]], np.ndarray], truth: float, n: int) -> float:
-    """How often intervals of 1,000 samples of n values contain the mean of the distribution."""
-    ends = np.array([mean_interval(sample) for sample in draw((1000, n))])
-    return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("n", [32, 64, 512])
-@pytest.mark.parametrize("law", ["normal", "exponential", "uniform"])
-def test_intervals_of_a_mean_cover_it_in_95_percent(law: str, n: int):
-    generator = np.random.default_rng(3)
-    mean = {"normal": 0.0, "exponential": 1.0, "uniform": 0.5}[law]
-    draw = {"normal": generator.normal, "exponential": generator.exponential}.get(
-        law, generator.uniform
-    )
-    assert 0.92 <= coverage(lambda size: draw(size=size), mean, n) <= 0.97
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -110,22 +81,6 @@ def test_the_interval_of_a_rare_proportion_is_of_the_length_of_wilsons(events: i
     assert 0.163 - smallest <= high <= 0.163 + 0.5 * (largest - smallest)
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("sigma", [1.0, 1.5])
-def test_the_limit_of_the_correction_does_not_cost_coverage(sigma: float):
-    generator = np.random.default_rng(7)
-    samples = generator.lognormal(0, sigma, size=(1000, 100))
-    truth = np.exp(sigma**2 / 2)
-    ends = np.array([mean_interval(sample) for sample in samples])
-    inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean()
-    low, high = stats.t.interval(
-        0.95, 99, loc=samples.mean(1), scale=stats.sem(samples, axis=1)
-    )
-    students = ((low <= truth) & (truth <= high)).mean()
-    assert inside >= 0.92
-    assert inside >= students + 0.01
-
-
 @pytest.mark.parametrize(
     "values", [[], [1.0], [float(i) for i in range(31)], [1.0] * 50, [0.0] * 60 + [1.0] * 4]
 )
@@ -149,43 +104,8 @@ def test_the_interval_of_a_mean_fraction_never_leaves_0_to_1_and_is_never_empty(
     assert high[0] == pytest.approx(stats.binomtest(0, 100).proportion_ci(method="wilson").high)
 
 
-@pytest.mark.parametrize("images", [16, 64, 256])
-@pytest.mark.parametrize("shape", [(0.05, 1), (0.2, 2), (0.01, 1), (1.5, 3.5), (1, 0.05)])
-def test_the_interval_of_a_mean_fraction_covers_it_also_in_few_images(
-    shape: tuple[float, float], images: int
-):
-    generator = np.random.default_rng(12)
-    values = generator.binomial(196, generator.beta(*shape, size=(2000, images))) / 196
-    low, high = mean_fraction_interval(values.mean(1), stats.sem(values, axis=1), images)
-    share = shape[0] / sum(shape)
-    assert np.mean((low <= share) & (share <= high)) >= 0.92
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("share", "spread"), [(0.002, 100.0), (0.02, 2.0), (0.3, 10.0)])
-def test_the_interval_of_a_mean_fraction_covers_it(share: float, spread: float):
-    # 196 tokens of an image, whose chance of being an outlier varies between images.
-    generator, images = np.random.default_rng(10), 300
-    inside = []
-    for _ in range(500):
-        chance = generator.beta(share * spread, (1 - share) * spread, size=images)
-        values = generator.binomial(196, chance) / 196
-        fraction, error = np.array([values.mean()]), np.array([stats.sem(values)])
-        low, high = mean_fraction_interval(fraction, error, images)
-        inside.append(low[0] <= share <= high[0])
-    assert 0.92 <= np.mean(inside) <= 0.98
-
-
 @pytest.mark.parametrize(("successes", "trials"), [(81, 263), (15, 148), (0, 20), (29, 29)])
 def test_wilson_interval_is_that_of_scipy(successes: int, trials: int):
     expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
     low, high = wilson(np.array([successes]), np.array([trials]))
     np.testing.assert_allclose((low[0], high[0]), (expected.low, expected.high), atol=1e-12)
-
-
-def test_wilson_interval_contains_the_proportion_also_at_its_ends():
-    trials = np.repeat(np.arange(1, 60), 3)
-    successes = np.ravel([[0, n // 2, n] for n in range(1, 60)])
-    low, high = wilson(successes, trials)
-    assert (low <= successes / trials).all()
-    assert (high >= successes / trials).all()

@@ -1,37 +1,19 @@
-"""The figures of landscapes show the numbers of the result."""
+"""The figures of landscapes and trajectories show the numbers of the result."""
 
 import numpy as np
 from internals import CHANCE_POSITION, LossScale
 
 from visprism import panel, plot
 
-# The scale.
 
-
-def test_the_scale_is_linear_up_to_knowing_nothing():
+def test_the_scale_is_linear_up_to_knowing_nothing_then_logarithmic_and_ends():
     scale, chance = LossScale(10), np.log(10)
-    np.testing.assert_allclose(
-        scale([0, chance / 3, chance]), [0, CHANCE_POSITION / 3, CHANCE_POSITION]
-    )
-
-
-def test_beyond_it_is_logarithmic_and_ends():
-    scale, chance = LossScale(10), np.log(10)
-    np.testing.assert_allclose(
-        scale([10 * chance, 100 * chance]), [(1 + CHANCE_POSITION) / 2, 1]
-    )
-    assert scale(1e9 * chance) == 1
-
-
-def test_it_rises_everywhere_and_can_be_inverted():
-    scale = LossScale(100)
+    values = scale(chance * np.array([0, 1 / 3, 1, 10, 100, 1e9]))
+    expected = [0, CHANCE_POSITION / 3, CHANCE_POSITION, (1 + CHANCE_POSITION) / 2, 1, 1]
+    np.testing.assert_allclose(values, expected)
     losses = np.linspace(0, 30, 500)
-    assert (np.diff(scale(losses)) > 0).all()
     np.testing.assert_allclose(scale.inverse(scale(losses)), losses, atol=1e-9)
-
-
-def test_what_is_no_number_is_masked():
-    assert LossScale(10)([1.0, np.inf, np.nan]).mask.tolist() == [False, True, True]
+    assert scale([1.0, np.inf, np.nan]).mask.tolist() == [False, True, True]
 
 
 def test_contours_are_drawn_over_the_values(made, ax):
@@ -52,9 +34,6 @@ def test_the_bold_line_is_where_the_loss_is_that_of_knowing_nothing(made, ax):
     assert bold.levels.tolist() == [np.log(10)]
 
 
-# Surfaces.
-
-
 def test_slices_go_through_the_weights_along_each_direction(made, ax):
     result = made["landscape"]
     lines = [line for line in plot(result, ax, view="slices").lines]
@@ -73,3 +52,12 @@ def test_models_share_one_scale(made):
     images = [ax.images[0] for ax in figure.axes[:2]]
     assert {image.get_clim() for image in images} == {(1.0, 9.0)}
     assert len(figure.axes) == 3  # and the bar
+
+
+def test_in_polar_coordinates_the_last_checkpoint_is_the_middle(made, ax):
+    result = made["trajectory"]
+    plot(result, ax, view="polar")
+    points = np.array([line.get_xydata()[0] for line in ax.lines if line.get_marker() == "o"])
+    np.testing.assert_allclose(points[[0, -1]], [[1, 0], [0, 0]])
+    np.testing.assert_allclose(np.hypot(*points.T), result.radius)
+    np.testing.assert_allclose(np.arctan2(*points[1:3, ::-1].T), result.angle[1:3])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from internals import Estimated, Number, atomic_write, mean
+from internals import Estimated, Number, mean
 
 import visprism
 from visprism import Provenance, Result, Texts, column, estimate, result_type, scalar
@@ -166,32 +166,3 @@ def test_the_same_result_gives_the_same_bytes(result, tmp_path):
     for name in ("a.npz", "b.npz"):
         result.save(tmp_path / name)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text("old")
-
-    def interrupted():
-        with atomic_write(path) as scratch:
-            scratch.write_text("half of the n")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert path.read_text() == "old"
-    with atomic_write(path) as scratch:
-        scratch.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_is_written_has_the_mode_of_any_new_file(tmp_path):
-    """Some writers, as that of safetensors, make files that only their owner may read."""
-    plain = tmp_path / "plain"
-    plain.touch()
-    with atomic_write(tmp_path / "file") as scratch:
-        scratch.unlink()
-        scratch.touch(mode=0o600)
-    assert (tmp_path / "file").stat().st_mode == plain.stat().st_mode

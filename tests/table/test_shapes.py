@@ -179,8 +179,6 @@ def accuracies():
     )
 
 
-MAKERS = [norms, quantiles, grouped_quantiles, accuracies, overlaps, decay, bowl, kernels]
-
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
     "px at a; intervals over images",
@@ -199,24 +197,18 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_type_with_nothing_but_columns_has_a_sentence(make):
-    assert make().findings()[0].text == SENTENCES[make]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_type_with_nothing_but_columns_has_a_figure(make):
-    ax = Figure().subplots()
-    assert plot(make(), ax) is ax
+@pytest.mark.parametrize("make", SENTENCES)
+def test_a_type_with_nothing_but_columns_has_a_sentence_a_figure_a_file_and_a_table(
+    make, tmp_path
+):
+    result, ax = make(), Figure().subplots()
+    assert result.findings()[0].text == SENTENCES[make]
+    assert plot(result, ax) is ax
     assert ax.lines or ax.images or ax.collections
-    panel({"a": make(), "b": make()}).draw_without_rendering()
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_type_with_nothing_but_columns_is_saved_and_shown_as_a_table(make, tmp_path):
-    make().save(tmp_path / "result.npz")
-    assert Result.load(tmp_path / "result.npz") == make()
-    assert f"<th>{make().value_info().heading}</th>" in make()._repr_html_()
+    panel({"a": result, "b": result}).draw_without_rendering()
+    result.save(tmp_path / "result.npz")
+    assert Result.load(tmp_path / "result.npz") == result
+    assert f"<th>{result.value_info().heading}</th>" in result._repr_html_()
 
 
 def test_figures_take_their_labels_from_the_columns():
