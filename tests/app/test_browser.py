@@ -4,9 +4,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import which
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 import torch
@@ -52,16 +55,10 @@ class App:
 
 
 def _until_it_answers(address):
-    from urllib.error import URLError
-    from urllib.request import urlopen
-
     for _ in range(600):
-        try:
-            urlopen(address).close()
-        except URLError:
-            time.sleep(0.1)
-        else:
-            return
+        with suppress(URLError):
+            return urlopen(address).close()
+        time.sleep(0.1)
     raise AssertionError(f"{address} does not answer")
 
 
@@ -111,10 +108,6 @@ def start_study(page, app, title):
     page.wait_for_selector("#study")
 
 
-def state(page):
-    return page.inner_text("#state")
-
-
 def wait_for_state(page, text):
     page.wait_for_function(
         "text => document.querySelector('#state').textContent === text", arg=text
@@ -139,7 +132,7 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     page.wait_for_function(
         "() => ['complete', 'failed'].includes(document.querySelector('#state').textContent)"
     )
-    assert state(page) == "complete", page.inner_text("#reason")
+    assert page.inner_text("#state") == "complete", page.inner_text("#reason")
     assert "stored before" in page.text_content("#finished ul")
     assert ": failed," not in page.text_content("#finished ul")
     page.frame_locator("#report").locator("figure svg").first.wait_for()
@@ -349,11 +342,8 @@ def _wait_for_the_end_of(children):
 
 def _children_of(server):
     """Folders in /proc of the processes that a server started, for studies and for pages."""
-    children = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        if _state_and_parent(folder)[1] == str(server):
-            children.append(folder)
-    return children
+    processes = Path("/proc").glob("[0-9]*")
+    return [folder for folder in processes if _state_and_parent(folder)[1] == str(server)]
 
 
 def _runs(folder):

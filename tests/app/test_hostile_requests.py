@@ -17,12 +17,9 @@ from visprism.app.settings import Settings
 from visprism.cli import main
 
 
-@pytest.mark.parametrize(
-    "token", ["", "0" * 32, "0" * 31, "x", "..", "%2e%2e", "TOKEN0", "SHORT"]
-)
-def test_a_wrong_token_is_refused(stranger, settings, token):
-    token = {"LONGER": settings.token + "0", "SHORT": settings.token[:-1]}.get(token, token)
-    assert stranger.get(f"/{token}/api/catalog").status_code == 403
+def test_a_wrong_token_is_refused(stranger, settings):
+    for token in ("", "0" * 32, "%2e%2e", settings.token + "0", settings.token[:-1]):
+        assert stranger.get(f"/{token}/api/catalog").status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -57,11 +54,9 @@ def test_nothing_is_shown_in_frames_or_sniffed_or_stored(client):
 @pytest.mark.parametrize(
     "where",
     [
-        "static/../server.py",
         "static/..%2f..%2fserver.py",
         "static/home.html",
         "study/..%2f..%2fetc/report",
-        "study/%2e%2e/report",
         "study/uploads/report",
         "study/none/../../etc/passwd",
         "study/two/results/../../../x.npz",
@@ -78,22 +73,16 @@ def test_paths_out_of_the_folders_are_refused(client, where):
         {"name": "hf:microsoft/resnet-18"},
         {"name": "timm:hf-hub:timm/resnet18.a1_in1k"},
         {"name": "/etc/passwd.py:main"},
-        {"name": "code.py:build"},
-        {"name": "resnet20@/etc/passwd"},
         {"name": "resnet20@weights.pt"},
         {"name": "timm:resnet18?checkpoint_path=/etc/passwd"},
         {"name": "timm:resnet18?pretrained=True"},
-        {"name": "timm:../../x"},
         {"name": "resnet20", "checkpoint": "../../../etc/passwd"},
         {"name": "resnet20", "checkpoint": ["a"]},
         {"name": "<script>alert(1)</script>"},
-        {"name": "resnet20\n"},
-        {"name": "elsewhere.safetensors"},
         {"name": "resnet20?x=elsewhere.safetensors"},
         {"name": "a" * 1000},
         {"name": 3},
         "resnet20",
-        None,
     ],
 )
 def test_models_by_path_code_or_repository_are_refused(client, request_of, model):

@@ -26,7 +26,7 @@ def test_the_catalog_lists_the_zoo_with_its_descriptions():
         assert entry.description == (MODELS[name].__doc__ or "").strip().partition("\n")[0]
 
 
-@pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32", "vgg11_32", "resnet18_224"])
+@pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32"])
 def test_the_catalog_states_what_a_network_costs(name, entry_of):
     assert read_catalog()[name] == entry_of(name)
 
@@ -47,9 +47,8 @@ def test_models_lists_parameters_macs_source_and_weights(capsys):
         assert card.tag in " ".join(rows[card.architecture][4:])
 
 
-@pytest.mark.parametrize("pattern", ["deit3_small_patch16_224", "DeiT3_small_patch16_224*"])
-def test_a_pattern_searches_all_sources(pattern, capsys):
-    assert main(["models", pattern]) == 0
+def test_a_pattern_searches_all_sources(capsys):
+    assert main(["models", "DeiT3_small_patch16_224*"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["timm:deit3_small_patch16_224", "-", "-", "timm", "-"] in lines
 

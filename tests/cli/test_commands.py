@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from internals import command_parser, commands
 from PIL import Image
 
 import visprism
@@ -81,15 +80,9 @@ def test_a_command_that_lists(capsys, words, said):
     assert said in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [n for n in commands() if n not in ("completion", "view")])
-def test_every_command_that_prints_has_json(name):
-    assert "--json" in command_parser(name).format_help()
-
-
 @pytest.mark.parametrize(
     ("words", "key", "value"),
     [
-        (["models", "resnet20"], "parameters", 272474),
         (["models", "--trained", "resnet20.shapes"], "name", "resnet20.shapes"),
         (["data"], "data", "shapes"),
         (["recipes"], "recipe", "quick"),
@@ -137,12 +130,9 @@ def bash_script(tmp_path_factory):
     ("words", "expected"),
     [
         (["fourie"], "fourier"),
-        (["fourier", "--prof"], "--profile"),
         (["fourier", "--profile", "rad"], "radial"),
         (["anatomy", "vit_pico_patch4_32.sh"], "vit_pico_patch4_32.shapes"),
-        (["examine", "--data", "shap"], "shapes"),
         (["train", "qui"], "quick"),
-        (["completion", "fis"], "fish"),
     ],
 )
 def test_bash_completes(bash_script, words, expected):

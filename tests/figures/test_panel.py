@@ -54,7 +54,7 @@ def test_a_figure_has_the_width_of_a_venue(made):
         figure = panel(models(made["spectrum"], number), width=width)
         assert figure.get_figwidth() == pytest.approx(inches)
     with pytest.raises(InputError, match="width must be one of column, page, got 'wide'"):
-        panel(results, width="wide")
+        panel([made["spectrum"]], width="wide")
 
 
 def test_axes_of_the_users_get_the_key_and_keep_the_current_style(made):

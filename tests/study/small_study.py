@@ -5,7 +5,7 @@ from torch import nn
 
 from visprism import examine
 
-ANALYSES = ["fourier", "variance", "cka", "calibration", "hessian", "sharpness"]
+ANALYSES = ["variance", "cka", "calibration", "hessian"]
 
 
 class Net(nn.Module):
@@ -25,10 +25,10 @@ class Net(nn.Module):
 
 
 def study_in(folder):
-    """The study of two networks on forty images, without a limit of time."""
+    """The study of two networks on 24 images, without a limit of time."""
     generator = torch.Generator().manual_seed(3)
-    images = torch.rand(40, 3, 16, 16, generator=generator)
-    targets = torch.randint(5, (40,), generator=generator)
+    images = torch.rand(24, 3, 8, 8, generator=generator)
+    targets = torch.randint(5, (24,), generator=generator)
     return examine(
         {"a": Net(0).eval(), "b": Net(1).eval()},
         list(zip(images.split(8), targets.split(8), strict=True)),

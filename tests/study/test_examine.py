@@ -28,23 +28,6 @@ def images_of(loader):
     return torch.cat([images for images, _ in loader])
 
 
-class Complex(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Conv2d(3, 4, 3, dtype=torch.cfloat)
-        self.second = nn.Conv2d(4, 4, 3, dtype=torch.cfloat)
-
-    def forward(self, x):
-        return self.second(self.first(x.to(torch.cfloat))).abs().mean((2, 3))
-
-
-def test_complex_maps_and_weights_are_refused(loader):
-    study = examine(Complex().eval(), loader, analyses=["variance", "hessian"])
-    reasons = {f.analysis: f.reason for f in study.failures}
-    assert "feature maps must be real, got complex" in reasons["variance"]
-    assert "must be float32 for derivatives of the loss, got complex64" in reasons["hessian"]
-
-
 def test_a_model_that_turns_gradients_on_is_measured(net, loader):
     class Enabling(nn.Module):
         def __init__(self):
@@ -82,24 +65,6 @@ def test_the_form_of_the_data_does_not_matter(net, loader, brightness):
         result = study["Net"]["brightness"]
         assert result.provenance.images == 20
         assert result.mean[0] == pytest.approx(float(images.double().mean()))
-
-
-def test_models_are_compared_image_by_image(net, loader, brightness):
-    study = examine({"a": net(0), "b": net(1)}, loader, analyses=[brightness])
-    (row,) = study.table()
-    assert row.difference.value == 0
-    assert not row.difference.significant
-    assert study.lines()[0].endswith("; 20 images)")
-
-
-def test_a_smaller_limit_takes_a_part_of_a_larger_one(net, loader, brightness):
-    few, many = (
-        examine(net(), loader, analyses=[brightness], images=DataOptions(limit=limit))
-        for limit in (5, 13)
-    )
-    first, second = (s["Net"]["brightness"].mean.by_unit[:, 0] for s in (few, many))
-    assert len(first) == 5
-    assert set(first) < set(second)
 
 
 def test_pixels_are_recovered_exactly_from_normalized_images(net, brightness):
@@ -164,14 +129,10 @@ def test_every_run_reads_the_same_images_of_a_loader_that_shuffles(net, brightne
 
 
 def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
-    plain = examine(net(), loader, analyses="variance", minutes=None)
-    compiled = torch.compile(net(), backend="eager")
-    study = examine(compiled, loader, analyses=["variance", "calibration"], minutes=None)
+    plain = examine(net(), loader, analyses="variance")
+    study = examine(torch.compile(net(), backend="eager"), loader, analyses="variance")
     assert study.models == ("Net",)
-    assert not study.failures
-    np.testing.assert_array_equal(
-        study["Net"]["variance"].variance, plain["Net"]["variance"].variance
-    )
+    assert study["Net"]["variance"] == plain["Net"]["variance"]
 
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)
@@ -203,11 +164,10 @@ def test_pixels_are_normalized_as_the_module_states(
         listener=events.append,
     )
     result = study["Net"]["brightness"]
-    pixels = load_data("shapes").images[study.positions].double() / 255
-    mean, std = (torch.tensor(v)[:, None, None] for v in (MEAN, STD))
-    stated = bool(attributes or images)
-    expected = ((pixels - mean) / std if stated else pixels).mean()
-    assert result.mean[0] == pytest.approx(float(expected), rel=1e-5)
+    data, stated = load_data("shapes"), bool(attributes or images)
+    pixels = np.stack([np.asarray(data[int(i)][0]) for i in study.positions]) / 255
+    expected = ((pixels - MEAN) / STD if stated else pixels).mean()
+    assert result.mean[0] == pytest.approx(expected, rel=1e-5)
     study.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     for text in (events[0].preparation[0], result.provenance.sentence(), page):

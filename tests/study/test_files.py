@@ -22,27 +22,23 @@ def test_a_saved_study_is_loaded_bit_for_bit(study, tmp_path):
     assert loaded.models == study.models
     assert loaded.entries == study.entries
     assert loaded.failures == study.failures
-    for saved, back in zip(study.entries, loaded.entries, strict=True):
-        for one, other in zip(saved.results, back.results, strict=True):
-            assert one.provenance == other.provenance
+    origins = [[r.provenance for e in s.entries for r in e.results] for s in (study, loaded)]
+    assert origins[0] == origins[1]
     assert loaded.lines() == study.lines()
     assert loaded.to_markdown() == study.to_markdown()
-
-
-def test_what_examine_leaves_in_a_folder_is_the_study(net, loader, brightness, tmp_path):
-    models = {"b": net(1), "a": net(0)}
-    study = examine(models, loader, analyses=[brightness], out=tmp_path)
-    loaded = Study.load(tmp_path)
-    assert (loaded.models, loaded.entries) == (study.models, study.entries)
-    assert loaded.header["seconds"] == study.header["seconds"]
 
 
 def test_a_saved_study_is_resumed_without_measuring(net, loader, brightness, study, tmp_path):
     study.save(tmp_path)
     events = []
-    models = {"a": net(0), "b": net(1)}
-    examine(models, loader, analyses=[brightness], out=tmp_path, listener=events.append)
+    models = {"b": net(1), "a": net(0)}
+    resumed = examine(
+        models, loader, analyses=[brightness], out=tmp_path, listener=events.append
+    )
     assert [e.resumed for e in events if isinstance(e, Finished)] == [True, True]
+    loaded = Study.load(tmp_path)
+    assert (loaded.models, loaded.entries) == (resumed.models, resumed.entries)
+    assert loaded.header["seconds"] == resumed.header["seconds"]
 
 
 def test_an_interrupted_study_is_loaded_as_far_as_it_goes(study, tmp_path):
@@ -93,11 +89,8 @@ def test_a_result_of_a_plug_in_that_is_not_installed_is_a_failure_beside_the_res
     "damage",
     [
         lambda index: index["entries"].popitem(),
-        lambda index: next(iter(index["entries"].values())).pop("files"),
         lambda index: index["header"].update(failures=[{"reason": "x"}]),
-        lambda index: index["header"].update(models=3),
         lambda index: index["header"].update(budget="x", weights=[1]),
-        lambda index: index["entries"].update(x=None),
         lambda index: next(iter(index["entries"].values())).update(models=[]),
         lambda index: index.update(format="2"),
         lambda index: index.update(header=None),

@@ -1,7 +1,9 @@
 """A disk that is full, or anything else that cannot be written, at each write in turn."""
 
 import errno
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from internals import OutputError
@@ -9,26 +11,20 @@ from internals import OutputError
 from visprism import Study, examine
 
 
-class DiskThatFills:
-    """Lets a number of files be begun, and refuses all others."""
-
-    def __init__(self, monkeypatch):
-        self.begun, self.free = 0, 10**6
-        touch = Path.touch
-
-        def touched(path, *arguments, **options):
-            if path.suffix in (".npz", ".csv", ".json"):
-                if self.begun >= self.free:
-                    raise OSError(errno.ENOSPC, "No space left on device", str(path))
-                self.begun += 1
-            touch(path, *arguments, **options)
-
-        monkeypatch.setattr(Path, "touch", touched)
-
-
 @pytest.fixture
 def disk(monkeypatch):
-    return DiskThatFills(monkeypatch)
+    """Lets `free` files be begun, counts them, and refuses all others."""
+    disk, touch = SimpleNamespace(begun=0, free=10**6), Path.touch
+
+    def touched(path, *arguments, **options):
+        if path.suffix in (".npz", ".csv", ".json"):
+            if disk.begun >= disk.free:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            disk.begun += 1
+        touch(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "touch", touched)
+    return disk
 
 
 def content(folder):
@@ -66,10 +62,7 @@ def test_a_save_leaves_the_earlier_study_wherever_the_disk_is_full(
     before, disk.begun = content(tmp_path), 0
     study.save(tmp_path / "counted")
     writes = disk.begun
-    for name, _ in content(tmp_path / "counted").items():
-        (tmp_path / "counted" / name).unlink()
-    (tmp_path / "counted" / "results").rmdir()
-    (tmp_path / "counted").rmdir()
+    shutil.rmtree(tmp_path / "counted")
     for free in range(writes):
         disk.begun, disk.free = 0, free
         with pytest.raises(OutputError, match=rf"{tmp_path} could not be written \(No space"):

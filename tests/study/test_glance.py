@@ -55,17 +55,10 @@ def test_the_better_model_is_that_of_a_significant_difference(question, differen
 
 
 def test_why_nothing_can_be_said_stands_beside_it():
-    rows = [
-        row(
-            questions.ACCURACY,
-            {"cnn": 1, "vit": 2},
-            difference=(NAN, NAN),
-            missing="fewer than 32 images",
-        )
-    ]
-    assert glance_text(glance_of(rows, MODELS), MODELS)[1].endswith(
-        "can't tell (fewer than 32 images)"
-    )
+    values, why = {"cnn": 1, "vit": 2}, "fewer than 32 images"
+    rows = [row(questions.ACCURACY, values, difference=(NAN, NAN), missing=why)]
+    line = glance_text(glance_of(rows, MODELS), MODELS)[1]
+    assert line.endswith("can't tell (fewer than 32 images)")
 
 
 @pytest.mark.parametrize(("gap", "expected"), [(3.0, "cnn"), (1.0, TIE)])
@@ -104,14 +97,10 @@ def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():
 
 
 def test_words_name_the_part_and_what_its_numbers_mean():
+    both, mixed = "attention blocks", f"undecided ({DISAGREE})"
     rows = [
         row(questions.FILTERS, {"cnn": -1}, subject="conv blocks", reading="low-pass"),
-        row(
-            questions.FILTERS,
-            {"vit": -1},
-            subject="attention blocks",
-            reading=f"undecided ({DISAGREE})",
-        ),
+        row(questions.FILTERS, {"vit": -1}, subject=both, reading=mixed),
     ]
     (line,) = glance_of(rows, MODELS)
     assert line.cells == {"cnn": "conv low-pass", "vit": "attention mixed"}
@@ -159,6 +148,7 @@ def test_questions_without_a_label_have_no_line():
     assert not glance_of([row(Question("New?", "new"), {"cnn": 1.0})], MODELS)
 
 
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_the_answers_of_every_result_belong_to_a_declared_question(make):
-    assert {answer.question for answer in make().answers()} <= set(QUESTIONS)
+def test_the_answers_of_every_result_belong_to_a_declared_question():
+    asked = {answer.question for make in MAKERS.values() for answer in make().answers()}
+    assert len(asked) > 20
+    assert asked <= set(QUESTIONS)

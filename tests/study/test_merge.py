@@ -59,9 +59,8 @@ def test_a_merged_study_of_jobs_equals_one_study(tmp_path, monkeypatch):
 def studied(net, loader, brightness):
     """`studied(name, ...)`: a study of one network."""
 
-    def studied(name, data=loader, analyses=None, **options):
-        analyses = analyses or [brightness, Variance()]
-        return examine({name: net()}, data, analyses=analyses, **options)
+    def studied(name, data=loader, **options):
+        return examine({name: net()}, data, **{"analyses": [brightness, Variance()]} | options)
 
     return studied
 
@@ -89,28 +88,16 @@ def test_an_interrupted_study_is_named(studied):
             Study.merge(studies)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"run": Run(Compute(precision="bf16"))}, "precision"),
-        ({"images": DataOptions(batch_size=5)}, "batch size"),
-    ],
-)
-def test_analyses_made_in_another_way_are_refused(studied, options, reason):
-    with pytest.raises(
-        InputError, match=f"(brightness|variance) must have the same {reason} in all"
-    ):
-        Study.merge([studied("a"), studied("b", **options)])
-
-
-def test_other_options_are_refused(studied, brightness):
-    other = studied("b", analyses=[replace(brightness, offset=1.0)])
-    with pytest.raises(InputError, match="brightness must have the same options in all"):
-        Study.merge([studied("a"), other])
-
-
-def test_other_versions_and_equal_names_are_refused(studied):
+def test_analyses_made_in_another_way_are_refused(studied, brightness):
     first, second = studied("a"), studied("b")
+    for reason, options in {
+        "precision": {"run": Run(Compute(precision="bf16"))},
+        "batch size": {"images": DataOptions(batch_size=5)},
+        "options": {"analyses": [replace(brightness, offset=1.0)]},
+    }.items():
+        sentence = f"(brightness|variance) must have the same {reason} in all"
+        with pytest.raises(InputError, match=sentence):
+            Study.merge([first, studied("b", **options)])
     with pytest.raises(InputError, match="different names, and a is in two studies"):
         Study.merge([first, first])
     for entry in second.entries:

@@ -46,10 +46,9 @@ HEAD = vp.examine(made(lambda p: p.b), BATCHES, analyses="calibration").model("T
         (lambda p: {"aux": p.a, "logits": p.b}, 5, None, ""),
         (lambda p: (p.x, p.b), 5, None, ""),
         (lambda p: {"aux": p.a, "main": p.b}, 7, None, "main"),
-        (lambda p: {"aux": p.a, "main": p.b}, 5, "main", "main"),
         (lambda p: (p.a, p.b), 5, "1", "1"),
     ],
-    ids=["logits", "only vector", "classes", "name", "number"],
+    ids=["logits", "only vector", "classes", "number"],
 )
 def test_the_logits_are_found_by_name_shape_or_classes(give, auxiliary, output, chosen):
     events = []

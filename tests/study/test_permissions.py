@@ -19,15 +19,13 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def without_privileges():
-    """Let the body run as a user without rights, as it does unless the tests run as root."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(NOBODY)
+    """Let the body run as a user without rights."""
+    before = os.geteuid()
+    os.seteuid(NOBODY if before == 0 else before)
     try:
         yield
     finally:
-        if root:
-            os.seteuid(0)
+        os.seteuid(before)
 
 
 @pytest.fixture(params=[0o555, 0o000], ids=["locked", "hidden"])
