@@ -1,6 +1,5 @@
 """Tests of standard errors and intervals (src/visprism/core/statistics.py)."""
 
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -20,9 +19,8 @@ def test_standard_error_is_that_of_scipy():
     assert np.isnan(standard_error(*np.ones((3, 1))))[0]
 
 
-@pytest.mark.parametrize("n", [32, 400])
-def test_interval_of_a_mean_of_symmetric_values_with_short_tails_is_students(n: int):
-    half = np.random.default_rng(1).uniform(0.5, 1, size=n // 2)
+def test_interval_of_a_mean_of_symmetric_values_with_short_tails_is_students():
+    n, half = 32, np.random.default_rng(1).uniform(0.5, 1, size=16)
     values = 3 + np.concatenate([half, -half])
     expected = stats.t.interval(0.95, n - 1, loc=values.mean(), scale=stats.sem(values))
     np.testing.assert_allclose(mean_interval(values), expected)
@@ -36,9 +34,8 @@ def freedom(values: np.ndarray) -> float:
     return 2 / (max(excess, 0) / n + 2 / (n - 1))
 
 
-@pytest.mark.parametrize("n", [32, 400])
-def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance(n: int):
-    half = np.random.default_rng(1).exponential(size=n // 2) ** 2
+def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance():
+    n, half = 32, np.random.default_rng(1).exponential(size=16) ** 2
     values = 3 + np.concatenate([half, -half])
     low, high = mean_interval(values)
     quantile = stats.t.ppf(0.975, freedom(values))

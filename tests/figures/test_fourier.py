@@ -19,19 +19,11 @@ def test_a_curve_has_the_color_of_its_depth(made, ax):
     assert len(set(colors)) == 5
 
 
-def test_attention_is_gray_from_the_block_before_to_its_own_depth(made, ax):
-    plot(made["high_frequency"], ax)
-    assert spans(ax, ATTENTION_SHADE) == [(0.5, 0.75)]
-
-
-def test_subsampling_is_blue(made, ax):
-    plot(made["high_frequency"], ax)
-    assert spans(ax, SUBSAMPLING_SHADE) == [(0.25, 0.5)]
-
-
-def test_points_have_the_color_of_their_kind_and_a_95_percent_bar(made, ax):
+def test_blocks_have_the_color_of_their_kind_a_shade_behind_and_a_95_percent_bar(made, ax):
     ends = made["high_frequency"]
     plot(ends, ax)
+    assert spans(ax, ATTENTION_SHADE) == [(0.5, 0.75)]  # from the block before to its own depth
+    assert spans(ax, SUBSAMPLING_SHADE) == [(0.25, 0.5)]
     for i, container in enumerate(ax.containers):
         point, _, (bar,) = container
         assert to_hex(point.get_color()) == KIND_COLORS[ends.kind[i]].lower()

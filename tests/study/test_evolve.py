@@ -159,7 +159,7 @@ def test_what_a_monitor_has_measured_is_shown_with_its_alarms_without_data(
     run, page, model = tmp_path / "run", tmp_path / "page", net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     analyses = ("variance", "calibration", "training-curvature")
-    monitor = vp.Monitor(loader, analyses, every=2, share=1.0, out=run / "monitor")
+    monitor = vp.Monitor(loader, analyses, every=2, share=1.0, out=run)
     for step in range(1, 7):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(loader[0][0]), loader[0][1]).backward()

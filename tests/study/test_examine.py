@@ -136,7 +136,7 @@ def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
 
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.1)
-CONFIG = {"input_size": (3, 32, 32), "mean": MEAN, "std": STD}
+CONFIG = {"input_size": (3, 32, 32), "mean": MEAN, "std": STD, "crop_pct": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,7 @@ CONFIG = {"input_size": (3, 32, 32), "mean": MEAN, "std": STD}
     ],
     ids=["nothing", "preprocessing", "pretrained_cfg", "default_cfg", "images"],
 )
-def test_pixels_are_normalized_as_the_module_states(
-    net, brightness, attributes, images, tmp_path
-):
+def test_pixels_are_normalized_as_the_module_states(net, brightness, attributes, images):
     model, events = net(), []
     for name, value in attributes.items():
         setattr(model, name, value)
@@ -168,11 +166,16 @@ def test_pixels_are_normalized_as_the_module_states(
     pixels = np.stack([np.asarray(data[int(i)][0]) for i in study.positions]) / 255
     expected = ((pixels - MEAN) / STD if stated else pixels).mean()
     assert result.mean[0] == pytest.approx(expected, rel=1e-5)
-    study.to_html(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text("utf-8")
-    for text in (events[0].preparation[0], result.provenance.sentence(), page):
+    for text in (events[0].preparation[0], result.provenance.sentence()):
         assert ("no normalization stated; --normalization" in text) is not stated
         assert ("mean (0.4, 0.5, 0.6)" in text) is stated
+
+
+def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):
+    study = examine(net(), "shapes", analyses=["variance"], images=DataOptions(limit=4))
+    study.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Net: pixels in [0, 1] (no normalization stated; --normalization" in page
 
 
 WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT

@@ -278,42 +278,29 @@ def test_a_training_watches_its_averaged_weights_where_it_is_asked():
 
 
 def test_numbers_have_names_that_sort_for_any_logger():
-    logged = {}
-    network = vp.load_model("alter_resnet20")
+    logged, network = {}, vp.load_model("vit_pico_patch4_32?depth=1")
+    batch = (torch.rand(8, 3, 32, 32), torch.arange(8))
     monitor = vp.Monitor(
-        [torch.rand(4, 3, 32, 32)], "fourier", every=1, share=1.0,
+        [batch], ("fourier", "variance", "training-curvature", "cka"), every=1, share=1.0,
         preprocessing=network.preprocessing, log=[logged.__setitem__],
     )  # fmt: skip
-    study = monitor.step(network.model, 1)
-    names = ["attention/high_frequency", "attention/high_frequency_to_lowest"]
-    assert [n for n in sorted(logged[1]) if "attention" in n] == [
-        f"visprism/fourier/{name}" for name in names
-    ]
-    answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
-    value = logged[1]["visprism/fourier/attention/high_frequency"]
-    assert value == answers["kind-summary:to-mean:attention"]
-
-
-def test_what_answers_no_question_has_its_mean_in_logs():
-    logged = {}
-    monitor = monitor_of(log=[logged.__setitem__])
-    study = monitor.step(MODEL, 2)
-    mean = study["variance"]["Net"].values.mean()
-    assert logged[2]["visprism/variance/blocks/variances"] == pytest.approx(mean)
-    network = vp.load_model("vit_pico_patch4_32?depth=1")
-    names = ("training-curvature", "cka")
-    batch = (torch.rand(8, 3, 32, 32), torch.arange(8))
-    monitor = vp.Monitor([batch], names, every=1, share=1.0, log=[logged.__setitem__])
     optimizer = torch.optim.SGD(network.model.parameters(), lr=0.1)
-    curvature, similarity = (
-        e.results[0] for e in monitor.step(network.model, 3, optimizer).entries
-    )
-    name = "visprism/training-curvature/hessian/weights/{}"
-    assert logged[3][name.format("eigenvalue")] == curvature.eigenvalue[0]
-    assert logged[3][name.format("threshold")] == pytest.approx(20)
+    study = monitor.step(network.model, 1, optimizer)
+    values = {name.removeprefix("visprism/"): value for name, value in logged[1].items()}
+    answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
+    high = "fourier/attention/high_frequency"
+    assert [n for n in sorted(values) if "attention/h" in n] == [high, f"{high}_to_lowest"]
+    assert values[high] == answers["kind-summary:to-mean:attention"]
+    # What answers no question has its mean.
+    names = ("variance", "training-curvature", "cka")
+    variances, curvature, similarity = (next(iter(study[name].values())) for name in names)
+    assert values["variance/blocks/variances"] == pytest.approx(variances.values.mean())
+    weights = "training-curvature/hessian/weights"
+    assert values[f"{weights}/eigenvalue"] == curvature.eigenvalue[0]
+    assert values[f"{weights}/threshold"] == pytest.approx(20)
     matrix = similarity.matrix("cka")
     pairs = matrix[np.triu_indices(len(matrix), k=1)]
-    assert logged[3]["visprism/cka/mean"] == pytest.approx(pairs.mean())
+    assert values["cka/mean"] == pytest.approx(pairs.mean())
 
 
 def test_values_by_block_and_main_figures_go_to_loggers_that_take_them(tmp_path):

@@ -8,7 +8,7 @@ import torch
 from internals import PixelSpace, evaluate_perturbed, subject_of
 from torch import nn
 
-from visprism import Attack, DataOptions, Preprocessing, Run, adversarial, examine, predict
+from visprism import Attack, Preprocessing, Run, adversarial, examine, predict
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -118,13 +118,6 @@ def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
     assert_results_equal(*attacks, rtol=1e-4)
     for without, given in zip(*(vars(paired).values() for paired in perturbed), strict=True):
         np.testing.assert_allclose(given, without, rtol=1e-4, atol=1e-6)
-
-
-def test_a_batch_size_that_the_user_names_is_used(model, data):
-    study = examine(
-        {"net": model}, data, analyses=["calibration"], images=DataOptions(batch_size=9)
-    )
-    assert study["net"]["calibration"].provenance.batch_size == 9
 
 
 def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(data):

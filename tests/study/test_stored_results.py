@@ -2,13 +2,12 @@
 
 import json
 import os
-from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
 import pytest
 import torch
-from internals import Estimated, code_of, fingerprint_of, json_of
+from internals import code_of, fingerprint_of, json_of
 from torch import nn
 
 from visprism import Cost, Finished, InputError, Planned, Stopped, Study, examine
@@ -144,22 +143,28 @@ def test_analyses_and_efforts_of_earlier_runs_stay_part_of_a_study(net, loader, 
     assert Study.load(tmp_path).entries == study.entries
 
 
-def test_a_changed_file_is_measured_again_and_said_so(net, loader, brightness, tmp_path):
-    first = examine(net(), loader, analyses=[brightness, "variance"], out=tmp_path)
-    (path,) = tmp_path.glob("results/*-test-brightness-*.npz")
-    replace(first["Net"]["brightness"], mean=Estimated(np.array([7.0]))).save(path)
+def test_a_changed_file_is_measured_again_and_said_so(net, loader, tmp_path):
+    first = examine(net(), loader, analyses=["fourier", "variance"], out=tmp_path)
+    (path,) = tmp_path.glob("results/*-fourier-spectrum-*.npz")
+    path.write_bytes(path.read_bytes()[:100])
     events = []
-    other = examine(net(), loader, analyses="variance", out=tmp_path, listener=events.append)
-    assert not any("measured again" in text for text in events[0].preparation)
+
+    def measured(analyses):
+        events.clear()
+        study = examine(net(), loader, analyses=analyses, out=tmp_path, listener=events.append)
+        (planned,) = [e for e in events if isinstance(e, Planned)]
+        return study, any("is measured again" in text for text in planned.preparation)
+
+    other, again = measured("variance")
+    assert not again
     for study in (other, Study.load(tmp_path)):
         (failure,) = study.failures
-        assert failure.analysis == "brightness"
+        assert failure.analysis == "fourier"
         assert f"{path.name} was changed since it was measured. Run" in failure.reason
-    events.clear()
-    again = examine(net(), loader, analyses=[brightness], out=tmp_path, listener=events.append)
-    assert again["Net"]["brightness"] == first["Net"]["brightness"]
-    assert [e.resumed for e in events if isinstance(e, Finished)] == [False]
-    assert any("is measured again" in text for text in events[0].preparation)
+    study, again = measured("fourier")
+    assert again
+    assert study["Net"]["fourier"] == first["Net"]["fourier"]
+    assert [e.resumed for e in events if isinstance(e, Finished)] == [False, True]
 
 
 def test_null_among_stored_outputs_is_another_number(net, loader, tmp_path):

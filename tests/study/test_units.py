@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from internals import json_of
 from torch import nn
 
 import visprism as vp
@@ -24,10 +25,8 @@ def study():
     return vp.examine(nets, data, analyses=["calibration", "variance"])
 
 
-def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(study, tmp_path):
-    study.save(tmp_path)
-    study.write_files(tmp_path)
-    content = json.loads((tmp_path / "results.json").read_text())
+def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(study):
+    content = json.loads(json_of(study))
     by_quantity = {q["quantity"]: q for q in content["questions"]}
     accuracy = study["a"]["calibration"].of("accuracy")
     assert by_quantity["accuracy"]["unit"] == "fraction"

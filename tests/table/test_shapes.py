@@ -45,20 +45,14 @@ class Norms(ScalarPerBlock):
     spread: np.ndarray = column("Spread", "px", "over images")
 
 
-@result_type("test-quantiles")
-class Quantiles(QuantilesPerBlock):
-    """Quantiles of token norms."""
-
-    value_name: ClassVar[str] = "norm"
-    norm: np.ndarray = column("Token norm")
-
-
 @result_type("test-grouped-quantiles")
-class GroupedQuantiles(Quantiles):
+class GroupedQuantiles(QuantilesPerBlock):
     """Quantiles of the norms of two groups of tokens."""
 
+    value_name: ClassVar[str] = "norm"
     series_name: ClassVar[str] = "tokens"
     tokens: Texts = column("Tokens")
+    norm: np.ndarray = column("Token norm")
 
 
 @result_type("test-series")
@@ -118,15 +112,6 @@ def norms():
     return Norms(**BLOCKS, norm=norm, spread=np.arange(3.0))
 
 
-def quantiles():
-    rows = np.repeat(np.arange(3), 3)
-    return Quantiles(
-        **{name: values[rows] for name, values in BLOCKS.items()},
-        probability=np.tile([0.05, 0.5, 0.95], 3),
-        norm=np.tile([1.0, 2.0, 4.0], 3) * (1 + rows),
-    )
-
-
 def overlaps():
     first, other = (axis.ravel() for axis in np.indices((3, 3)))
     return Overlaps(
@@ -182,8 +167,6 @@ def accuracies():
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
     "px at a; intervals over images",
-    quantiles: "token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 6 at b (5% to 95% "
-    "quantile: 3 to 12)",
     grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
     "b (5% to 95% quantile: 1 to 4)",
     accuracies: "k-NN: accuracy 0.1 [-0.096, 0.296] at stem, 0.4 [0.204, 0.596] at b; largest "
