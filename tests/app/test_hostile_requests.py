@@ -106,22 +106,13 @@ def test_a_link_out_of_a_folder_of_checkpoints_is_not_offered(tmp_path):
 
 
 def test_requests_larger_than_the_limit_are_refused(client):
-    large = client.post(
-        "api/live/model", content=b" " * 300_000, headers={"content-type": "application/json"}
-    )
-    stated = client.post(
-        "api/images/a/b.png", content=b"x", headers={"content-length": "99999999999"}
-    )
-    assert (large.status_code, stated.status_code) == (413, 413)
-
-
-def test_an_upload_without_a_stated_length_is_cut_at_the_limit(client):
-    def chunks():
-        for _ in range(40):
-            yield b"x" * 10_000
-
-    response = client.post("api/images/a/b.png", content=chunks())
-    assert response.status_code == 413
+    large, unstated = b" " * 300_000, iter([b"x" * 10_000] * 40)
+    for path, content, headers in (
+        ("api/live/model", large, {"content-type": "application/json"}),
+        ("api/images/a/b.png", b"x", {"content-length": "99999999999"}),
+        ("api/images/a/b.png", unstated, {}),
+    ):
+        assert client.post(path, content=content, headers=headers).status_code == 413
 
 
 FILES = {"analyses": ["trajectory"], "options": {"trajectory": {"checkpoints": "/etc/passwd"}}}
@@ -154,12 +145,10 @@ def test_values_that_no_form_gives_are_refused(client, request_of, values, sente
     assert sentence in response.json()["error"]
 
 
-@pytest.mark.parametrize("body", ["[1]", '{"a": NaN}', "[" * 50_000, ""])
-def test_bodies_that_are_no_json_object_are_refused(client, body):
-    response = client.post(
-        "api/live/model", content=body, headers={"content-type": "application/json"}
-    )
-    assert response.status_code == 400
+def test_bodies_that_are_no_json_object_are_refused(client):
+    kind = {"content-type": "application/json"}
+    for body in ("[1]", '{"a": NaN}', "[" * 50_000, ""):
+        assert client.post("api/live/model", content=body, headers=kind).status_code == 400
 
 
 class Attack:
@@ -178,9 +167,7 @@ def pickled():
     [
         ("a.pt", pickle.dumps(Attack())),
         ("a.pt", pickled()),
-        ("a.safetensors", b"\xff" * 100),
         ("a.safetensors", struct.pack("<Q", 2**62)),
-        ("a.py", b"import os"),
         ("a.npz", b"x"),
     ],
 )
@@ -194,30 +181,24 @@ def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings, 
 
 def bomb():
     """A PNG of 30000 x 30000 pixels in a few bytes."""
-
-    def chunk(kind, data):
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
-
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
-    parts = chunk(b"IHDR", header), chunk(b"IDAT", b"x"), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    chunks = [b"\x89PNG\r\n\x1a\n"]
+    for kind, data in ((b"IHDR", header), (b"IDAT", b"x"), (b"IEND", b"")):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        chunks += [struct.pack(">I", len(data)), kind, data, check]
+    return b"".join(chunks)
 
 
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
-        ("a.png", b"<svg onload=alert(1)>"),
-        ("a.png", b"<html><script>alert(1)</script>"),
-        ("a.png", b""),
-        ("a.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
-        ("a.png", bomb()),
-    ],
-)
-def test_files_that_are_no_images_are_refused(client, name, body):
-    response = client.post(f"api/images/set/{name}", content=body)
-    assert response.status_code == 400
-    assert "an upload must be an image" in response.json()["error"]
+def test_files_that_are_no_images_are_refused(client):
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
+    for name, body in {
+        "a.png": b"<svg onload=alert(1)>",
+        "b.png": bomb(),
+        "c.eps": eps,
+    }.items():
+        response = client.post(f"api/images/set/{name}", content=body)
+        assert response.status_code == 400
+        assert "an upload must be an image" in response.json()["error"]
 
 
 def test_names_of_uploads_are_names_of_files_inside(client, settings, photo):
@@ -241,32 +222,20 @@ def test_a_set_and_all_uploads_are_limited(client, photo):
 
 
 @pytest.fixture
-def study_folder(settings):
-    """`study_folder(file, text)`: a folder of a study that somebody else has made."""
+def copied(settings):
+    """The folder of a study that somebody else has made."""
     folder = settings.workspace / "copied"
     folder.mkdir()
-    yield lambda file, text: (folder / file).write_text(text)
+    yield folder
     shutil.rmtree(folder)
 
 
-def test_markup_in_names_is_text(client, study_folder, request_of):
+def test_markup_in_names_is_text(client, copied, request_of):
     title = "<img src=x onerror=alert(1)>"
-    study_folder("request.json", json.dumps(request_of(title=title)))
+    (copied / "request.json").write_text(json.dumps(request_of(title=title)))
     text = client.get("study/copied").text
     assert "<img src=x" not in text
     assert "&lt;img src=x" in text
-
-
-@pytest.mark.parametrize("form", ["[]", "{", '{"models": [{"name": "code.py:build"}]}'])
-def test_the_request_in_a_folder_of_somebody_else_is_checked(client, study_folder, form):
-    study_folder("request.json", form)
-    response = client.post("api/studies/copied/resume", json={})
-    assert response.status_code == 400
-    assert "must be" in response.json()["error"]
-
-
-def index_with(entry):
-    return json.dumps({"format": 1, "header": {}, "entries": {"k": entry}})
 
 
 DEEP = "[" * 200_000
@@ -275,14 +244,14 @@ DEEP = "[" * 200_000
 @pytest.mark.parametrize(
     "text",
     [
-        index_with({"models": ["a"], "analysis": "b", "seconds": 1e999}),
+        '{"format": 2, "header": {}, "entries": {"k": {"models": 3}}}',
         DEEP,
-        '{"format": 1, "header": {"keys": ["k"]}, "entries": {}}',
+        '{"format": 2, "header": {"keys": ["k"]}, "entries": {}}',
     ],
 )
 @pytest.mark.usefixtures("forked_processes")
-def test_a_damaged_study_is_a_red_line_and_one_sentence(client, study_folder, text):
-    study_folder("study.json", text)
+def test_a_damaged_study_is_a_red_line_and_one_sentence(client, copied, text):
+    (copied / "study.json").write_text(text)
     (listed,) = [s for s in client.get("api/studies").json() if s["name"] == "copied"]
     assert listed["state"] == "unreadable"
     assert "study.json cannot be read" in listed["reason"]
@@ -296,29 +265,28 @@ def huge(path):
 
 
 @pytest.mark.parametrize("file", ["request.json", "failed.txt", "study.json"])
-def test_a_pipe_or_a_huge_file_in_a_study_holds_up_nothing(client, settings, file):
-    folder = settings.workspace / "odd"
-    folder.mkdir()
-    (folder / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
-    (folder / "request.json").write_text("{}")
-    (folder / file).unlink(missing_ok=True)
-    try:
-        for make in (os.mkfifo, huge):
-            make(folder / file)
-            assert "odd" in {s["name"] for s in client.get("api/studies").json()}
-            assert client.post("api/studies/odd/resume", json={}).status_code == 400
-            (folder / file).unlink()
-    finally:
-        shutil.rmtree(folder)
+def test_a_pipe_or_a_huge_file_in_a_study_holds_up_nothing(client, copied, file):
+    (copied / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
+    (copied / "request.json").write_text("{}")
+    for make in (os.mkfifo, huge):
+        (copied / file).unlink(missing_ok=True)
+        make(copied / file)
+        assert "copied" in {s["name"] for s in client.get("api/studies").json()}
+        assert client.post("api/studies/copied/resume", json={}).status_code == 400
 
 
-@pytest.mark.parametrize("text", [DEEP, '{"title": "\\ud800"}', '{"title": 3}', "\x00"])
-def test_a_damaged_request_is_listed_by_its_folder_or_title(client, study_folder, text):
-    study_folder("request.json", text)
+FOREIGN = '{"models": [{"name": "code.py:build"}]}'
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"title": "\\ud800"}', '{"title": 3}', FOREIGN])
+def test_a_request_of_somebody_else_is_listed_and_checked(client, copied, text):
+    (copied / "request.json").write_text(text)
     assert "copied" in {s["name"] for s in client.get("api/studies").json()}
     for page in ("", "study/copied"):
         assert client.get(page).status_code == 200
-    assert client.post("api/studies/copied/resume", json={}).status_code == 400
+    response = client.post("api/studies/copied/resume", json={})
+    assert response.status_code == 400
+    assert "must be" in response.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -129,22 +129,15 @@ def test_many_models_are_rows_of_a_table_that_can_be_sorted(tmp_path):
     assert Reader(page).open == []
 
 
-def test_codes_link_to_the_appendix_and_the_appendix_back(page):
+def test_the_appendix_lists_codes_what_was_not_measured_versions_data_and_options(page):
     assert '<a class="code" href="#VP108">VP108</a>' in page
     appendix = page[page.index('<dt id="VP108"') :]
     assert appendix.index("Dead channels") < appendix.index('href="#test-norms"')
-
-
-def test_what_was_not_measured_is_listed_with_its_reason(page):
     text = " ".join(Reader(page).text.split())
     assert "hessian : failed , RuntimeError: out of memory" in text
     assert "test-gaps (b): the model has no attention" in text
-
-
-def test_the_manifest_lists_versions_data_seed_and_options(page):
-    manifest = " ".join(
-        Reader(page[page.index('<section id="manifest"') : page.index("</main>")]).text.split()
-    )
+    manifest = page[page.index('<section id="manifest"') : page.index("</main>")]
+    manifest = " ".join(Reader(manifest).text.split())
     for fact in ("visprism 0.2", "torch 2.6", "Data folder:cats", "Split test", "Seed 7"):
         assert fact in manifest
     assert "steps = 5 steps = 5, bands = 0.5, 1" in manifest  # changed, then all
@@ -188,9 +181,6 @@ def test_the_page_asks_nothing_of_the_network_and_forbids_it(page):
     assert "http:" not in rest
     assert "https:" not in rest
     assert not re.search(r"@import|url\((?!#)|<link|<img|<iframe|\bsrc=", page)
-
-
-def test_the_script_has_at_most_15_kilobytes():
     assert len(SCRIPT.read_bytes()) <= 15_000
 
 
