@@ -35,7 +35,7 @@ def test_each_model_has_axes_with_its_name_and_scale_and_nothing_is_beyond_the_e
 def test_one_color_means_one_value_in_all_models():
     figure = Figure()
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
-    shapes._picture_bar(figure, [image.axes for image in images])
+    shapes._value_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
 
 

@@ -172,7 +172,6 @@ def _root(available: dict[str, Entry]) -> tuple[Parser, dict[str, Parser]]:
 
 
 def _listing(available: dict[str, Entry]) -> str:
-    """The commands by group, a line each."""
     width = max(map(len, available))
     lines: list[str] = []
     for group in dict.fromkeys(entry.group for entry in available.values()):

@@ -187,7 +187,6 @@ def script_hashes() -> str:
 
 
 def _section_context(part: SectionContent) -> dict[str, Any]:
-    """Values of the template for one section, without its figures."""
     labeled = [
         (label_of(models) + (f", {number}" if number > 1 else ""), result)
         for models, results in part.results.items()
@@ -230,14 +229,19 @@ def _template_text(name: str) -> str:
     return (files("visprism.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("visprism.report"),
+def templates(package: str) -> jinja2.Environment:
+    """The templates of a package; names and texts are escaped."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _template() -> jinja2.Template:
+    environment = templates("visprism.report")
     environment.filters["typeset"] = typeset
     environment.filters["capital"] = _capitalized
     environment.filters["cell"] = lambda value: table_cell(value).text

@@ -69,8 +69,6 @@ class _Function:
 
 @dataclass
 class _Group:
-    """Analyses that are measured together."""
-
     names: Sequence[str]
     expected: float  # seconds of the next measurement
     taken: float = 0.0  # seconds so far, with a part of what all groups have taken together
@@ -409,7 +407,6 @@ class Monitor:
         return study
 
     def _numbers_in(self, metrics: Mapping[str, Any]) -> dict[str, float]:
-        """The metrics that are numbers."""
         numbers = {}
         for name, value in metrics.items():
             try:

@@ -56,10 +56,15 @@ class DataOptions:
     def __post_init__(self) -> None:
         for name in ("limit", "batch_size"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
-        if self.size is not None and min(self.size) < 1:
-            raise InputError(f"size must be at least one pixel each way, got {self.size}")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+        size = self.size
+        if size is not None and not (
+            isinstance(size, tuple)
+            and len(size) == 2
+            and all(isinstance(side, int) and side >= 1 for side in size)
+        ):
+            raise InputError(f"size must be (height, width) in pixels, got {size!r}")
         if (self.mean is None) != (self.std is None):
             raise InputError(
                 f"mean and std must be given together, got {self.mean} and {self.std}"
@@ -147,7 +152,11 @@ def subjects_of(
     run: Run,
 ) -> list[Subject]:
     """A subject for each model, all on the same images."""
-    _check_options(options, data)
+    if options.split is not None and not isinstance(data, str):
+        raise InputError(
+            f"split selects a part of data that is given by name, got {options.split!r} and a "
+            f"{type(data).__name__}. Pass the images of that split as data."
+        )
     given = options.given
     if preprocessing is not None:
         from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
@@ -168,25 +177,6 @@ def subjects_of(
         _subject(name, model, images, training, stated[name], options, run)
         for name, model in models.items()
     ]
-
-
-def _check_options(options: DataOptions, data: Any) -> None:
-    for name in ("batch_size", "limit"):
-        value = getattr(options, name)
-        if value is not None and not (isinstance(value, int) and value >= 1):
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-    size = options.size
-    if size is not None and not (
-        isinstance(size, tuple)
-        and len(size) == 2
-        and all(isinstance(side, int) and side >= 1 for side in size)
-    ):
-        raise InputError(f"size must be (height, width) in pixels, got {size!r}")
-    if options.split is not None and not isinstance(data, str):
-        raise InputError(
-            f"split selects a part of data that is given by name, got {options.split!r} and a "
-            f"{type(data).__name__}. Pass the images of that split as data."
-        )
 
 
 def images_of(
@@ -299,7 +289,6 @@ def _subject(
 def _resized(
     way: Preprocessing | None, images: Images, size: tuple[int, int]
 ) -> Preprocessing | None:
-    """The preprocessing with images of another size."""
     if images.image_set is None:
         shape = images.image_shape
         if shape[-2:] != tuple(size):

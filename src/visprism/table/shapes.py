@@ -329,13 +329,7 @@ class Curve(Valued):
 
     def series(self) -> dict[str, np.ndarray]:
         """Rows of each curve, by its name, in the order of the variable."""
-        names = (
-            np.asarray(getattr(self, self.series_name)).astype(str)
-            if self.series_name
-            else np.full(len(self), "")
-        )
-        x = np.asarray(getattr(self, self.x_name), dtype=float)
-        curves = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+        x, curves = np.asarray(getattr(self, self.x_name)), _rows_by(self, self.series_name)
         return {name: rows[np.argsort(x[rows])] for name, rows in curves.items()}
 
     def sentences(self) -> Iterator[str | Finding]:
