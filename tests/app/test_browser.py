@@ -342,17 +342,11 @@ def _wait_for_the_end_of(children):
 
 def _children_of(server):
     """Folders in /proc of the processes that a server started, for studies and for pages."""
-    processes = Path("/proc").glob("[0-9]*")
-    return [folder for folder in processes if _state_and_parent(folder)[1] == str(server)]
+    threads = Path(f"/proc/{server}/task").glob("*/children")
+    return [Path("/proc", child) for path in threads for child in path.read_text().split()]
 
 
 def _runs(folder):
-    return _state_and_parent(folder)[0] not in ("", "Z")  # or nobody has waited for its end
-
-
-def _state_and_parent(folder):
-    try:
-        words = (folder / "stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has ended
-        return "", ""
-    return words[0], words[1]
+    with suppress(OSError):  # it has ended
+        return (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

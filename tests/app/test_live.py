@@ -131,12 +131,12 @@ def test_the_landscape_starts_at_the_model_and_leaves_it(ask, specimen):
 
 def test_the_loss_along_a_direction_is_that_of_the_predictions(ask):
     curve = ask("loss_curve", VIT, direction=3)
-    at = curve["distances"].index(0.5)
     losses = []
     for first in range(0, curve["images"], 4):
         images = list(range(first, first + 4))
         moved = ask("landscape", VIT, images=images, direction=3, distance=0.5)
         losses += [-np.log(p["true"]["probability"]) for p in moved["predictions"]]
+    at = curve["distances"].index(0.5)
     assert curve["losses"][at] == pytest.approx(np.mean(losses), rel=1e-2)
 
 

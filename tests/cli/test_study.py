@@ -75,30 +75,20 @@ def test_an_option_reaches_the_measurement(tmp_path):
     assert main(["sparsity", *where, f"{tmp_path}/a", "--threshold", "1/2"]) == 0
     words = ["--analyses", "sparsity", "--set", "sparsity.threshold=0.5"]
     assert main(["examine", *where, f"{tmp_path}/b", *words]) == 0
-    study = vp.examine(
-        FIRST,
-        "shapes",
-        analyses=["sparsity"],
-        options={"sparsity": {"threshold": 0.5}},
-        images=vp.DataOptions(limit=4),
-    )
+    options = {"sparsity": {"threshold": 0.5}}
+    images = vp.DataOptions(limit=4)
+    study = vp.examine(FIRST, "shapes", analyses="sparsity", options=options, images=images)
     for name in "ab":
         assert sparsity_of(tmp_path / name) == study[FIRST]["sparsity"]
 
 
-def test_a_seed_gives_other_random_weights(tmp_path):
-    for seed in "01":
-        options = ["--data", "shapes", "--limit", "4", "--seed", seed]
-        assert main(["sparsity", "resnet20", *options, "--out", f"{tmp_path}/{seed}"]) == 0
-    first, second = (Result.load(path) for path in tmp_path.glob("*/results/*.npz"))
-    assert first != second
-
-
-def test_labels_name_the_models(tmp_path):
+def test_labels_name_the_models_and_a_seed_gives_other_random_weights(tmp_path):
     words = ["sparsity", "a=resnet20", "resnet20", "--data", "shapes", "--limit", "4"]
-    for labels, names in ([], ("a", "resnet20")), (["--labels", "b,c"], ("b", "c")):
-        assert main([*words, *labels, "--fresh", "--out", str(tmp_path)]) == 0
-        assert vp.Study.load(tmp_path).models == names
+    for number, flags in enumerate(([], ["--labels", "b,c", "--seed", "1"])):
+        assert main([*words, *flags, "--out", f"{tmp_path}/{number}"]) == 0
+    first, second = (Study.load(tmp_path / number) for number in "01")
+    assert (first.models, second.models) == (("a", "resnet20"), ("b", "c"))
+    assert first["a"]["sparsity"] != second["b"]["sparsity"]
 
 
 def test_the_same_command_measures_nothing_and_says_it_again(studied, study_command, capsys):

@@ -18,7 +18,7 @@ def test_several_results_of_one_type_have_a_panel_each(study, make):
     several = replace(study.entries[1], results=(make.norms("a"), make.norms("a", end=3)))
     content = content_of(replace(study, entries=(several, study.entries[2])))
     (part,) = content.chapters[0].sections
-    assert {ending: list(panel) for ending, panel in part.panels.items()} == {
+    assert {end: [*panel] for end, panel in part.panels.items()} == {
         "": ["a", "b"],
         "-2": ["a"],
     }

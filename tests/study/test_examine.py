@@ -118,14 +118,12 @@ def test_the_first_images_of_a_study_are_balanced_over_classes(net, brightness, 
 
 def test_every_run_reads_the_same_images_of_a_loader_that_shuffles(net, brightness, tmp_path):
     shuffled = DataLoader(SortedByClass(), batch_size=5, shuffle=True)
-    first = examine(net(), shuffled, analyses=[brightness], out=tmp_path)
-    events = []
-    again = examine(
-        net(), shuffled, analyses=[brightness], out=tmp_path, listener=events.append
-    )
+    options = {"analyses": [brightness], "out": tmp_path}
+    first, events = examine(net(), shuffled, **options), []
+    again = examine(net(), shuffled, listener=events.append, **options)
     assert [e.resumed for e in events if isinstance(e, Finished)] == [True]
-    np.testing.assert_array_equal(first.positions, again.positions)
-    np.testing.assert_array_equal(first.positions, Study.load(tmp_path).positions)
+    for study in (again, Study.load(tmp_path)):
+        np.testing.assert_array_equal(first.positions, study.positions)
 
 
 def test_a_compiled_module_is_measured_as_it_is_written(net, loader):
@@ -201,19 +199,17 @@ def test_preprocessing_is_what_libraries_state_it_with(net, brightness, given, s
     assert words in origin.preprocessing
 
 
-@pytest.mark.parametrize(
-    ("options", "preprocessing", "message"),
-    [
+def test_a_normalization_is_given_once(net):
+    both, way = {"mean": (0.5,), "std": (1.0,), "normalization": "half"}, Preprocessing((8, 8))
+    for options, given, message in (
         ({"mean": (0.5,) * 3}, None, "mean and std must be given together"),
-        ({"mean": (0.5,), "std": (1.0,), "normalization": "half"}, None, "got both: half"),
-        ({"normalization": "half"}, Preprocessing((8, 8)), "got both: 8x8 bicubic"),
+        (both, None, "got both: half"),
+        ({"normalization": "half"}, way, "got both: 8x8 bicubic"),
         ({"normalization": "mnist"}, None, "normalization must be one of stated, imagenet"),
         ({}, "imagenet", "preprocessing must be a Preprocessing, .* got str"),
-    ],
-)
-def test_a_normalization_is_given_once(net, options, preprocessing, message):
-    with pytest.raises(InputError, match=message):
-        examine(net(), "shapes", images=DataOptions(**options), preprocessing=preprocessing)
+    ):
+        with pytest.raises(InputError, match=message):
+            examine(net(), "shapes", images=DataOptions(**options), preprocessing=given)
 
 
 def test_a_measurement_stops_at_the_deadline(net, loader, brightness):
@@ -277,23 +273,19 @@ def test_what_a_folder_holds_of_models_that_are_not_named_is_part_of_the_study(
 ):
     models = {name: net(seed) for seed, name in enumerate("abc")}
     analyses = ["variance", "calibration"]
-    pair = {name: models[name] for name in "ab"}
-    examine(pair, loader, analyses=analyses, out=tmp_path)
-    events = []
-    added = examine(
-        {"c": models["c"]}, loader, analyses=analyses, out=tmp_path, listener=events.append
-    )
+    options, events = {"analyses": analyses, "out": tmp_path}, []
+    examine({name: models[name] for name in "ab"}, loader, **options)
+    added = examine({"c": models["c"]}, loader, listener=events.append, **options)
     together = examine(models, loader, analyses=analyses)
     assert {e.entry.models for e in events if isinstance(e, Finished)} == {("c",)}
     for study in (added, Study.load(tmp_path)):
         assert study.models == together.models
-        assert [line.cells for line in study.glance()] == [
-            line.cells for line in together.glance()
-        ]
+        lines = [[line.cells for line in s.glance()] for s in (study, together)]
+        assert lines[0] == lines[1]
         assert str(study.table()[0]) == str(together.table()[0])  # with all differences
     pairs = {e.models for e in added.entries if len(e.models) == 2}
     assert pairs == {("a", "b")}  # what is measured of two models together
-    again = examine({"a": models["a"]}, loader, analyses=analyses, out=tmp_path)
+    again = examine({"a": models["a"]}, loader, **options)
     assert again.models == added.models
     assert {e.models for e in again.entries} == {e.models for e in added.entries}
 
@@ -306,28 +298,23 @@ def test_what_cannot_be_compared_in_a_folder_is_said(net, loader, brightness, tm
     assert sentence.startswith("a: stored in this folder and not shown, since brightness must")
 
 
-def test_a_folder_of_another_study_is_refused(net, loader, brightness, tmp_path):
-    examine(net(), loader, analyses=[brightness], out=tmp_path)
+def test_a_folder_of_another_study_or_with_files_of_the_user_is_refused(
+    net, loader, brightness, tmp_path
+):
+    index, mine = tmp_path / "study" / "study.json", tmp_path / "mine" / "study.md"
+    examine(net(), loader, analyses=[brightness], out=index.parent)
     with pytest.raises(InputError, match="same images in the same order"):
-        examine(net(), loader[:1], analyses=[brightness], out=tmp_path)
-
-
-def test_an_index_cannot_name_files_outside_of_the_study(net, loader, brightness, tmp_path):
-    examine(net(), loader, analyses=[brightness], out=tmp_path / "study")
-    index = tmp_path / "study" / "study.json"
+        examine(net(), loader[:1], analyses=[brightness], out=index.parent)
     index.write_text(index.read_text().replace("results/", "../results/"))
     with pytest.raises(InputError, match="must name files inside its folder"):
-        Study.load(tmp_path / "study")
-
-
-@pytest.mark.parametrize("name", ["report.html", "study.md", "results.json"])
-def test_a_folder_with_files_that_a_report_would_replace_is_refused(
-    net, loader, brightness, tmp_path, name
-):
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match=f"empty folder or hold a study, got .* with {name}"):
-        examine(net(), loader, analyses=[brightness], out=tmp_path, fresh=True)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+        Study.load(index.parent)
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(
+        InputError, match=r"empty folder or hold a study, got .* with study\.md"
+    ):
+        examine(net(), loader, analyses=[brightness], out=mine.parent, fresh=True)
+    assert list(mine.parent.iterdir()) == [mine]
 
 
 def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightness):

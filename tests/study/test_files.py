@@ -67,11 +67,7 @@ def test_a_result_that_is_missing_or_of_an_absent_plug_in_is_a_failure_beside_th
     "damage",
     [
         lambda index: index["entries"].popitem(),
-        lambda index: index["header"].update(failures=[{"reason": "x"}]),
         lambda index: index["header"].update(budget="x", weights=[1]),
-        lambda index: next(iter(index["entries"].values())).update(models=[]),
-        lambda index: index.update(format="2"),
-        lambda index: index.update(header=None),
     ],
 )
 def test_a_damaged_index_is_named(study, tmp_path, damage):

@@ -261,9 +261,7 @@ def test_averaged_weights_are_measured_where_they_are_given():
     average.update_parameters(model)
     averaged = monitor_of().step(average, 2)["calibration"]["AveragedModel"]
     alone = monitor_of().step(average.module, 2)["calibration"]["Net"]
-    assert averaged.columns().keys() == alone.columns().keys()
-    values = [[a.value for a in result.answers()] for result in (averaged, alone)]
-    assert values[0] == values[1]
+    assert averaged.answers() == alone.answers()
     assert average.n_averaged == 2
 
 
@@ -390,25 +388,6 @@ def metric_that_is_text(monitor):
     assert monitor.studies[4].header["metrics"] == {"loss": 2.0}
 
 
-def failing_once(monitor):
-    model = Net()
-
-    def fail(*_):
-        hook.remove()
-        raise RuntimeError("not yet")
-
-    hook = model.register_forward_hook(fail)
-    for step in (1, 2, 3, 4):
-        monitor.step(model, step)
-    assert list(monitor.studies) == [2, 4]
-
-
-def no_model_at_first(monitor):
-    for step, model in enumerate((None, None, MODEL), start=2):
-        monitor.step(model, step)
-    assert list(monitor.studies) == [4]
-
-
 def failing_logger(monitor):
     monitor.step(MODEL, 2)
     monitor.step(MODEL, 4)
@@ -423,8 +402,6 @@ def failing_logger(monitor):
         (diverged, {}, "step 2 is not measured: its weights are not finite"),
         (copied_model, {}, "step 4: the model is another object than before"),
         (metric_that_is_text, {}, "must be numbers, got 'warm-up' for phase"),
-        (no_model_at_first, {}, "the model must be an nn.Module, got NoneType"),
-        (failing_once, {}, "step 1 is not measured: "),
         (failing_logger, {"log": [RaisingLogger()]}, "step 2, not logged by RaisingLogger: no"),
     ],
 )
@@ -478,5 +455,3 @@ def test_bad_input(options, sentence):
 def test_metrics_in_the_place_of_the_optimizer_are_refused():
     with pytest.raises(vp.InputError, match="optimizer must be one or several optimizers"):
         monitor_of().step(MODEL, 1, {"loss": 1.0})
-    with pytest.raises(vp.InputError, match="metrics must be numbers by name, got 3"):
-        monitor_of().step(MODEL, 1, metrics=3)
