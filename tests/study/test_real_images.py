@@ -1,4 +1,4 @@
-"""Studies of photographs and of CIFAR-10, where their folder is at hand."""
+"""A study of photographs, where their folder is at hand."""
 
 import pytest
 

@@ -70,10 +70,8 @@ def remove_leftovers(folder: Path) -> None:
     """Remove temporary files and folders of processes that were killed over an hour ago."""
     for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
         with suppress(OSError):
-            if (
-                not _SCRATCH.fullmatch(scratch.name)
-                or time() - scratch.stat().st_mtime < _STALE
-            ):
+            old = time() - scratch.stat().st_mtime >= _STALE
+            if not old or not _SCRATCH.fullmatch(scratch.name):
                 continue
             if scratch.is_dir():
                 shutil.rmtree(scratch, ignore_errors=True)

@@ -254,11 +254,8 @@ def _read(text: str, kind: Any) -> Any:
         by_text = {str(value): value for value in get_args(kind)}
         return by_text.get(text, text)
     if kind is bool:
-        return (
-            {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
-            if (text.lower() in {"true", "yes", "false", "no"})
-            else text
-        )
+        words = {"true": True, "yes": True, "false": False, "no": False}
+        return words.get(text.lower(), text)
     if kind in (int, float) and (not text.isascii() or "_" in text):
         raise ValueError(text)  # Python reads digits of other scripts, and 1_000
     if kind is float:

@@ -361,9 +361,8 @@ class _Table:
         self.lines = glance_of(self.rows, study.models, study.header.get("untrained", ()))
         self._origins = {
             (answer.question, answer.quantity): (entry.analysis, type(result))
-            for entry in reversed(
-                study.entries
-            )  # the first one that answers a question decides
+            # The first one that answers a question decides.
+            for entry in reversed(study.entries)
             for answer, result in reversed(answers_of(entry.results))
         }
         self._failures = {(f.model, f.analysis): f.reason for f in study.failures}

@@ -40,9 +40,8 @@ class StoredEntry(TypedDict):
     options: dict[str, Any]
     images: int
     seconds: float
-    files: Annotated[
-        dict[str, str], msgspec.Meta(min_length=1)
-    ]  # name -> digest of the content
+    # Digests of the contents by name.
+    files: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
 
 
 class _Weights(TypedDict):

@@ -178,12 +178,8 @@ class ScalarPerBlock(ValuedPerBlock):
     def scalars(self) -> dict[str, float]:
         """The answers, and the mean over blocks."""
         finite = self.values[np.isfinite(self.values)]
-        mean = (
-            {f"{self.identifier}.{self.identifier}:blocks": finite.mean()}
-            if len(finite)
-            else {}
-        )
-        return super().scalars() | mean
+        name = f"{self.identifier}.{self.identifier}:blocks"
+        return super().scalars() | ({name: finite.mean()} if len(finite) else {})
 
     def sentences(self) -> Iterator[str | Finding]:
         """First and last block, and the block with the largest value."""
