@@ -5,7 +5,7 @@ The command line, forms and keyword arguments of an analysis are all made from i
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from sys import float_info
@@ -205,7 +205,12 @@ def options_of(cls: type) -> Mapping[str, Option]:
     """The options of a dataclass by name, in the order of declaration."""
     hints = get_type_hints(cls)
     return {
-        f.name: Option(f.name, hints[f.name], _default(f), f.metadata["option"])
+        f.name: Option(
+            f.name,
+            hints[f.name],
+            None if f.default is MISSING else f.default,
+            f.metadata["option"],
+        )
         for f in fields(cls)
         if "option" in f.metadata
     }
@@ -232,10 +237,6 @@ def option_values(instance: object) -> dict[str, Any]:
     """The options of an instance with their values, as JSON can hold them."""
     values = {name: getattr(instance, name) for name in options_of(type(instance))}
     return {name: _plain(value) for name, value in values.items()}
-
-
-def _default(f: Field) -> Any:
-    return None if f.default is MISSING else f.default
 
 
 def _without_none(kind: Any) -> Any:

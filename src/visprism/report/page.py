@@ -246,13 +246,10 @@ def _template() -> jinja2.Template:
     environment.filters["capital"] = _capitalized
     environment.filters["cell"] = lambda value: table_cell(value).text
     environment.filters["option"] = _option_text
-    environment.filters["breakable"] = _breakable
+    environment.filters["breakable"] = lambda name: Markup(  # it may wrap after punctuation
+        re.sub(r"([._/:@?&])(?=\w)", r"\1<wbr>", str(escape(name)))
+    )
     return environment.get_template("page.html")
-
-
-def _breakable(name: str) -> Markup:
-    """A name that may wrap after its punctuation."""
-    return Markup(re.sub(r"([._/:@?&])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def _option_text(value: Any) -> str:

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from visprism.core.provenance import Provenance
-from visprism.estimates.answers import POINTS, Answer
+from visprism.estimates.answers import POINTS
 from visprism.report.tables import DASH
 from visprism.study.study import Study
 from visprism.study.table import Row, findings_of
@@ -86,8 +86,8 @@ def _table(study: Study) -> list[str]:
     lines = [_line(head), _line(["---"] * len(head), escape=False)]
     for row in rows:
         answers = [
-            f"{row.cells[m]}{_verdict(row.cells[m])}" if m in row.cells else DASH
-            for m in study.models
+            f"{a}{f' ({a.claim}: {a.verdict})' if a.verdict else ''}" if a else DASH
+            for a in map(row.cells.get, study.models)
         ]
         last = [row.difference_text()] if differences else []
         lines.append(_line([f"{row.question} ({row.quantity})", *answers, *last]))
@@ -95,10 +95,6 @@ def _table(study: Study) -> list[str]:
     if any(answer.verdict for row in rows for answer in row.cells.values()):
         return [table, _VERDICTS]
     return [table]
-
-
-def _verdict(answer: Answer) -> str:
-    return f" ({answer.claim}: {answer.verdict})" if answer.verdict else ""
 
 
 def _line(cells: list[str], *, escape: bool = True) -> str:

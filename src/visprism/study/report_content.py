@@ -236,12 +236,6 @@ def _data_text(origin: Provenance) -> str:
     return ". ".join(filter(None, (origin.data, meaning)))
 
 
-def _limit_text(study: Study) -> str:
-    """The limit on the time, which decides what is measured, not the number of images."""
-    seconds = study.header.get("budget")
-    return "" if seconds is None else f"{seconds / 60:.3g} min"
-
-
 def _seconds_text(study: Study) -> str:
     if "seconds" not in study.header:
         return ""
@@ -322,6 +316,7 @@ def _omissions(study: Study) -> list[Omission]:
 
 def _manifest(study: Study) -> dict[str, str]:
     origin = next((r.provenance for e in study.entries for r in e.results), Provenance())
+    budget = study.header.get("budget")
     entries = {
         "Models": ", ".join(study.models),
         "Weights": _weights_text(study),
@@ -341,7 +336,8 @@ def _manifest(study: Study) -> dict[str, str]:
         "Date": origin.created,
         "Machine": study.header.get("machine", ""),
         "Effort": study.header.get("effort", ""),
-        "Time limit": _limit_text(study),
+        # It decides what is measured, not the number of images.
+        "Time limit": "" if budget is None else f"{budget / 60:.3g} min",
         "Seconds": _seconds_text(study),
         "visprism": origin.visprism,
         "Git revision": study.header.get("revision", ""),

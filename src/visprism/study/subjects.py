@@ -169,7 +169,9 @@ def subjects_of(
             )
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
     unknown = None if options.size is None else max(options.size)
-    side = max((_side(way) for way in stated.values() if way is not None), default=unknown)
+    # The side of images that lose nothing when they are resized for the crop.
+    sides = (int(max(way.size) / way.crop) for way in stated.values() if way is not None)
+    side = max(sides, default=unknown)
     known = preprocessing or given  # of tensors
     images = images_of(data, options, side=side, seed=run.seed, preprocessing=known)
     training = _training_images(data, train_data, images, options, side, run.seed, known)
@@ -329,8 +331,3 @@ def _stated(
 ) -> Preprocessing | None:
     way = given or model.preprocessing
     return replace(way, size=size, crop=1.0) if way is not None and size is not None else way
-
-
-def _side(way: Preprocessing) -> int:
-    """Side of images that lose nothing when they are resized for the crop."""
-    return int(max(way.size) / way.crop)
