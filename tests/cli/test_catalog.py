@@ -66,16 +66,11 @@ def test_models_cost_measures(capsys):
     assert (f"{threads} threads" if threads > 1 else "1 thread of") in remark
 
 
-def test_anatomy_prints_a_row_for_each_block(capsys):
-    assert main(["anatomy", SMALL_VIT]) == 0
+def test_anatomy_prints_a_row_for_each_block_and_writes_a_table_and_a_figure(tmp_path, capsys):
+    assert main(["anatomy", SMALL_VIT, "--out", str(tmp_path)]) == 0
+    assert {p.suffix for p in tmp_path.iterdir()} >= {".npz", ".csv", ".svg"}
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["block", "kind", "stage", "output", "parameters", "MACs"]
     kinds = [line.split()[1] for line in lines[2:-1]]
     assert kinds == ["stem", "attention", "mlp", "attention", "mlp", "head"]
     assert lines[2].split()[3] == "192x4x4"
-
-
-def test_anatomy_writes_a_table_and_a_figure(tmp_path, capsys):
-    assert main(["anatomy", "resnet20", "--out", str(tmp_path)]) == 0
-    assert {p.suffix for p in tmp_path.iterdir()} >= {".npz", ".csv", ".svg"}
-    assert capsys.readouterr().out

@@ -41,13 +41,3 @@ def test_trained_networks_are_saved_and_examined(tmp_path, capsys):
         assert " 64 " in row
         assert (tmp_path / "checkpoints" / f"{name}.safetensors").exists()
         assert f"{name} (trained)" in Study.load(tmp_path).models
-
-
-def test_ctrl_c_while_training_leaves_no_checkpoint(tmp_path, monkeypatch, capsys):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("visprism.demo.fit", interrupt)
-    assert main(["demo", "--train", "--out", f"{tmp_path}/demo"]) == 130
-    assert "no result was complete" in capsys.readouterr().err
-    assert not list(tmp_path.rglob("*.safetensors"))

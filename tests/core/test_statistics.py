@@ -1,10 +1,12 @@
-"""Tests of standard errors and intervals (src/visprism/core/statistics.py)."""
+"""Laws of standard errors and intervals (src/visprism/core/statistics.py)."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from visprism.core.statistics import (
+    auroc_interval,
+    heavy_tailed_interval,
     mean_fraction_interval,
     mean_interval,
     standard_error,
@@ -106,3 +108,60 @@ def test_wilson_interval_is_that_of_scipy(successes: int, trials: int):
     expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
     low, high = wilson(np.array([successes]), np.array([trials]))
     np.testing.assert_allclose((low[0], high[0]), (expected.low, expected.high), atol=1e-12)
+
+
+def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():
+    areas = np.array([0.0, 0.2, 0.9, 1.0])
+    m, n = 30, 50
+    low, high = auroc_interval(areas, np.zeros(4), m, n)
+    for area, end in [*zip(areas[1:], low[1:]), *zip(areas[:-1], high[:-1])]:  # noqa: B905
+        pairs = (1 - end) / (2 - end) + end / (1 + end)
+        variance = end * (1 - end) * (1 + 39 * pairs) / (m * n)
+        assert (area - end) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-5)
+    assert low[0] == 0
+    assert high[-1] == 1
+    assert (high - low > 0.05).all()
+    swapped = auroc_interval(1 - areas, np.zeros(4), n, m)
+    np.testing.assert_allclose(swapped, [1 - high, 1 - low], atol=1e-12)
+
+
+def test_a_larger_error_by_delong_makes_the_interval_wider():
+    area = np.full(3, 0.9)
+    low, high = auroc_interval(area, np.array([0.001, 0.1, np.nan]), 50, 50)
+    assert low[1] < low[0] == low[2]
+    assert high[1] > high[0] == high[2]
+
+
+def test_an_area_or_a_number_of_images_that_is_not_known_has_no_interval():
+    assert np.isnan(auroc_interval(np.array([np.nan]), np.array([0.1]), 9, 9)).all()
+    assert np.isnan(auroc_interval(np.array([0.9]), np.array([0.1]), 9, 0)).all()
+
+
+def log_normal(n: int, spread: float, seed: int = 0) -> np.ndarray:
+    return np.exp(spread * np.random.default_rng(seed).normal(size=n))
+
+
+def test_the_upper_end_is_that_of_a_log_normal_mean():
+    """Zou, Taleban and Huo (2009), sec. 2: MOVER of the mean and half the variance of logs."""
+    values = log_normal(40, 2.0)
+    logs = np.log(values)
+    n, mean, half_variance = 40, logs.mean(), logs.var(ddof=1) / 2
+    upper_mean = stats.t.interval(0.95, n - 1, mean, stats.sem(logs))[1]
+    upper_half = half_variance * (n - 1) / stats.chi2.ppf(0.025, n - 1)
+    margin = np.hypot(upper_mean - mean, upper_half - half_variance)
+    low, high = heavy_tailed_interval(values)
+    assert high == pytest.approx(np.exp(mean + half_variance + margin), rel=1e-10)
+    assert low == pytest.approx(mean_interval(values)[0])
+
+
+def test_the_unit_of_the_values_does_not_matter():
+    values = log_normal(50, 2.0)
+    scaled = np.array(heavy_tailed_interval(1000 * values)) / 1000
+    np.testing.assert_allclose(scaled, heavy_tailed_interval(values), rtol=1e-10)
+
+
+def test_values_that_are_not_positive_have_the_interval_of_their_mean_and_31_have_none():
+    values = log_normal(40, 1.0) - 1.0
+    assert heavy_tailed_interval(values) == mean_interval(values)
+    assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
+    assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()

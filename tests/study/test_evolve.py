@@ -32,20 +32,9 @@ def of_timm(folder, step, model):
     torch.save(content, folder / "last.pth.tar")
 
 
-def of_lightning(folder, step, model):
-    state = {f"net.{name}": tensor for name, tensor in model.state_dict().items()}
-    content = {"epoch": 1, "global_step": step, "state_dict": state}
-    torch.save(content, folder / f"epoch=1-step={step}.ckpt")
-
-
 def named_by_epoch_and_metric(folder, step, model):
     content = {"epoch": step, "model_state_dict": model.state_dict(), "optimizer": {"lr": 0.1}}
     torch.save(content, folder / f"epoch={step}-val_acc=0.{90 - step}.pt")
-
-
-def of_transformers(folder, step, model):
-    (folder / f"checkpoint-{step}").mkdir()
-    vp.save_checkpoint(model, folder / f"checkpoint-{step}" / "model.safetensors")
 
 
 def of_visprism(folder, step, model):
@@ -70,7 +59,7 @@ def run(tmp_path, nets):
 
 @pytest.mark.parametrize(
     "write",
-    [plain, of_timm, of_lightning, named_by_epoch_and_metric, of_transformers, of_visprism],
+    [plain, of_timm, named_by_epoch_and_metric, of_visprism],
 )
 def test_the_curve_has_the_numbers_of_each_checkpoint(tmp_path, nets, net, loader, write):
     folder = tmp_path / "run"

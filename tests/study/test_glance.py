@@ -70,18 +70,16 @@ def test_without_a_paired_difference_intervals_that_do_not_overlap_decide():
 def test_measures_of_flatness_that_disagree_are_mixed():
     flatter = row(questions.FLATNESS, {"cnn": 1, "vit": 5}, difference=(3, 5))
     sharper = row(questions.FLATNESS, {"cnn": 5, "vit": 1}, difference=(-5, -3))
-    (line,) = glance_of([flatter, sharper], MODELS)
-    assert line.better == MIXED
-    (line,) = glance_of([flatter, flatter], MODELS)
-    assert line.better == "cnn"
+    for other, expected in ((sharper, MIXED), (flatter, "cnn")):
+        (line,) = glance_of([flatter, other], MODELS)
+        assert line.better == expected
 
 
 def test_of_three_models_the_better_one_beats_both():
-    values = {"a": 1.0, "b": 5.0, "c": 9.0}
-    (line,) = glance_of([row(questions.ACCURACY, values)], list(values))
-    assert line.better == "c"
-    (line,) = glance_of([row(questions.ACCURACY, values | {"c": 5.5})], list(values))
-    assert line.better == TIE
+    for third, expected in ((9.0, "c"), (5.5, TIE)):
+        values = {"a": 1.0, "b": 5.0, "c": third}
+        (line,) = glance_of([row(questions.ACCURACY, values)], list(values))
+        assert line.better == expected
 
 
 def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():

@@ -67,13 +67,9 @@ def studied(net, loader, brightness):
 
 def test_studies_of_other_images_are_refused(studied, loader):
     first = studied("a")
-    others = {
-        "images": studied("b", loader[::-1]),
-        "number of images": studied("b", loader[:2]),
-        "seed": studied("b", run=Run(seed=1)),
-    }
+    others = [studied("b", loader[::-1]), studied("b", loader[:2])]
     assert Study.merge([first, studied("b")]).models == ("a", "b")
-    for other in others.values():
+    for other in (*others, studied("b", run=Run(seed=1))):
         with pytest.raises(InputError, match="of the study of b and of the study of a differ"):
             Study.merge([first, other])
 
@@ -81,10 +77,9 @@ def test_studies_of_other_images_are_refused(studied, loader):
 def test_an_interrupted_study_is_named(studied):
     first, other = studied("a"), studied("b")
     del other.header["positions"]
+    sentence = "study of b must be complete, and was interrupted"
     for studies in ([first, other], [other, first]):
-        with pytest.raises(
-            InputError, match="study of b must be complete, and was interrupted"
-        ):
+        with pytest.raises(InputError, match=sentence):
             Study.merge(studies)
 
 

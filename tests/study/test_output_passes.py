@@ -46,11 +46,6 @@ def data():
 
 
 @pytest.fixture
-def subject(model, data):
-    return subject_of(model, data, preprocessing=WAY)
-
-
-@pytest.fixture
 def images_of_passes(monkeypatch):
     """Number of images of each pass over clean images."""
     numbers = []
@@ -84,9 +79,9 @@ def test_clean_predictions_are_computed_once_for_all_analyses(model, data, image
     assert accuracies == {study["net"]["calibration"].of("accuracy")}
 
 
-def test_predictions_do_not_depend_on_the_order_of_the_calls(subject, images_of_passes):
+def test_predictions_do_not_depend_on_the_order_of_the_calls(model, data, images_of_passes):
     run = Run()
-    subject = replace(subject, output_batch_size=48)
+    subject = replace(subject_of(model, data, preprocessing=WAY), output_batch_size=48)
     full = replace(subject, passes=type(subject.passes)()).predictions(run)
     images_of_passes.clear()
     first = subject.limited(70).predictions(run)
