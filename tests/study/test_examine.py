@@ -28,23 +28,6 @@ def images_of(loader):
     return torch.cat([images for images, _ in loader])
 
 
-def test_a_model_that_turns_gradients_on_is_measured(net, loader):
-    class Enabling(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = net()
-
-        def forward(self, x):
-            with torch.enable_grad():
-                return self.net(x)
-
-    names = ["variance", "fourier", "calibration"]
-    study = examine({"a": Enabling().eval(), "b": net()}, loader, analyses=names)
-    assert not [f for f in study.failures if f.kind == "failed"]
-    (mine, plain) = (study.model(m)["calibration"] for m in "ab")
-    assert mine.answers()[0].value == plain.answers()[0].value
-
-
 class Stream(IterableDataset):
     """Gives what an iterable gives."""
 

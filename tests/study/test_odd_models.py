@@ -38,16 +38,18 @@ def numbers(study, name):
     return {answer.id: answer.value for answer in answers}
 
 
-def test_a_model_that_changes_its_images_changes_no_number(net, loader):
+def test_a_model_that_changes_its_images_or_turns_gradients_on_changes_no_number(net, loader):
     models = {
         "in place": Around(net(), in_place).eval(),
         "plain": net(1),
+        "gradients": net(1),
         "out of place": Around(net(), out_of_place).eval(),
     }
+    models["gradients"].forward = torch.enable_grad()(models["gradients"].forward)
     study = vp.examine(models, loader, analyses=FEATURES)
     alone = vp.examine({"plain": net(1)}, loader, analyses=FEATURES)
     assert not study.failures
-    assert numbers(study, "plain") == numbers(alone, "plain")
+    assert numbers(study, "plain") == numbers(alone, "plain") == numbers(study, "gradients")
     assert numbers(study, "in place") == numbers(study, "out of place")
 
 
