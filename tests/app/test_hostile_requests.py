@@ -156,26 +156,17 @@ class Attack:
         return (open, ("attacked", "w"))
 
 
-def pickled():
-    buffer = io.BytesIO()
-    torch.save({"weight": Attack()}, buffer)
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
+def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings):
+    before, zipped = list(settings.uploaded_checkpoints.glob("*")), io.BytesIO()
+    torch.save({"weight": Attack()}, zipped)
+    for name, body in (
         ("a.pt", pickle.dumps(Attack())),
-        ("a.pt", pickled()),
+        ("a.pt", zipped.getvalue()),
         ("a.safetensors", struct.pack("<Q", 2**62)),
         ("a.npz", b"x"),
-    ],
-)
-def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings, name, body):
-    before = list(settings.uploaded_checkpoints.glob("*"))
-    response = client.post(f"api/checkpoints/{name}", content=body)
-    assert response.status_code == 400
-    assert list(settings.uploaded_checkpoints.glob("*")) == before
+    ):
+        assert client.post(f"api/checkpoints/{name}", content=body).status_code == 400
+        assert list(settings.uploaded_checkpoints.glob("*")) == before
     assert not Path("attacked").exists()
 
 

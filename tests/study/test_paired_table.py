@@ -123,13 +123,10 @@ def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
 
 
 def test_a_model_with_random_weights_has_no_verdict():
-    cells = {
-        n: Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports") for n in "ab"
-    }
-    row = Row("Low-pass?", "change", "", cells, {}).without_verdicts(["b"])
-    assert {name: answer.verdict for name, answer in row.cells.items()} == {
-        "a": "supports", "b": "",
-    }  # fmt: skip
+    answer = Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports")
+    row = Row("Low-pass?", "change", "", dict.fromkeys("ab", answer), {})
+    cells = row.without_verdicts(["b"]).cells
+    assert (cells["a"].verdict, cells["b"].verdict) == ("supports", "")
 
 
 IMAGES = torch.rand(32, 3, 32, 32, generator=torch.Generator().manual_seed(5))

@@ -171,27 +171,18 @@ def test_names_of_models_never_share_a_file(net, loader, tmp_path):
     assert Study.load(tmp_path).entries == study.entries
 
 
-@pytest.mark.parametrize(
-    ("type_", "change"),
-    [
-        ("kind-summary", {"quantity": np.array(["x", "x"])}),
-        ("variances", {"kind": np.array(["", ""]), "change.high": None}),
-    ],
-)
-def test_numbers_that_no_measurement_gives_are_measured_again(loader, tmp_path, type_, change):
+def test_numbers_that_no_measurement_gives_are_measured_again(loader, tmp_path):
     model = Scaled().eval()
     assert resumed(model, loader, tmp_path) == [False]
-    (path,) = (tmp_path / "results").glob(f"*-variance-{type_}-*.npz")
+    (path,) = (tmp_path / "results").glob("*-variance-kind-summary-*.npz")
     with np.load(path) as stored:
-        content = {name: stored[name] for name in stored.files} | change
-    np.savez(path, **{name: value for name, value in content.items() if value is not None})
+        content = {name: stored[name] for name in stored.files}
+    np.savez(path, **content | {"quantity": np.array(["x", "x"])})
     index = json.loads((tmp_path / "study.json").read_text())
     (entry,) = index["entries"].values()
-    entry["files"][f"results/{path.name}"] = blake2b(
-        path.read_bytes(), digest_size=16
-    ).hexdigest()
+    digest = blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    entry["files"][f"results/{path.name}"] = digest
     (tmp_path / "study.json").write_text(json.dumps(index))
-    study = Study.load(tmp_path)
-    assert not study.entries or study.to_html(tmp_path / "page.html") is None
-    assert all(path.name in failure.reason for failure in study.failures)
-    assert resumed(model, loader, tmp_path) == [bool(study.entries)]
+    (failure,) = Study.load(tmp_path).failures
+    assert path.name in failure.reason
+    assert resumed(model, loader, tmp_path) == [False]

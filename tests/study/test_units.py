@@ -5,24 +5,15 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from internals import json_of
-from torch import nn
 
 import visprism as vp
 
 
-def network():
-    layers = (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
-    return nn.Sequential(*layers).eval()
-
-
-@pytest.fixture(scope="module")
-def study():
-    torch.manual_seed(0)
-    nets = {name: network() for name in "ab"}
-    data = [(torch.rand(16, 3, 8, 8), torch.arange(16) % 3) for _ in range(4)]
-    return vp.examine(nets, data, analyses=["calibration", "variance"])
+@pytest.fixture
+def study(net, loader):
+    data = [(images, targets % 3) for images, targets in 2 * loader]
+    return vp.examine({"a": net(0), "b": net(1)}, data, analyses=["calibration", "variance"])
 
 
 def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(study):
