@@ -8,8 +8,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import which
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 import torch
@@ -46,20 +44,11 @@ class App:
         )
         self.address = self.process.stdout.readline().split()[1]
         self.port = int(self.address.split(":")[2].split("/")[0])
-        _until_it_answers(self.address)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.process.stdout.close()
-
-
-def _until_it_answers(address):
-    for _ in range(600):
-        with suppress(URLError):
-            return urlopen(address).close()
-        time.sleep(0.1)
-    raise AssertionError(f"{address} does not answer")
 
 
 @pytest.fixture(scope="module")

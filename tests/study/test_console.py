@@ -19,19 +19,12 @@ class Clock:
         return self.now
 
 
-def planned():
-    steps = [
-        Step(name, (), 8, dict(zip(MODELS, seconds, strict=True)))
-        for name, seconds in STEPS.items()
-    ]
-    return Planned(Plan(tuple(steps)), ())
-
-
 def played(factor, until):
     """`TimeLeft` where parts take `factor` times what is planned, and what is really left."""
     clock = Clock()
     left = TimeLeft(clock)
-    left.note(planned())
+    steps = (Step(n, (), 8, dict(zip(MODELS, s, strict=True))) for n, s in STEPS.items())
+    left.note(Planned(Plan(tuple(steps)), ()))
     parts = [(m, n, s[i]) for n, s in STEPS.items() for i, m in enumerate(MODELS)]
     total = sum(seconds for *_, seconds in parts)
     passed = 0.0
