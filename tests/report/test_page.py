@@ -204,7 +204,7 @@ def test_names_and_reasons_are_text_and_nothing_else(make, tmp_path):
     assert EVIL in reader.values("data-block")
 
 
-def test_two_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
+def test_a_model_of_fifty_blocks_and_a_thousand_rows_stays_within_the_budget(
     study, make, tmp_path
 ):
     rng = np.random.default_rng(0)
@@ -212,10 +212,10 @@ def test_two_models_of_fifty_blocks_and_a_thousand_rows_stay_within_the_budget(
     numbers = {"norm": rng.normal(size=50), "count": rng.integers(10**9, size=50)}
     norms = replace(make.norms(), block=np.array(names), depth=np.linspace(0, 1, 50), **numbers)
     results = norms, make.gaps().select(rng.integers(3, size=1000))
-    entries = [replace(study.entries[1], models=(m,), results=results) for m in study.models]
-    write_report(replace(study, entries=tuple(entries)), tmp_path / "x.html")
-    # A part of the budget of 6 MB: a study has more analyses than these two.
-    assert (tmp_path / "x.html").stat().st_size < 6_000_000 / 5
+    entry = replace(study.entries[1], models=("a",), results=results)
+    write_report(replace(study, models=("a",), entries=(entry,)), tmp_path / "x.html")
+    # A part of the budget of 6 MB for two models: a study has more analyses than these two.
+    assert (tmp_path / "x.html").stat().st_size < 6_000_000 / 10
 
 
 def test_each_figure_is_drawn_once_for_page_and_files(study, tmp_path, monkeypatch):
