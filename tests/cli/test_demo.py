@@ -18,7 +18,7 @@ def short(monkeypatch):
     monkeypatch.setattr("visprism.demo.RECIPES", {r: lambda: recipe for r in NETWORKS.values()})
     monkeypatch.setattr("visprism.demo.TEST_IMAGES", 20)
     monkeypatch.setattr("visprism.cli.study._DEMO_IMAGES", 8)
-    analyses = {name: ANALYSES[name] for name in ("anatomy", "fourier")}
+    analyses = {name: ANALYSES[name] for name in ("anatomy", "variance")}
     monkeypatch.setattr(ANALYSES, "_functions", analyses)
 
 
@@ -27,7 +27,7 @@ def test_the_shipped_networks_are_examined(tmp_path, capsys):
     assert f"Page: {tmp_path / 'report.html'} " in capsys.readouterr().out
     study = Study.load(tmp_path)
     assert study.models == tuple(SHIPPED)
-    assert study["ResNet-20"]["fourier"].provenance.images == 8
+    assert study["ResNet-20"]["variance"].provenance.images == 8
 
 
 @pytest.mark.slow

@@ -64,12 +64,14 @@ def test_in_another_folder_it_gives_the_same_numbers_and_figures_in_the_formats_
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.usefixtures("no_page")
 def test_fresh_measures_again(studied, study_command):
     before = written(studied)
     assert main([*study_command, str(studied), "--fresh"]) == 0
     assert all(time > before[name] for name, time in written(studied).items())
 
 
+@pytest.mark.usefixtures("no_page")
 def test_an_option_reaches_the_measurement(tmp_path):
     where = [FIRST, "--data", "shapes", "--limit", "4", "--out"]
     assert main(["sparsity", *where, f"{tmp_path}/a", "--threshold", "1/2"]) == 0
@@ -82,6 +84,7 @@ def test_an_option_reaches_the_measurement(tmp_path):
         assert sparsity_of(tmp_path / name) == study[FIRST]["sparsity"]
 
 
+@pytest.mark.usefixtures("no_page")
 def test_labels_name_the_models_and_a_seed_gives_other_random_weights(tmp_path):
     words = ["sparsity", "a=resnet20", "resnet20", "--data", "shapes", "--limit", "4"]
     for number, flags in enumerate(([], ["--labels", "b,c", "--seed", "1"])):

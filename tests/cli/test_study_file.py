@@ -36,6 +36,7 @@ def index(folder):
     return json.loads((folder / "study.json").read_text())
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_study_writes_the_file_that_reproduces_it(stated, tmp_path):
     """The same keys of results: weights, images, options and seed are the same."""
     first, again = tmp_path / "first", tmp_path / "again"
@@ -55,6 +56,7 @@ def test_a_study_writes_the_file_that_reproduces_it(stated, tmp_path):
     assert index(first)["entries"] == before["entries"]
 
 
+@pytest.mark.usefixtures("no_page")
 def test_flags_after_the_file_take_precedence(stated, tmp_path):
     words = ["--limit", "4", "--set", "sparsity.threshold=0.2", "--out", str(tmp_path / "out")]
     assert main(["examine", str(stated), *words]) == 0

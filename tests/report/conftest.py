@@ -201,3 +201,9 @@ def study():
 def make():
     """Functions that make results and studies."""
     return SimpleNamespace(norms=norms, gaps=gaps, study_of=study_of)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages have no figures, which take most of their time."""
+    monkeypatch.setattr("visprism.study.files.rendered", lambda *_, **__: [])
