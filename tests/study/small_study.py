@@ -4,8 +4,9 @@ import torch
 
 from visprism import examine, load_model
 
-ANALYSES = ["variance", "cka", "calibration", "hessian"]
+ANALYSES = ["variance", "cka", "calibration", "sharpness"]
 NETWORK = "vit_pico_patch4_32?img_size=8&depth=1"
+MODELS = {name: load_model(NETWORK, seed=seed) for seed, name in enumerate("ab")}
 
 
 def study_in(folder):
@@ -14,7 +15,7 @@ def study_in(folder):
     images = torch.rand(24, 3, 8, 8, generator=generator)
     targets = torch.randint(5, (24,), generator=generator)
     return examine(
-        {name: load_model(NETWORK, seed=seed) for seed, name in enumerate("ab")},
+        MODELS,
         list(zip(images.split(8), targets.split(8), strict=True)),
         analyses=ANALYSES,
         minutes=None,
