@@ -103,15 +103,14 @@ def fitted(recipe, monitor=None, folder=None, **options):
     return model.state_dict()
 
 
-def recipe_of(rho):
-    augmented = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
-    return vp.Recipe(epochs=2, batch_size=8, lr=0.01, augmentation=augmented, sam_rho=rho)
+AUGMENTED = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
+RECIPE = vp.Recipe(epochs=2, batch_size=8, lr=0.01, augmentation=AUGMENTED, sam_rho=0.1)
 
 
-def fitted_with_a_monitor(rho, folder, kind=vp.Monitor):
-    options = {"training-curvature": {"sam_rho": rho}}
+def fitted_with_a_monitor(folder, kind=vp.Monitor):
+    options = {"training-curvature": {"sam_rho": RECIPE.sam_rho}}
     monitor = kind(DATA, ANALYSES, every=2, share=1.0, options=options, out=folder / "monitor")
-    return monitor, fitted(recipe_of(rho), monitor, folder)
+    return monitor, fitted(RECIPE, monitor, folder)
 
 
 class Killed(vp.Monitor):
@@ -123,21 +122,18 @@ class Killed(vp.Monitor):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fitted_until_killed(rho, folder):
-    fitted_with_a_monitor(rho, folder, Killed)
+def fitted_until_killed(folder):
+    fitted_with_a_monitor(folder, Killed)
 
 
 def test_weights_after_a_kill_and_a_resumption_are_those_without_a_monitor(tmp_path):
-    for rho in (0.0, 0.1):  # AdamW, and SAM around it
-        folder = tmp_path / str(rho)
-        process = forked(__file__, "fitted_until_killed", rho, folder)
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-        steps = sorted(p.name[-1] for p in (folder / "monitor").glob("step-*"))
-        assert steps == ["2", "4"]
-        monitor, weights = fitted_with_a_monitor(rho, folder)
-        torch.testing.assert_close(weights, fitted(recipe_of(rho)), rtol=0, atol=0)
-        assert list(monitor.studies) == [2, 4, 6, 8]
+    process = forked(__file__, "fitted_until_killed", tmp_path)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert sorted(p.name[-1] for p in (tmp_path / "monitor").glob("step-*")) == ["2", "4"]
+    monitor, weights = fitted_with_a_monitor(tmp_path)
+    torch.testing.assert_close(weights, fitted(RECIPE), rtol=0, atol=0)
+    assert list(monitor.studies) == [2, 4, 6, 8]
     (curvature,) = monitor.studies[8]["training-curvature"].values()
     assert set(curvature.point) == {"weights", "perturbed"}
     assert set(curvature.step) == {8}
