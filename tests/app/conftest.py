@@ -1,5 +1,6 @@
 """The app over a workspace of its own, answered without a socket."""
 
+import io
 import json
 import multiprocessing
 
@@ -54,8 +55,6 @@ def stranger(client):
 @pytest.fixture(scope="session")
 def photo():
     """An image file and its pixels."""
-    import io
-
     pixels = np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")

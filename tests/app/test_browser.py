@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -43,26 +44,11 @@ class App:
         )
         self.address = self.process.stdout.readline().split()[1]
         self.port = int(self.address.split(":")[2].split("/")[0])
-        _until_it_answers(self.address)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.process.stdout.close()
-
-
-def _until_it_answers(address):
-    from urllib.error import URLError
-    from urllib.request import urlopen
-
-    for _ in range(600):
-        try:
-            urlopen(address).close()
-        except URLError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"{address} does not answer")
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +97,6 @@ def start_study(page, app, title):
     page.wait_for_selector("#study")
 
 
-def state(page):
-    return page.inner_text("#state")
-
-
 def wait_for_state(page, text):
     page.wait_for_function(
         "text => document.querySelector('#state').textContent === text", arg=text
@@ -139,7 +121,7 @@ def test_the_form_as_it_is_plans_starts_resumes_and_completes(app, page):
     page.wait_for_function(
         "() => ['complete', 'failed'].includes(document.querySelector('#state').textContent)"
     )
-    assert state(page) == "complete", page.inner_text("#reason")
+    assert page.inner_text("#state") == "complete", page.inner_text("#reason")
     assert "stored before" in page.text_content("#finished ul")
     assert ": failed," not in page.text_content("#finished ul")
     page.frame_locator("#report").locator("figure svg").first.wait_for()
@@ -349,20 +331,11 @@ def _wait_for_the_end_of(children):
 
 def _children_of(server):
     """Folders in /proc of the processes that a server started, for studies and for pages."""
-    children = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        if _state_and_parent(folder)[1] == str(server):
-            children.append(folder)
-    return children
+    threads = Path(f"/proc/{server}/task").glob("*/children")
+    return [Path("/proc", child) for path in threads for child in path.read_text().split()]
 
 
 def _runs(folder):
-    return _state_and_parent(folder)[0] not in ("", "Z")  # or nobody has waited for its end
-
-
-def _state_and_parent(folder):
-    try:
-        words = (folder / "stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has ended
-        return "", ""
-    return words[0], words[1]
+    with suppress(OSError):  # it has ended
+        return (folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False

@@ -17,12 +17,9 @@ from visprism.app.settings import Settings
 from visprism.cli import main
 
 
-@pytest.mark.parametrize(
-    "token", ["", "0" * 32, "0" * 31, "x", "..", "%2e%2e", "TOKEN0", "SHORT"]
-)
-def test_a_wrong_token_is_refused(stranger, settings, token):
-    token = {"LONGER": settings.token + "0", "SHORT": settings.token[:-1]}.get(token, token)
-    assert stranger.get(f"/{token}/api/catalog").status_code == 403
+def test_a_wrong_token_is_refused(stranger, settings):
+    for token in ("", "0" * 32, "%2e%2e", settings.token + "0", settings.token[:-1]):
+        assert stranger.get(f"/{token}/api/catalog").status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -57,11 +54,9 @@ def test_nothing_is_shown_in_frames_or_sniffed_or_stored(client):
 @pytest.mark.parametrize(
     "where",
     [
-        "static/../server.py",
         "static/..%2f..%2fserver.py",
         "static/home.html",
         "study/..%2f..%2fetc/report",
-        "study/%2e%2e/report",
         "study/uploads/report",
         "study/none/../../etc/passwd",
         "study/two/results/../../../x.npz",
@@ -78,22 +73,16 @@ def test_paths_out_of_the_folders_are_refused(client, where):
         {"name": "hf:microsoft/resnet-18"},
         {"name": "timm:hf-hub:timm/resnet18.a1_in1k"},
         {"name": "/etc/passwd.py:main"},
-        {"name": "code.py:build"},
-        {"name": "resnet20@/etc/passwd"},
         {"name": "resnet20@weights.pt"},
         {"name": "timm:resnet18?checkpoint_path=/etc/passwd"},
         {"name": "timm:resnet18?pretrained=True"},
-        {"name": "timm:../../x"},
         {"name": "resnet20", "checkpoint": "../../../etc/passwd"},
         {"name": "resnet20", "checkpoint": ["a"]},
         {"name": "<script>alert(1)</script>"},
-        {"name": "resnet20\n"},
-        {"name": "elsewhere.safetensors"},
         {"name": "resnet20?x=elsewhere.safetensors"},
         {"name": "a" * 1000},
         {"name": 3},
         "resnet20",
-        None,
     ],
 )
 def test_models_by_path_code_or_repository_are_refused(client, request_of, model):
@@ -117,22 +106,13 @@ def test_a_link_out_of_a_folder_of_checkpoints_is_not_offered(tmp_path):
 
 
 def test_requests_larger_than_the_limit_are_refused(client):
-    large = client.post(
-        "api/live/model", content=b" " * 300_000, headers={"content-type": "application/json"}
-    )
-    stated = client.post(
-        "api/images/a/b.png", content=b"x", headers={"content-length": "99999999999"}
-    )
-    assert (large.status_code, stated.status_code) == (413, 413)
-
-
-def test_an_upload_without_a_stated_length_is_cut_at_the_limit(client):
-    def chunks():
-        for _ in range(40):
-            yield b"x" * 10_000
-
-    response = client.post("api/images/a/b.png", content=chunks())
-    assert response.status_code == 413
+    large, unstated = b" " * 300_000, iter([b"x" * 10_000] * 40)
+    for path, content, headers in (
+        ("api/live/model", large, {"content-type": "application/json"}),
+        ("api/images/a/b.png", b"x", {"content-length": "99999999999"}),
+        ("api/images/a/b.png", unstated, {}),
+    ):
+        assert client.post(path, content=content, headers=headers).status_code == 413
 
 
 FILES = {"analyses": ["trajectory"], "options": {"trajectory": {"checkpoints": "/etc/passwd"}}}
@@ -165,12 +145,10 @@ def test_values_that_no_form_gives_are_refused(client, request_of, values, sente
     assert sentence in response.json()["error"]
 
 
-@pytest.mark.parametrize("body", ["[1]", "{", "NaN", '{"a": NaN}', "[" * 50_000, "", "\x00"])
-def test_bodies_that_are_no_json_object_are_refused(client, body):
-    response = client.post(
-        "api/live/model", content=body, headers={"content-type": "application/json"}
-    )
-    assert response.status_code == 400
+def test_bodies_that_are_no_json_object_are_refused(client):
+    kind = {"content-type": "application/json"}
+    for body in ("[1]", '{"a": NaN}', "[" * 50_000, ""):
+        assert client.post("api/live/model", content=body, headers=kind).status_code == 400
 
 
 class Attack:
@@ -178,57 +156,40 @@ class Attack:
         return (open, ("attacked", "w"))
 
 
-def pickled():
-    buffer = io.BytesIO()
-    torch.save({"weight": Attack()}, buffer)
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
+def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings):
+    before, zipped = list(settings.uploaded_checkpoints.glob("*")), io.BytesIO()
+    torch.save({"weight": Attack()}, zipped)
+    for name, body in (
         ("a.pt", pickle.dumps(Attack())),
-        ("a.pt", pickled()),
-        ("a.safetensors", b"\xff" * 100),
+        ("a.pt", zipped.getvalue()),
         ("a.safetensors", struct.pack("<Q", 2**62)),
-        ("a.py", b"import os"),
         ("a.npz", b"x"),
-    ],
-)
-def test_checkpoints_that_run_code_or_are_damaged_are_refused(client, settings, name, body):
-    before = list(settings.uploaded_checkpoints.glob("*"))
-    response = client.post(f"api/checkpoints/{name}", content=body)
-    assert response.status_code == 400
-    assert list(settings.uploaded_checkpoints.glob("*")) == before
+    ):
+        assert client.post(f"api/checkpoints/{name}", content=body).status_code == 400
+        assert list(settings.uploaded_checkpoints.glob("*")) == before
     assert not Path("attacked").exists()
 
 
 def bomb():
     """A PNG of 30000 x 30000 pixels in a few bytes."""
-
-    def chunk(kind, data):
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
-
     header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 2, 0, 0, 0)
-    parts = chunk(b"IHDR", header), chunk(b"IDAT", b"x"), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    chunks = [b"\x89PNG\r\n\x1a\n"]
+    for kind, data in ((b"IHDR", header), (b"IDAT", b"x"), (b"IEND", b"")):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        chunks += [struct.pack(">I", len(data)), kind, data, check]
+    return b"".join(chunks)
 
 
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
-        ("a.png", b"<svg onload=alert(1)>"),
-        ("a.png", b"<html><script>alert(1)</script>"),
-        ("a.png", b""),
-        ("a.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
-        ("a.png", bomb()),
-    ],
-)
-def test_files_that_are_no_images_are_refused(client, name, body):
-    response = client.post(f"api/images/set/{name}", content=body)
-    assert response.status_code == 400
-    assert "an upload must be an image" in response.json()["error"]
+def test_files_that_are_no_images_are_refused(client):
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
+    for name, body in {
+        "a.png": b"<svg onload=alert(1)>",
+        "b.png": bomb(),
+        "c.eps": eps,
+    }.items():
+        response = client.post(f"api/images/set/{name}", content=body)
+        assert response.status_code == 400
+        assert "an upload must be an image" in response.json()["error"]
 
 
 def test_names_of_uploads_are_names_of_files_inside(client, settings, photo):
@@ -252,32 +213,20 @@ def test_a_set_and_all_uploads_are_limited(client, photo):
 
 
 @pytest.fixture
-def study_folder(settings):
-    """`study_folder(file, text)`: a folder of a study that somebody else has made."""
+def copied(settings):
+    """The folder of a study that somebody else has made."""
     folder = settings.workspace / "copied"
     folder.mkdir()
-    yield lambda file, text: (folder / file).write_text(text)
+    yield folder
     shutil.rmtree(folder)
 
 
-def test_markup_in_names_is_text(client, study_folder, request_of):
+def test_markup_in_names_is_text(client, copied, request_of):
     title = "<img src=x onerror=alert(1)>"
-    study_folder("request.json", json.dumps(request_of(title=title)))
+    (copied / "request.json").write_text(json.dumps(request_of(title=title)))
     text = client.get("study/copied").text
     assert "<img src=x" not in text
     assert "&lt;img src=x" in text
-
-
-@pytest.mark.parametrize("form", ["[]", "{", '{"models": [{"name": "code.py:build"}]}'])
-def test_the_request_in_a_folder_of_somebody_else_is_checked(client, study_folder, form):
-    study_folder("request.json", form)
-    response = client.post("api/studies/copied/resume", json={})
-    assert response.status_code == 400
-    assert "must be" in response.json()["error"]
-
-
-def index_with(entry):
-    return json.dumps({"format": 1, "header": {}, "entries": {"k": entry}})
 
 
 DEEP = "[" * 200_000
@@ -286,18 +235,14 @@ DEEP = "[" * 200_000
 @pytest.mark.parametrize(
     "text",
     [
-        index_with({"files": 3}),
-        index_with(3),
-        index_with({"models": 3}),
-        index_with({"models": ["a"], "analysis": "b", "seconds": 1e999}),
+        '{"format": 2, "header": {}, "entries": {"k": {"models": 3}}}',
         DEEP,
-        '{"format": 1, "header": {"failures": 3}, "entries": {}}',
-        '{"format": 1, "header": {"keys": ["k"]}, "entries": {}}',
+        '{"format": 2, "header": {"keys": ["k"]}, "entries": {}}',
     ],
 )
 @pytest.mark.usefixtures("forked_processes")
-def test_a_damaged_study_is_a_red_line_and_one_sentence(client, study_folder, text):
-    study_folder("study.json", text)
+def test_a_damaged_study_is_a_red_line_and_one_sentence(client, copied, text):
+    (copied / "study.json").write_text(text)
     (listed,) = [s for s in client.get("api/studies").json() if s["name"] == "copied"]
     assert listed["state"] == "unreadable"
     assert "study.json cannot be read" in listed["reason"]
@@ -311,29 +256,28 @@ def huge(path):
 
 
 @pytest.mark.parametrize("file", ["request.json", "failed.txt", "study.json"])
-def test_a_pipe_or_a_huge_file_in_a_study_holds_up_nothing(client, settings, file):
-    folder = settings.workspace / "odd"
-    folder.mkdir()
-    (folder / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
-    (folder / "request.json").write_text("{}")
-    (folder / file).unlink(missing_ok=True)
-    try:
-        for make in (os.mkfifo, huge):
-            make(folder / file)
-            assert "odd" in {s["name"] for s in client.get("api/studies").json()}
-            assert client.post("api/studies/odd/resume", json={}).status_code == 400
-            (folder / file).unlink()
-    finally:
-        shutil.rmtree(folder)
+def test_a_pipe_or_a_huge_file_in_a_study_holds_up_nothing(client, copied, file):
+    (copied / "study.json").write_text('{"format": 2, "header": {}, "entries": {}}')
+    (copied / "request.json").write_text("{}")
+    for make in (os.mkfifo, huge):
+        (copied / file).unlink(missing_ok=True)
+        make(copied / file)
+        assert "copied" in {s["name"] for s in client.get("api/studies").json()}
+        assert client.post("api/studies/copied/resume", json={}).status_code == 400
 
 
-@pytest.mark.parametrize("text", [DEEP, '{"title": "\\ud800"}', '{"title": 3}', "\x00"])
-def test_a_damaged_request_is_listed_by_its_folder_or_title(client, study_folder, text):
-    study_folder("request.json", text)
+FOREIGN = '{"models": [{"name": "code.py:build"}]}'
+
+
+@pytest.mark.parametrize("text", [DEEP, '{"title": "\\ud800"}', '{"title": 3}', FOREIGN])
+def test_a_request_of_somebody_else_is_listed_and_checked(client, copied, text):
+    (copied / "request.json").write_text(text)
     assert "copied" in {s["name"] for s in client.get("api/studies").json()}
     for page in ("", "study/copied"):
         assert client.get(page).status_code == 200
-    assert client.post("api/studies/copied/resume", json={}).status_code == 400
+    response = client.post("api/studies/copied/resume", json={})
+    assert response.status_code == 400
+    assert "must be" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
@@ -342,21 +286,15 @@ def test_a_damaged_request_is_listed_by_its_folder_or_title(client, study_folder
         ("attention", {**RESNET, "row": 1, "column": 1}),  # which has none
         ("images", {"images": [-1]}),
         ("images", {"images": [10**9]}),
-        ("images", {"images": [True]}),
         ("images", {"images": [0] * 99}),
-        ("images", {"images": "0"}),
         ("attention", {"row": 999, "column": 0}),
-        ("attention", {"row": 1.5, "column": 0}),
         ("ablation", {"blocks": ["head"]}),
         ("ablation", {"blocks": ["blocks.0.attn", "blocks.0.attn"]}),
-        ("ablation", {"blocks": "head"}),
         ("frequency_noise", {"frequency": 7}),
         ("frequency_noise", {"frequency": 0.5, "rms": "inf"}),
         ("corruption", {"corruption": "__class__", "severity": 1}),
         ("corruption", {"corruption": "fog", "severity": 6}),
-        ("receptive_field", {"block": "none", "x": 0, "y": 0}),
         ("receptive_field", {"block": "blocks.0.attn", "x": 2, "y": 0}),
-        ("landscape", {"direction": 0, "distance": 0}),
         ("landscape", {"direction": 1, "distance": 1e30}),
     ],
 )

@@ -24,3 +24,9 @@ def studied(study_command, tmp_path_factory):
     out = tmp_path_factory.mktemp("studied") / "new" / "folder"
     assert main([*study_command, str(out)]) == 0
     return out
+
+
+@pytest.fixture
+def no_page(monkeypatch):
+    """Commands write tables, but no page and figures, which take longer than the analyses."""
+    monkeypatch.setattr("visprism.study.files.write_files", lambda *_, **__: None)

@@ -32,30 +32,20 @@ def training():
 """
 CASES = [
     # Commands and arguments.
-    ("examin", "unknown command 'examin'. Did you mean examine?"),
     ("sparcity", "unknown command 'sparcity'. Did you mean sparsity?"),
     ("models --costs", "unknown argument '--costs'. Did you mean --cost?"),
-    ("models --trained --cost", "must not be given with"),
     ("models qqqqq", "pattern must match a model of the zoo, timm or torchvision"),
     ("examine resnet20", "the following arguments are required: --data, --out"),
     ("anatomy", "the following arguments are required: MODEL"),
     ("claims list C1", "CLAIM must not be given to `visprism claims list`"),
-    ("claims list --seeds 2", "--seeds must not be given to `visprism claims list`"),
-    ("claims list --out OUT", "--out must not be given"),
-    ("claims report C6", "CLAIM must not be given to `visprism claims report`"),
     ("claims run C14 --data nowhere --out OUT", "nowhere"),
     # Values.
     (f"{SPARSITY} --limit 0", "--limit must be an integer of at least 1"),
-    (f"{SPARSITY} --batch-size many", "--batch-size must be an integer of at least 1"),
     (f"{SPARSITY} --out=", "--out must be the name of a folder, got ''"),
     (f"{SPARSITY} --size x32", "--size must be N or HxW of at most 65536 pixels, such as 224"),
-    (f"{SPARSITY} --minutes 0", "--minutes must be a number above 0 or None"),
-    (f"{SPARSITY} --seed -1", "--seed"),
-    (f"{SPARSITY} --formats png,gif", "--formats must be values of png, svg, pdf, got 'gif'"),
     (f"{SPARSITY} --device warp", "--device must be available on this machine, got 'warp'"),
     (f"{SPARSITY} --threshold 2", "--threshold must be a number from 0 to 1, got 2"),
     (f"{SPARSITY} --lim 4", "unknown argument '--lim'. Did you mean --limit, --split?"),
-    (f"{EXAMINE} --analyses sparcity", "unknown analysis 'sparcity'. Did you mean sparsity?"),
     (f"{EXAMINE} --set sparsity", "--set must be ANALYSIS.OPTION=VALUE, got 'sparsity'"),
     (f"{EXAMINE} --set sparsity.treshold=1", "no option 'treshold'. Did you mean threshold?"),
     (f"hessian no.such {TINY} --precision fp16", "--precision must be 'fp32' for hessian, got"),
@@ -66,7 +56,6 @@ CASES = [
         "images of 3x64x64",
     ),
     (f"sparsity MODULE:two {TINY}", "cannot process"),
-    ("anatomy MODULE:two", "missing 1 required positional argument: 'y'"),
     (f"sparsity MODULE:training {TINY}", "model must be in evaluation mode"),
     (f"sparsity resnet20@FOREIGN {TINY}", "fc.weight"),
     (f"sparsity resnet20@ATTACK {TINY}", "attack.pt"),
@@ -74,10 +63,7 @@ CASES = [
     (f"sparsity resnet20 resnet20 {TINY} --labels left", "a separate label, got left"),
     # Data.
     (f"{ON} shape", "shapes"),
-    (f"{ON} folder:/no/such/folder", "/no/such/folder"),
     (f"{ON} folder:EMPTY", "empty"),
-    (f"{ON} parquet:/no/such/file.parquet", "/no/such/file.parquet"),
-    (f"{ON} nonsense:x", "nonsense"),
     (f"{ON} shapes?size=huge", "size"),
     (f"{ON} folder:PHOTOS", "bad.png"),
     (f"{ON} folder:PHOTOS", "--skip-bad"),
@@ -91,10 +77,7 @@ CASES = [
         "Choose another folder, or pass --fresh to start over.",
     ),
     # Training.
-    ("train quik --model resnet20 --data shapes --out OUT", "Did you mean quick?"),
-    (f"{TRAIN} --set learning=1", "a recipe has no field 'learning'"),
     (f"{TRAIN} --set lr", "--set must be FIELD=VALUE, such as lr=1e-3, got 'lr'"),
-    (f"{TRAIN} --workers -1", "--workers"),
     (
         f"{TRAIN} --log paper",
         "loggers must be of csv, mlflow, tensorboard, trackio, wandb, got 'paper'",
@@ -102,7 +85,6 @@ CASES = [
     (f"{TRAIN} --split dev", "split of shapes must be one of train, test, got 'dev'"),
     ("train quick --model resnet20 --data shapes --out FILE", "folder must be a directory"),
     (f"{TRAIN} --model resnet20?num_classes=7", "Name the model as resnet20?num_classes=10."),
-    ("recipes quick --set epochs=-1", "epochs must be"),
     # Harmonize.
     (f"{HARMONIZE} --placement layer9", "--placement must be names of residual Conv blocks"),
     (f"{HARMONIZE} --search quick", "--search needs --data"),
@@ -172,26 +154,20 @@ def test_a_study_records_settings_that_an_analysis_cannot_have(plugin, tmp_path,
     assert (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError("Unable to allocate 16 GiB"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
-        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB\nmore"),
-    ],
-    ids=["NumPy", "torch", "CUDA"],
-)
-def test_too_little_memory_is_one_sentence_and_a_bug_has_a_traceback(
-    monkeypatch, capsys, error
-):
+def test_too_little_memory_is_one_sentence_and_a_bug_has_a_traceback(monkeypatch, capsys):
     def fail(_self):
-        raise error
+        raise errors.pop()
 
+    errors = [
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB\nmore"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate"),
+        MemoryError("Unable to allocate 16 GiB"),
+    ]
     monkeypatch.setattr("visprism.cli.system.Doctor.run", fail)
-    assert main(["doctor"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("visprism: there is not enough memory (")
-    error.args = ("mat1 and mat2 shapes cannot be multiplied",)
-    if not isinstance(error, MemoryError):
-        with pytest.raises(RuntimeError, match="mat1"):
-            main(["doctor"])
+    for _ in range(3):
+        assert main(["doctor"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("visprism: there is not enough memory (")
+    with pytest.raises(RuntimeError, match="mat1"):
+        main(["doctor"])

@@ -26,7 +26,7 @@ def test_the_catalog_lists_the_zoo_with_its_descriptions():
         assert entry.description == (MODELS[name].__doc__ or "").strip().partition("\n")[0]
 
 
-@pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32", "vgg11_32", "resnet18_224"])
+@pytest.mark.parametrize("name", ["resnet20", "vit_pico_patch4_32"])
 def test_the_catalog_states_what_a_network_costs(name, entry_of):
     assert read_catalog()[name] == entry_of(name)
 
@@ -47,9 +47,8 @@ def test_models_lists_parameters_macs_source_and_weights(capsys):
         assert card.tag in " ".join(rows[card.architecture][4:])
 
 
-@pytest.mark.parametrize("pattern", ["deit3_small_patch16_224", "DeiT3_small_patch16_224*"])
-def test_a_pattern_searches_all_sources(pattern, capsys):
-    assert main(["models", pattern]) == 0
+def test_a_pattern_searches_all_sources(capsys):
+    assert main(["models", "DeiT3_small_patch16_224*"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["timm:deit3_small_patch16_224", "-", "-", "timm", "-"] in lines
 
@@ -67,16 +66,11 @@ def test_models_cost_measures(capsys):
     assert (f"{threads} threads" if threads > 1 else "1 thread of") in remark
 
 
-def test_anatomy_prints_a_row_for_each_block(capsys):
-    assert main(["anatomy", SMALL_VIT]) == 0
+def test_anatomy_prints_a_row_for_each_block_and_writes_a_table_and_a_figure(tmp_path, capsys):
+    assert main(["anatomy", SMALL_VIT, "--out", str(tmp_path)]) == 0
+    assert {p.suffix for p in tmp_path.iterdir()} >= {".npz", ".csv", ".svg"}
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["block", "kind", "stage", "output", "parameters", "MACs"]
     kinds = [line.split()[1] for line in lines[2:-1]]
     assert kinds == ["stem", "attention", "mlp", "attention", "mlp", "head"]
     assert lines[2].split()[3] == "192x4x4"
-
-
-def test_anatomy_writes_a_table_and_a_figure(tmp_path, capsys):
-    assert main(["anatomy", "resnet20", "--out", str(tmp_path)]) == 0
-    assert {p.suffix for p in tmp_path.iterdir()} >= {".npz", ".csv", ".svg"}
-    assert capsys.readouterr().out

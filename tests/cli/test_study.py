@@ -1,6 +1,5 @@
 """Laws of the commands that measure: what they write, print and resume."""
 
-import csv
 import json
 import re
 import signal
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 import visprism as vp
@@ -45,27 +43,14 @@ def test_a_command_writes_a_page_tables_and_figures_and_nothing_else(studied):
     }  # fmt: skip
 
 
-def test_a_result_records_what_it_was_measured_by(studied):
-    provenance = sparsity_of(studied).provenance
-    assert provenance.model == FIRST
-    assert "shapes" in provenance.data
-    assert (provenance.images, provenance.image_shape) == (12, (3, 32, 32))
-    assert provenance.command.startswith(f"visprism sparsity {FIRST} {SECOND} --data shapes")
-
-
-def test_the_table_is_the_result(studied):
-    (path,) = studied.glob(f"results/{FIRST}-sparsity-sparsity-*.csv")
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    result = sparsity_of(studied)
-    assert [row["block"] for row in rows] == result.block.tolist()
-    np.testing.assert_array_equal([float(row["sparsity"]) for row in rows], result.sparsity)
-
-
 def test_a_folder_of_the_command_line_is_a_study_in_python(studied):
     study = Study.load(studied)
     assert study.models == (FIRST, SECOND)
-    assert study[FIRST]["sparsity"] == sparsity_of(studied)
+    result = study[FIRST]["sparsity"]
+    assert result == sparsity_of(studied)
+    assert (result.provenance.model, result.provenance.images) == (FIRST, 12)
+    command = f"visprism sparsity {FIRST} {SECOND} --data shapes"
+    assert result.provenance.command.startswith(command)
 
 
 def test_in_another_folder_it_gives_the_same_numbers_and_figures_in_the_formats_named(
@@ -79,57 +64,34 @@ def test_in_another_folder_it_gives_the_same_numbers_and_figures_in_the_formats_
     assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.usefixtures("no_page")
 def test_fresh_measures_again(studied, study_command):
     before = written(studied)
     assert main([*study_command, str(studied), "--fresh"]) == 0
     assert all(time > before[name] for name, time in written(studied).items())
 
 
-def test_examine_measures_what_the_command_of_the_analysis_measures(studied, tmp_path):
-    options = ["--limit", "12", "--batch-size", "4", "--analyses", "sparsity"]
-    command = ["examine", FIRST, "--data", "shapes", *options, "--out", str(tmp_path)]
-    assert main(command) == 0
-    assert sparsity_of(tmp_path) == sparsity_of(studied)
-
-
+@pytest.mark.usefixtures("no_page")
 def test_an_option_reaches_the_measurement(tmp_path):
     where = [FIRST, "--data", "shapes", "--limit", "4", "--out"]
     assert main(["sparsity", *where, f"{tmp_path}/a", "--threshold", "1/2"]) == 0
     words = ["--analyses", "sparsity", "--set", "sparsity.threshold=0.5"]
     assert main(["examine", *where, f"{tmp_path}/b", *words]) == 0
-    study = vp.examine(
-        FIRST,
-        "shapes",
-        analyses=["sparsity"],
-        options={"sparsity": {"threshold": 0.5}},
-        images=vp.DataOptions(limit=4),
-    )
+    options = {"sparsity": {"threshold": 0.5}}
+    images = vp.DataOptions(limit=4)
+    study = vp.examine(FIRST, "shapes", analyses="sparsity", options=options, images=images)
     for name in "ab":
         assert sparsity_of(tmp_path / name) == study[FIRST]["sparsity"]
 
 
-def test_a_seed_gives_other_random_weights(tmp_path):
-    for seed in "01":
-        options = ["--data", "shapes", "--limit", "4", "--seed", seed]
-        assert main(["sparsity", "resnet20", *options, "--out", f"{tmp_path}/{seed}"]) == 0
-    first, second = (Result.load(path) for path in tmp_path.glob("*/results/*.npz"))
-    assert first != second
-
-
-LABELED = (["a=resnet20", "vit_pico_patch4_32?num_classes=10"], ["resnet20", "resnet20"])
-
-
-@pytest.mark.parametrize(
-    ("models", "labels", "names"),
-    [
-        (LABELED[0], [], ["a", "vit_pico_patch4_32?num_classes=10"]),
-        (LABELED[1], ["--labels", "left,right"], ["left", "right"]),
-    ],
-)
-def test_labels_name_the_models(models, labels, names, plugin, tmp_path):
-    where = ["--data", "shapes", "--limit", "4", "--out", str(tmp_path)]
-    assert main(["sparsity", *models, *labels, *where]) == 0
-    assert list(vp.Study.load(tmp_path).models) == names
+@pytest.mark.usefixtures("no_page")
+def test_labels_name_the_models_and_a_seed_gives_other_random_weights(tmp_path):
+    words = ["sparsity", "a=resnet20", "resnet20", "--data", "shapes", "--limit", "4"]
+    for number, flags in enumerate(([], ["--labels", "b,c", "--seed", "1"])):
+        assert main([*words, *flags, "--out", f"{tmp_path}/{number}"]) == 0
+    first, second = (Study.load(tmp_path / number) for number in "01")
+    assert (first.models, second.models) == (("a", "resnet20"), ("b", "c"))
+    assert first["a"]["sparsity"] != second["b"]["sparsity"]
 
 
 def test_the_same_command_measures_nothing_and_says_it_again(studied, study_command, capsys):
@@ -146,25 +108,21 @@ def test_the_same_command_measures_nothing_and_says_it_again(studied, study_comm
     assert f"Page: {studied / 'report.html'} " in printed.out
 
 
-def test_json_is_what_results_json_holds(studied, study_command, capsys):
+def test_json_is_what_results_json_holds_and_quiet_is_the_path_of_the_page(
+    studied, study_command, capsys
+):
     assert main([*study_command, str(studied), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((studied / "results.json").read_text("utf-8"))
-    assert printed["models"] == [FIRST, SECOND]
     answers = printed["questions"][0]["answers"]
     assert answers[FIRST]["value"] == pytest.approx(sparsity_of(studied).sparsity.mean())
-
-
-def test_quiet_prints_the_path_of_the_page_and_nothing_else(studied, study_command, capsys):
     assert main([*study_command, str(studied), "--quiet"]) == 0
     assert tuple(capsys.readouterr()) == (f"{studied / 'report.html'}\n", "")
 
 
 def fail_on(monkeypatch, model, error):
     """Let the analysis raise on one model."""
-    from visprism.analyses import ANALYSES
-
-    analysis = ANALYSES["sparsity"]
+    analysis = vp.ANALYSES["sparsity"]
     measure = analysis.measure
 
     def failing(self, subject, run):

@@ -36,6 +36,7 @@ def index(folder):
     return json.loads((folder / "study.json").read_text())
 
 
+@pytest.mark.usefixtures("no_page")
 def test_a_study_writes_the_file_that_reproduces_it(stated, tmp_path):
     """The same keys of results: weights, images, options and seed are the same."""
     first, again = tmp_path / "first", tmp_path / "again"
@@ -55,6 +56,7 @@ def test_a_study_writes_the_file_that_reproduces_it(stated, tmp_path):
     assert index(first)["entries"] == before["entries"]
 
 
+@pytest.mark.usefixtures("no_page")
 def test_flags_after_the_file_take_precedence(stated, tmp_path):
     words = ["--limit", "4", "--set", "sparsity.threshold=0.2", "--out", str(tmp_path / "out")]
     assert main(["examine", str(stated), *words]) == 0
@@ -63,21 +65,17 @@ def test_flags_after_the_file_take_precedence(stated, tmp_path):
     assert written["options"] == {"sparsity": {"threshold": 0.2}}
 
 
-@pytest.mark.parametrize(
-    ("flags", "pretrained"),
-    [([], None), (["--pretrained"], True), (["--random-weights"], False)],
-)
-def test_weights_are_published_or_random_where_a_flag_or_a_field_says_so(
-    tmp_path, flags, pretrained
-):
-    words = ["examine", "resnet20", "--data", "shapes", "--out", str(tmp_path), *flags]
-    assert parse(words)[0].pretrained is pretrained
-    if pretrained is not None:
-        path = tmp_path / "mine.yaml"
-        path.write_text(f"{TEXT}pretrained: {str(pretrained).lower()}\nout: x\n")
-        assert parse(["examine", str(path)])[0].pretrained is pretrained
-        last = parse(["examine", str(path), "--pretrained", "--random-weights"])
-        assert last[0].pretrained is False
+def test_weights_are_published_or_random_where_a_flag_or_a_field_says_so(tmp_path):
+    path = tmp_path / "mine.yaml"
+    for field, flags, pretrained in (
+        ("", [], None),
+        ("", ["--pretrained"], True),
+        ("pretrained: true", [], True),
+        ("pretrained: false", [], False),
+        ("pretrained: true", ["--pretrained", "--random-weights"], False),
+    ):
+        path.write_text(f"{TEXT}out: x\n{field}\n")
+        assert parse(["examine", str(path), *flags])[0].pretrained is pretrained
 
 
 def test_a_study_file_writes_only_into_its_folder(tmp_path, capsys):
@@ -110,15 +108,10 @@ def test_a_study_of_objects_has_no_file(plugin, tmp_path):
     ("old", "new", "sentence"),
     [
         ("limit: 8", "limt: 8", "has no field 'limt'. Did you mean limit"),
-        (
-            "limit: 8",
-            "limit: many",
-            "limit of the study file PATH must be an integer of at least 1",
-        ),
+        ("limit: 8", "limit: 0", "limit of the study file PATH must be an integer of at least"),
         ("limit: 8", "limit: {a: 1}", "limit of the study file PATH must be a value or a list"),
         ("limit: 8", "pretrained: maybe", "must be true or false, got 'maybe'"),
         ("limit: 8", "limit: 8\nlimit: 9", "must name each field once, got limit twice"),
-        ("limit: 8", "limit: [8", "is not valid YAML"),
         ("limit: 8", "limit: !!python/name:os.system", "is not valid YAML"),
         ("limit: 8", "a: &a 3\nlimit: *a", "must not use YAML aliases"),
         ("  small: resnet20?num_classes=10", "  3", "models of the study file PATH must be"),

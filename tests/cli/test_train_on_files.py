@@ -11,9 +11,6 @@ import pytest
 from internals import read_checkpoint, valid_checkpoint
 from PIL import Image
 
-from visprism import Result
-from visprism.cli import main
-
 IMAGES, BATCH = 24, 4
 STEPS = IMAGES // BATCH
 OPTIONS = ["--model", "resnet20", "--size", "72", "--epochs", "2"]
@@ -40,22 +37,6 @@ def arguments(photos, out, workers, *more):
     data = ["--data", f"folder:{photos}", "--workers", str(workers)]
     model = ["--model", "resnet20?num_classes=2"]
     return ["train", "quick", *OPTIONS, *data, *model, *more, "--out", str(out)]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(photos, tmp_path_factory):
-    out = tmp_path_factory.mktemp("undisturbed")
-    assert main(arguments(photos, out, 0)) == 0
-    return out
-
-
-def test_evaluate_finds_what_the_last_row_of_the_history_says(photos, undisturbed, tmp_path):
-    options = f"--data folder:{photos} --split val --size 72 --out {tmp_path}".split()
-    assert main(["calibration", str(undisturbed / "model.safetensors"), *options]) == 0
-    (file,) = (tmp_path / "results").glob("*-calibration-calibration-*.npz")
-    metrics, history = Result.load(file), Result.load(undisturbed / "history.npz")
-    assert metrics.of("accuracy") == history.test_accuracy[-1]
-    assert metrics.of("nll") == pytest.approx(history.test_nll[-1], rel=1e-5)
 
 
 SEARCH = "harmonize resnet20 --search quick --data shapes --limit 40 --epochs 1 --repeats 2"

@@ -84,3 +84,13 @@ def test_what_a_killed_process_left_is_removed_and_what_a_running_one_writes_sta
         assert not left.exists()
         assert scratch.exists()
     assert set(content(tmp_path)) == {".mine.tmp", "b.npz", "page.html"}
+
+
+def test_what_is_written_has_the_mode_of_any_new_file(tmp_path):
+    """Some writers, as that of safetensors, make files that only their owner may read."""
+    plain = tmp_path / "plain"
+    plain.touch()
+    with atomic_write(tmp_path / "file") as scratch:
+        scratch.unlink()
+        scratch.touch(mode=0o600)
+    assert (tmp_path / "file").stat().st_mode == plain.stat().st_mode

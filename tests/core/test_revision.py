@@ -11,9 +11,7 @@ def checkout(tmp_path):
     def git(*arguments):
         name = ["-c", "user.name=a", "-c", "user.email=a@b"]
         command = ["git", "-C", str(tmp_path), *name, *arguments]
-        return subprocess.run(
-            command, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return subprocess.check_output(command, text=True).strip()
 
     git("init", "-q")
     (tmp_path / "code.py").write_text("1")
@@ -23,12 +21,7 @@ def checkout(tmp_path):
     revision.cache_clear()
 
 
-def test_the_revision_is_the_commit_of_the_checkout(checkout):
-    root, commit = checkout
-    assert revision(root) == commit[:12]
-
-
-def test_a_changed_file_is_named_and_an_untracked_one_is_not(checkout):
+def test_the_revision_is_the_commit_of_the_checkout_with_a_remark_if_files_differ(checkout):
     root, commit = checkout
     (root / "notes.txt").write_text("2")
     assert revision(root) == commit[:12]

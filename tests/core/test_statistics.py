@@ -1,12 +1,12 @@
-"""Tests of standard errors and intervals (src/visprism/core/statistics.py)."""
-
-from collections.abc import Callable
+"""Laws of standard errors and intervals (src/visprism/core/statistics.py)."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from visprism.core.statistics import (
+    auroc_interval,
+    heavy_tailed_interval,
     mean_fraction_interval,
     mean_interval,
     standard_error,
@@ -21,9 +21,8 @@ def test_standard_error_is_that_of_scipy():
     assert np.isnan(standard_error(*np.ones((3, 1))))[0]
 
 
-@pytest.mark.parametrize("n", [32, 400])
-def test_interval_of_a_mean_of_symmetric_values_with_short_tails_is_students(n: int):
-    half = np.random.default_rng(1).uniform(0.5, 1, size=n // 2)
+def test_interval_of_a_mean_of_symmetric_values_with_short_tails_is_students():
+    n, half = 32, np.random.default_rng(1).uniform(0.5, 1, size=16)
     values = 3 + np.concatenate([half, -half])
     expected = stats.t.interval(0.95, n - 1, loc=values.mean(), scale=stats.sem(values))
     np.testing.assert_allclose(mean_interval(values), expected)
@@ -37,25 +36,14 @@ def freedom(values: np.ndarray) -> float:
     return 2 / (max(excess, 0) / n + 2 / (n - 1))
 
 
-@pytest.mark.parametrize("n", [32, 400])
-def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance(n: int):
-    half = np.random.default_rng(1).exponential(size=n // 2) ** 2
+def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance():
+    n, half = 32, np.random.default_rng(1).exponential(size=16) ** 2
     values = 3 + np.concatenate([half, -half])
     low, high = mean_interval(values)
     quantile = stats.t.ppf(0.975, freedom(values))
     assert quantile > 1.02 * stats.t.ppf(0.975, n - 1)
     assert high - 3 == pytest.approx(3 - low)
     assert high - 3 == pytest.approx(quantile * stats.sem(values))
-
-
-@pytest.mark.parametrize("law", ["exponential", "laplace", "normal"])
-def test_the_freedom_of_the_variance_is_that_of_simulated_variances(law: str):
-    # 2 Var^2 / Var(sample variance) = 2 / (k / n + 2 / (n - 1)), with excess kurtosis k.
-    excess = {"exponential": 6, "laplace": 3, "normal": 0}[law]
-    samples = getattr(np.random.default_rng(8), law)(size=(40_000, 50))
-    variances = samples.var(axis=1, ddof=1)
-    simulated = 2 * variances.mean() ** 2 / variances.var()
-    assert simulated == pytest.approx(2 / (excess / 50 + 2 / 49), rel=0.06)
 
 
 def test_interval_of_a_mean_inverts_halls_polynomial():
@@ -67,24 +55,6 @@ def test_interval_of_a_mean_inverts_halls_polynomial():
     transformed = x + b * x**2 / 3 + b**2 * x**3 / 27 + b / 6
     quantile = stats.t.ppf(0.975, freedom(values))
     np.testing.assert_allclose(transformed, [-quantile, quantile])
-
-
-def coverage(draw: Callable[[tuple[int, int]], np.ndarray], truth: float, n: int) -> float:
-    """How often intervals of 1,000 samples of n values contain the mean of the distribution."""
-    ends = np.array([mean_interval(sample) for sample in draw((1000, n))])
-    return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("n", [32, 64, 512])
-@pytest.mark.parametrize("law", ["normal", "exponential", "uniform"])
-def test_intervals_of_a_mean_cover_it_in_95_percent(law: str, n: int):
-    generator = np.random.default_rng(3)
-    mean = {"normal": 0.0, "exponential": 1.0, "uniform": 0.5}[law]
-    draw = {"normal": generator.normal, "exponential": generator.exponential}.get(
-        law, generator.uniform
-    )
-    assert 0.92 <= coverage(lambda size: draw(size=size), mean, n) <= 0.97
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -110,22 +80,6 @@ def test_the_interval_of_a_rare_proportion_is_of_the_length_of_wilsons(events: i
     assert 0.163 - smallest <= high <= 0.163 + 0.5 * (largest - smallest)
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("sigma", [1.0, 1.5])
-def test_the_limit_of_the_correction_does_not_cost_coverage(sigma: float):
-    generator = np.random.default_rng(7)
-    samples = generator.lognormal(0, sigma, size=(1000, 100))
-    truth = np.exp(sigma**2 / 2)
-    ends = np.array([mean_interval(sample) for sample in samples])
-    inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean()
-    low, high = stats.t.interval(
-        0.95, 99, loc=samples.mean(1), scale=stats.sem(samples, axis=1)
-    )
-    students = ((low <= truth) & (truth <= high)).mean()
-    assert inside >= 0.92
-    assert inside >= students + 0.01
-
-
 @pytest.mark.parametrize(
     "values", [[], [1.0], [float(i) for i in range(31)], [1.0] * 50, [0.0] * 60 + [1.0] * 4]
 )
@@ -149,33 +103,6 @@ def test_the_interval_of_a_mean_fraction_never_leaves_0_to_1_and_is_never_empty(
     assert high[0] == pytest.approx(stats.binomtest(0, 100).proportion_ci(method="wilson").high)
 
 
-@pytest.mark.parametrize("images", [16, 64, 256])
-@pytest.mark.parametrize("shape", [(0.05, 1), (0.2, 2), (0.01, 1), (1.5, 3.5), (1, 0.05)])
-def test_the_interval_of_a_mean_fraction_covers_it_also_in_few_images(
-    shape: tuple[float, float], images: int
-):
-    generator = np.random.default_rng(12)
-    values = generator.binomial(196, generator.beta(*shape, size=(2000, images))) / 196
-    low, high = mean_fraction_interval(values.mean(1), stats.sem(values, axis=1), images)
-    share = shape[0] / sum(shape)
-    assert np.mean((low <= share) & (share <= high)) >= 0.92
-
-
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("share", "spread"), [(0.002, 100.0), (0.02, 2.0), (0.3, 10.0)])
-def test_the_interval_of_a_mean_fraction_covers_it(share: float, spread: float):
-    # 196 tokens of an image, whose chance of being an outlier varies between images.
-    generator, images = np.random.default_rng(10), 300
-    inside = []
-    for _ in range(500):
-        chance = generator.beta(share * spread, (1 - share) * spread, size=images)
-        values = generator.binomial(196, chance) / 196
-        fraction, error = np.array([values.mean()]), np.array([stats.sem(values)])
-        low, high = mean_fraction_interval(fraction, error, images)
-        inside.append(low[0] <= share <= high[0])
-    assert 0.92 <= np.mean(inside) <= 0.98
-
-
 @pytest.mark.parametrize(("successes", "trials"), [(81, 263), (15, 148), (0, 20), (29, 29)])
 def test_wilson_interval_is_that_of_scipy(successes: int, trials: int):
     expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
@@ -183,9 +110,58 @@ def test_wilson_interval_is_that_of_scipy(successes: int, trials: int):
     np.testing.assert_allclose((low[0], high[0]), (expected.low, expected.high), atol=1e-12)
 
 
-def test_wilson_interval_contains_the_proportion_also_at_its_ends():
-    trials = np.repeat(np.arange(1, 60), 3)
-    successes = np.ravel([[0, n // 2, n] for n in range(1, 60)])
-    low, high = wilson(successes, trials)
-    assert (low <= successes / trials).all()
-    assert (high >= successes / trials).all()
+def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():
+    areas = np.array([0.0, 0.2, 0.9, 1.0])
+    m, n = 30, 50
+    low, high = auroc_interval(areas, np.zeros(4), m, n)
+    for area, end in [*zip(areas[1:], low[1:]), *zip(areas[:-1], high[:-1])]:  # noqa: B905
+        pairs = (1 - end) / (2 - end) + end / (1 + end)
+        variance = end * (1 - end) * (1 + 39 * pairs) / (m * n)
+        assert (area - end) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-5)
+    assert low[0] == 0
+    assert high[-1] == 1
+    assert (high - low > 0.05).all()
+    swapped = auroc_interval(1 - areas, np.zeros(4), n, m)
+    np.testing.assert_allclose(swapped, [1 - high, 1 - low], atol=1e-12)
+
+
+def test_a_larger_error_by_delong_makes_the_interval_wider():
+    area = np.full(3, 0.9)
+    low, high = auroc_interval(area, np.array([0.001, 0.1, np.nan]), 50, 50)
+    assert low[1] < low[0] == low[2]
+    assert high[1] > high[0] == high[2]
+
+
+def test_an_area_or_a_number_of_images_that_is_not_known_has_no_interval():
+    assert np.isnan(auroc_interval(np.array([np.nan]), np.array([0.1]), 9, 9)).all()
+    assert np.isnan(auroc_interval(np.array([0.9]), np.array([0.1]), 9, 0)).all()
+
+
+def log_normal(n: int, spread: float, seed: int = 0) -> np.ndarray:
+    return np.exp(spread * np.random.default_rng(seed).normal(size=n))
+
+
+def test_the_upper_end_is_that_of_a_log_normal_mean():
+    """Zou, Taleban and Huo (2009), sec. 2: MOVER of the mean and half the variance of logs."""
+    values = log_normal(40, 2.0)
+    logs = np.log(values)
+    n, mean, half_variance = 40, logs.mean(), logs.var(ddof=1) / 2
+    upper_mean = stats.t.interval(0.95, n - 1, mean, stats.sem(logs))[1]
+    upper_half = half_variance * (n - 1) / stats.chi2.ppf(0.025, n - 1)
+    margin = np.hypot(upper_mean - mean, upper_half - half_variance)
+    low, high = heavy_tailed_interval(values)
+    assert high == pytest.approx(np.exp(mean + half_variance + margin), rel=1e-10)
+    assert low == pytest.approx(mean_interval(values)[0])
+
+
+def test_the_unit_of_the_values_does_not_matter():
+    values = log_normal(50, 2.0)
+    scaled = np.array(heavy_tailed_interval(1000 * values)) / 1000
+    np.testing.assert_allclose(scaled, heavy_tailed_interval(values), rtol=1e-10)
+
+
+def test_values_that_are_not_positive_have_the_interval_of_their_mean_and_31_have_none():
+    values = log_normal(40, 1.0) - 1.0
+    assert heavy_tailed_interval(values) == mean_interval(values)
+    assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
+    assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()

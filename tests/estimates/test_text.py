@@ -9,7 +9,6 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ((15.02, 14.98, 15.06), "15.02 [14.98, 15.06]"),
         ((1.1102, 1.1098, 1.1106), "1.1102 [1.1098, 1.1106]"),
         ((5.0, 4.0, 6.0), "5 [4, 6]"),
         ((1.0, 1.0, 1.0), "1 [1, 1]"),
@@ -20,11 +19,7 @@ def test_a_value_differs_from_the_ends_of_its_interval_as_text(values, text):
     assert interval_text(*values) == text
 
 
-@pytest.mark.parametrize(
-    ("low", "images", "reason"),
-    [(0.1, 8, ""), (NAN, 0, ""), (NAN, 31, "fewer than 32 images"), (NAN, 32, "fewer than 5")],
-)
-def test_a_missing_interval_has_its_reason(low, images, reason):
-    text = missing_interval(low, images)
-    assert reason in text
-    assert bool(text) is bool(reason)
+def test_a_missing_interval_has_its_reason():
+    assert missing_interval(0.1, 8) == missing_interval(NAN, 0) == ""
+    assert "fewer than 32 images" in missing_interval(NAN, 31)
+    assert "fewer than 5" in missing_interval(NAN, 32)

@@ -1,34 +1,19 @@
 """Fixtures of figures: each type of result, and axes."""
 
-from collections.abc import Mapping
-
 import pytest
 from results_by_hand import MAKERS
 
 
-@pytest.fixture(params=MAKERS)
-def result(request):
-    """Each type of result in turn."""
-    return MAKERS[request.param]()
-
-
-class Made(Mapping):
-    """Every type of result, by name; made when it is first used."""
-
-    def __getitem__(self, name):
-        return MAKERS[name]()
-
-    def __iter__(self):
-        return iter(MAKERS)
-
-    def __len__(self):
-        return len(MAKERS)
-
-
-@pytest.fixture
+@pytest.fixture(scope="session")
 def made():
     """Every type of result, by name."""
-    return Made()
+    return {name: make() for name, make in MAKERS.items()}
+
+
+@pytest.fixture(params=MAKERS)
+def result(request, made):
+    """Each type of result in turn."""
+    return made[request.param]
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Laws of chance level: VP101, and no verdict with it."""
 
 from dataclasses import replace
-from math import isnan, nan
+from math import isnan
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from visprism import Provenance
 
 
-@pytest.mark.parametrize("correct", [0, 25, 30, 33, 34, 35, 40, 100])
+@pytest.mark.parametrize("correct", [0, 33, 34, 100])
 def test_the_limit_is_that_of_wilsons_interval(correct):
     interval = binomtest(correct, 100).proportion_ci(method="wilson")
     assert at_chance(correct / 100, 100, 4) == (interval.low <= 0.25)
@@ -36,28 +36,14 @@ def test_results_about_accuracy_say_that_it_is_that_of_chance(made, name, accura
     assert codes(0.8) == []
 
 
-@pytest.mark.parametrize(("accuracy", "place"), [(0.0, nan), (0.9, 1.0)])
-def test_claim_c7_says_nothing_about_a_model_at_chance(made, accuracy, place):
-    result = replace(
-        made["frequency_robustness"],
-        frequency=np.array([0.1, 0.5, 0.9]),
-        mixing="conv",
-        classes=4,
-        clean_accuracy=accuracy,
-        provenance=Provenance(images=100),
-    )
+@pytest.mark.parametrize("chance", [True, False])
+def test_claims_c7_and_c10_say_nothing_about_a_model_at_chance(made, chance):
+    accuracy, of = 0.9 * (not chance), {"classes": 4, "provenance": Provenance(images=100)}
+    noise = {"frequency": np.array([0.1, 0.5, 0.9]), "mixing": "conv"}
+    result = replace(made["frequency_robustness"], clean_accuracy=accuracy, **noise, **of)
     (high,) = (a for a in result.answers() if a.id == "frequency-robustness.high_drop")
-    assert high.place == place or (isnan(high.place) and isnan(place))
-    assert ("VP101" in [f.code for f in result.findings()]) is isnan(place)
-
-
-@pytest.mark.parametrize(("accuracy", "verdict"), [(0.0, ""), (0.9, "supports")])
-def test_no_verdict_on_claim_c10_is_given_for_a_model_at_chance(made, accuracy, verdict):
-    result = replace(
-        made["kind_ablations"],
-        comparison=np.array(["attention, late minus early"] * 3),
-        baseline_accuracy=accuracy,
-        classes=4,
-        provenance=Provenance(images=100),
-    )
-    assert [a.verdict for a in result.answers()] == [verdict] * 3
+    assert high.place == 1.0 or (chance and isnan(high.place))
+    assert ("VP101" in [f.code for f in result.findings()]) is chance
+    late = {"comparison": np.array(["attention, late minus early"] * 3)}
+    result = replace(made["kind_ablations"], baseline_accuracy=accuracy, **late, **of)
+    assert [a.verdict for a in result.answers()] == ["" if chance else "supports"] * 3

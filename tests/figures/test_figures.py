@@ -1,18 +1,14 @@
 """What holds for every figure: axes and style are borrowed, the page is left as it was."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from internals import frame_of, render_formats
+from internals import Estimated, frame_of, render_formats
 from matplotlib import pyplot
-from results_by_hand.base import complete
 
 from visprism import InputError, Result, figure, panel, plot
-from visprism.results import NeuralCollapse
-
-BLOCK = {"block", "kind", "stage", "depth", "subsampling", "stream"}
 
 
 def test_every_figure_is_tried_here(made):
@@ -73,20 +69,22 @@ def test_a_plugin_adds_a_figure_with_one_decorator(ax):
     assert frame_of(ours).width == 1.5
 
 
-@pytest.mark.parametrize("scale", ["linear", "log"])
-@pytest.mark.parametrize("value", [np.nan, 2.0])
-def test_values_without_a_logarithm_can_be_drawn(made, scale, value):
-    blocks = made["variances"]
-    columns = {name: column for name, column in blocks.columns().items() if name in BLOCK}
-    values = dict.fromkeys(
-        (i.name for i in fields(NeuralCollapse) if i.name not in BLOCK),
-        np.full(len(blocks), value),
-    )
-    scalars = {"self_duality": value, "pooling": "mean", "classes": 3}
-    result = complete(
-        NeuralCollapse, **columns | values | scalars | {"provenance": blocks.provenance}
-    )
-    assert result.has_figure(scale=scale) != np.isnan(value)
-    axes = panel([result], scale=scale).axes[0]
-    render_formats(axes.figure, ["svg", "png"])
-    assert axes.get_yscale() == ("linear" if np.isnan(value) else scale)
+def test_the_axis_of_variances_is_logarithmic_and_labeled_in_plain_numbers(made):
+    figure = panel([made["variances"]])
+    figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    ticks = axis.get_ticklabels() + axis.get_ticklabels(minor=True)
+    labels = {label.get_text() for label in ticks} - {""}
+    assert axis.get_scale() == "log"
+    assert {"1", "10"} <= labels
+    assert all(float(label) > 0 for label in labels)
+
+
+@pytest.mark.parametrize("nothing", [0.0, np.nan])
+def test_values_without_a_logarithm_can_be_drawn(made, nothing):
+    values = np.full(len(made["variances"]), nothing)
+    empty = replace(made["variances"], variance=Estimated(values))
+    assert empty.has_figure() != np.isnan(nothing)
+    figure = panel([empty])
+    render_formats(figure, ["svg", "png"])
+    assert figure.axes[0].get_yscale() == "linear"

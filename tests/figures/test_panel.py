@@ -21,25 +21,21 @@ def models(result, number):
 
 def test_each_model_has_axes_with_its_name_and_scale_and_nothing_is_beyond_the_edge(result):
     before = pyplot.get_fignums()
-    figure = panel(models(result, 3))
-    axes = [ax for ax in figure.axes if ax.get_title()]
-    assert [ax.get_title() for ax in axes] == [f"net:{i}" for i in range(3)]
-    shared = [axes[0].get_shared_y_axes().joined(axes[0], ax) for ax in axes[1:]]
-    assert shared == [frame_of(result).share] * 2
+    figure = panel(models(result, 2))
+    first, second = (ax for ax in figure.axes if ax.get_title())
+    assert (first.get_title(), second.get_title()) == ("net:0", "net:1")
+    assert first.get_shared_y_axes().joined(first, second) == frame_of(result).share
     assert pyplot.get_fignums() == before
     figure.draw_without_rendering()  # as saving does: the layout settles
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()
-    assert box.x0 >= 0
-    assert box.y0 >= 0
-    assert box.x1 <= width
-    assert box.y1 <= height
+    assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0
 
 
 def test_one_color_means_one_value_in_all_models():
     figure = Figure()
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
-    shapes._picture_bar(figure, [image.axes for image in images])
+    shapes._value_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
 
 
@@ -53,12 +49,12 @@ def test_the_protocol_is_in_the_file_and_stands_below_on_request(made):
         assert text.count("8 images") == 1
 
 
-@pytest.mark.parametrize(("width", "inches"), [("column", 3.3), ("page", 6.9)])
-def test_a_figure_has_the_width_of_a_venue(made, width, inches):
-    for results in (models(made["spectrum"], 1), models(made["spectrum"], 2)):
-        assert panel(results, width=width).get_figwidth() == pytest.approx(inches)
+def test_a_figure_has_the_width_of_a_venue(made):
+    for number, width, inches in ((1, "column", 3.3), (2, "column", 3.3), (2, "page", 6.9)):
+        figure = panel(models(made["spectrum"], number), width=width)
+        assert figure.get_figwidth() == pytest.approx(inches)
     with pytest.raises(InputError, match="width must be one of column, page, got 'wide'"):
-        panel(results, width="wide")
+        panel([made["spectrum"]], width="wide")
 
 
 def test_axes_of_the_users_get_the_key_and_keep_the_current_style(made):
@@ -81,13 +77,11 @@ def test_a_model_whose_maps_are_single_pixels_has_empty_axes(made):
     assert [ax.get_title() for ax in figure.axes] == ["tiny"]
 
 
-# The first is no formula that matplotlib could read.
-@pytest.mark.parametrize("name", ["$\\frac$", "<script>alert(1)</script>"])
-def test_names_are_drawn_as_they_are(made, tmp_path, name):
+def test_names_are_drawn_as_they_are(made):
+    name = "<script>$\\frac$</script>"  # no formula that matplotlib could read
     figure = panel([made["high_frequency"].with_provenance(model=name, data=name)])
     assert figure.axes[0].get_title().replace("\n", "") == name
-    svg = save_figure(figure, tmp_path / "x")[1].read_text()
-    assert "<script" not in svg
+    assert b"<script" not in render_figure(figure, "svg")
 
 
 def test_results_of_two_types_are_refused(made):
@@ -98,14 +92,12 @@ def test_results_of_two_types_are_refused(made):
 def test_a_mapping_of_results_is_plotted_side_by_side_and_gives_an_array_of_axes(made):
     first, before = made["variances"], set(pyplot.get_fignums())
     axes = plot({"A": first, "B": first.select(first.depth > 0)})
-    try:
-        assert isinstance(axes, np.ndarray)
-        assert [ax.get_title() for ax in axes] == ["A", "B"]
-        assert set(pyplot.get_fignums()) - before == {axes[0].figure.number}
-        line = axes[1].lines[0]
-        np.testing.assert_array_equal(line.get_xdata(), first.depth[first.depth > 0])
-    finally:
-        pyplot.close("all")
+    assert isinstance(axes, np.ndarray)
+    assert [ax.get_title() for ax in axes] == ["A", "B"]
+    assert set(pyplot.get_fignums()) - before == {axes[0].figure.number}
+    pyplot.close(axes[0].figure)
+    line = axes[1].lines[0]
+    np.testing.assert_array_equal(line.get_xdata(), first.depth[first.depth > 0])
 
 
 def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tmp_path):
@@ -115,10 +107,7 @@ def test_the_same_figure_gives_the_same_bytes_whatever_the_user_has_set(made, tm
     assert [path.suffix for path in first] == [".png", ".svg", ".pdf"]
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
-
-
-def test_files_carry_no_date(made, tmp_path):
-    png, svg, pdf = save_figure(panel([made["kind_summary"]]), tmp_path / "a")
+    png, svg, pdf = first  # without a date
     assert set(Image.open(png).text) == {"Description"}
     assert "dc:date" not in svg.read_text()
     assert b"CreationDate" not in pdf.read_bytes()

@@ -32,15 +32,18 @@ class Classifier(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
 
-def fitted(module, loader, folder, callbacks=(), **options):
+def fitted(module, loader, callbacks=(), fits=(2,), **options):
+    """The weights after fits up to these epochs."""
     seed_everything(0, verbose=False)
     with warnings.catch_warnings(action="ignore"):  # of Lightning, about workers and devices
         trainer = Trainer(
-            max_epochs=2, accelerator="cpu", callbacks=list(callbacks), log_every_n_steps=1,
+            accelerator="cpu", callbacks=list(callbacks), log_every_n_steps=1,
             enable_progress_bar=False, enable_model_summary=False,
             **{"enable_checkpointing": False, "logger": False} | options,
         )  # fmt: skip
-        trainer.fit(module, loader())
+        for epochs in fits:
+            trainer.fit_loop.max_epochs = epochs
+            trainer.fit(module, loader())
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
@@ -51,9 +54,9 @@ def test_a_module_is_measured_and_its_weights_are_those_without(
     board = TensorBoardLogger(tmp_path / "board", name="", version="")
     loggers = [CSVLogger(tmp_path, name="", version=""), board]
     callback = MonitorCallback(monitor)
-    measured = fitted(Classifier(network), loader, tmp_path, [callback], logger=loggers)
+    measured = fitted(Classifier(network), loader, [callback], logger=loggers)
     network.load_state_dict(start)
-    plain = fitted(Classifier(network), loader, tmp_path / "plain")
+    plain = fitted(Classifier(network), loader)
     torch.testing.assert_close(measured, plain, rtol=0, atol=0)
     assert list(monitor.studies) == [2, 4, 6, 8]
     assert not [f for study in monitor.studies.values() for f in study.failures]
@@ -71,11 +74,9 @@ def test_a_module_is_measured_and_its_weights_are_those_without(
     assert "visprism/variance/blocks/variances" in tags["histograms"]
 
 
-def test_batches_of_one_update_count_once_and_a_part_can_be_measured(
-    tmp_path, network, loader, monitor
-):
+def test_batches_of_one_update_count_once_and_a_part_can_be_measured(network, loader, monitor):
     callback = MonitorCallback(monitor, network=lambda module: module.net)
-    fitted(Classifier(network), loader, tmp_path, [callback], accumulate_grad_batches=2)
+    fitted(Classifier(network), loader, [callback], accumulate_grad_batches=2)
     assert list(monitor.studies) == [2, 4]
     assert monitor.studies[2].models == ("Net",)
 
@@ -91,23 +92,13 @@ def test_two_fits_with_one_callback_log_each_measurement_once(
 ):
     callback, logger = MonitorCallback(monitor), Steps(tmp_path, name="", version="")
     logger.steps = []
-    with warnings.catch_warnings(action="ignore"):
-        trainer = Trainer(
-            max_epochs=1, accelerator="cpu", callbacks=[callback], logger=logger,
-            log_every_n_steps=1, enable_progress_bar=False, enable_model_summary=False,
-            enable_checkpointing=False,
-        )  # fmt: skip
-        module = Classifier(network)
-        trainer.fit(module, loader())
-        trainer.fit_loop.max_epochs = 2
-        trainer.fit(module, loader())
+    fitted(Classifier(network), loader, [callback], fits=(1, 2), logger=logger)
     assert logger.steps == [2, 4, 6, 8]
 
 
 def test_its_checkpoints_have_curves(tmp_path, network, loader, images):
     saved = ModelCheckpoint(tmp_path / "saved", every_n_train_steps=2, save_top_k=-1)
-    module = Classifier(network)
-    fitted(module, loader, tmp_path, [saved], enable_checkpointing=True)
+    fitted(Classifier(network), loader, [saved], enable_checkpointing=True)
     study = evolve(tmp_path / "saved", images, model=network, analyses="calibration")
     curves = [r for e in study.entries for r in e.results if isinstance(r, Evolution)]
     (nll,) = [curve for curve in curves if curve.quantity == "NLL"]

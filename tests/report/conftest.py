@@ -1,6 +1,6 @@
 """Results by hand, with figures and declarations of their own, and a study of two models."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import ClassVar, Literal
 
@@ -157,29 +157,19 @@ def norms(model="a", end=-0.25, blocks=BLOCKS):
         depth=np.linspace(0, 1, len(blocks)),
         norm=np.linspace(1, end, len(blocks)),
         count=np.array([25_557_032, 7, 12]),
-        provenance=provenance(model),
+        provenance=replace(ORIGIN, model=model),
     )
 
 
 def gaps(model="a"):
-    return Gaps(
-        block=np.array(BLOCKS), gap=np.array([0.1, 0.5, 0.25]), provenance=provenance(model)
-    )
+    origin = replace(ORIGIN, model=model)
+    return Gaps(block=np.array(BLOCKS), gap=np.array([0.1, 0.5, 0.25]), provenance=origin)
 
 
-def provenance(model):
-    return Provenance(
-        model=model,
-        data="folder:cats",
-        split="test",
-        images=8,
-        image_shape=(3, 8, 8),
-        seed=7,
-        created="2026-01-31",
-        visprism="0.2",
-        torch="2.6",
-        python="3.11",
-    )
+ORIGIN = Provenance(
+    data="folder:cats", split="test", images=8, image_shape=(3, 8, 8), seed=7,
+    created="2026-01-31", visprism="0.2", torch="2.6", python="3.11",
+)  # fmt: skip
 
 
 def study_of(first="a", second="b", reason="the model has no attention"):
@@ -211,3 +201,9 @@ def study():
 def make():
     """Functions that make results and studies."""
     return SimpleNamespace(norms=norms, gaps=gaps, study_of=study_of)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages have no figures, which take most of their time."""
+    monkeypatch.setattr("visprism.study.files.rendered", lambda *_, **__: [])

@@ -18,7 +18,7 @@ def test_several_results_of_one_type_have_a_panel_each(study, make):
     several = replace(study.entries[1], results=(make.norms("a"), make.norms("a", end=3)))
     content = content_of(replace(study, entries=(several, study.entries[2])))
     (part,) = content.chapters[0].sections
-    assert {ending: list(panel) for ending, panel in part.panels.items()} == {
+    assert {end: [*panel] for end, panel in part.panels.items()} == {
         "": ["a", "b"],
         "-2": ["a"],
     }
@@ -28,12 +28,8 @@ def test_several_results_of_one_type_have_a_panel_each(study, make):
 
 
 def test_every_declared_figure_is_drawn_with_the_models_that_have_the_result(study):
-    titles = {
-        d.stem: [ax.get_title() for ax in figure.axes]
-        for d in drawings(content_of(study))
-        for figure in [d.draw()]
-        if figure is not None
-    }
+    drawn = {d.stem: d.draw() for d in drawings(content_of(study))}
+    titles = {s: [ax.get_title() for ax in f.axes] for s, f in drawn.items() if f is not None}
     assert titles == {
         "test-norms": ["a", "b"],
         "test-norms-count": ["a", "b"],

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 from internals import json_of
 
 
@@ -56,6 +57,7 @@ def test_json_has_the_numbers_of_the_table(study):
     assert difference["significant"] is True
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_difference_in_three_images_has_no_interval_in_any_export(
     study, make, monkeypatch, tmp_path
 ):

@@ -16,27 +16,22 @@ def drawn(gid="curve", *, blocks=frozenset(), label="x", axes="axes"):
     return inline_svg(svg, prefix="p", label=label, blocks=blocks)
 
 
-def test_identifiers_have_the_prefix_and_nothing_is_left_of_a_file():
+def test_every_reference_leads_to_the_figure_and_nothing_is_left_of_a_file():
     svg = drawn()
     assert svg.startswith("<svg ")
     assert set(re.findall(r'\bid="(.{2})', svg)) == {"p-"}
     assert not re.search(r"<!|<\?|<metadata|<style|xmlns|http", svg)
-
-
-def test_every_reference_leads_to_the_figure():
-    svg = drawn()
     used = {a or b for a, b in re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', svg)}
     assert used
     assert used <= set(re.findall(r'\bid="([^"]+)"', svg))
 
 
-def test_the_label_is_for_screen_readers():
-    assert 'role="img" aria-label="say &#34;hi&#34;"' in drawn(label='say "hi"')
-
-
-def test_a_tip_is_text_and_names_its_block():
-    svg = drawn(tip("a <b> · conv · 3"), blocks={"a <b>"})
+def test_labels_tips_and_names_are_text():
+    names = {"label": 'say "hi"', "axes": model_axes('"m"')}
+    svg = drawn(tip("a <b> · conv · 3"), blocks={"a <b>"}, **names)
+    assert 'role="img" aria-label="say &#34;hi&#34;"' in svg
     assert 'data-tip="a &lt;b&gt; · conv · 3" data-block="a &lt;b&gt;"' in svg
+    assert 'data-model="&quot;m&quot;' in svg
     assert "data-block" not in drawn(tip("a <b> · conv"), blocks={"a"})
 
 
@@ -46,7 +41,3 @@ def test_the_page_sets_the_colors_of_ink_and_background():
     assert "var(--ink, #262626)" in svg
     background = svg[svg.index('id="p-patch_1"') :]
     assert background[background.index("fill: ") :].startswith("fill: none")
-
-
-def test_axes_name_their_model():
-    assert 'data-model="&quot;m&quot;' in drawn(axes=model_axes('"m"'))

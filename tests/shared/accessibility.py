@@ -35,9 +35,7 @@ class Checker(HTMLParser):
             self._problem("1.1.1 drawings have a label", tag, attributes)
         if tag == "iframe" and not attributes.get("title"):
             self._problem("4.1.2 frames have a title", tag, attributes)
-        if (attributes.get("tabindex") or "0").lstrip("-").isdigit() and int(
-            attributes.get("tabindex") or 0
-        ) > 0:
+        if int(attributes.get("tabindex") or 0) > 0:
             self._problem("2.4.3 the order of focus is that of the page", tag, attributes)
         if re.fullmatch("h[1-6]", tag):
             self.levels.append(int(tag[1]))

@@ -1,36 +1,21 @@
 """A small study, run by a process that is killed."""
 
 import torch
-from torch import nn
 
-from visprism import examine
+from visprism import examine, load_model
 
-ANALYSES = ["fourier", "variance", "cka", "calibration", "hessian", "sharpness"]
-
-
-class Net(nn.Module):
-    """A convolution, a residual block and logits."""
-
-    def __init__(self, seed):
-        super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            self.stem = nn.Conv2d(3, 6, 3, padding=1)
-            self.block = nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.ReLU())
-            self.head = nn.Linear(6, 5)
-
-    def forward(self, x):
-        x = self.stem(x)
-        return self.head((x + self.block(x)).mean((2, 3)))
+ANALYSES = ["variance", "cka", "calibration", "sharpness"]
+NETWORK = "vit_pico_patch4_32?img_size=8&depth=1"
+MODELS = {name: load_model(NETWORK, seed=seed) for seed, name in enumerate("ab")}
 
 
 def study_in(folder):
-    """The study of two networks on forty images, without a limit of time."""
+    """The study of two networks on 24 images, without a limit of time."""
     generator = torch.Generator().manual_seed(3)
-    images = torch.rand(40, 3, 16, 16, generator=generator)
-    targets = torch.randint(5, (40,), generator=generator)
+    images = torch.rand(24, 3, 8, 8, generator=generator)
+    targets = torch.randint(5, (24,), generator=generator)
     return examine(
-        {"a": Net(0).eval(), "b": Net(1).eval()},
+        MODELS,
         list(zip(images.split(8), targets.split(8), strict=True)),
         analyses=ANALYSES,
         minutes=None,

@@ -15,7 +15,6 @@ from visprism.cli.output import print_study
 from visprism.results import CurvatureDuringTraining, Evolution
 
 STEPS = (0, 5, 100)
-ANALYSES = ("variance", "calibration")
 
 
 @pytest.fixture
@@ -33,20 +32,9 @@ def of_timm(folder, step, model):
     torch.save(content, folder / "last.pth.tar")
 
 
-def of_lightning(folder, step, model):
-    state = {f"net.{name}": tensor for name, tensor in model.state_dict().items()}
-    content = {"epoch": 1, "global_step": step, "state_dict": state}
-    torch.save(content, folder / f"epoch=1-step={step}.ckpt")
-
-
 def named_by_epoch_and_metric(folder, step, model):
     content = {"epoch": step, "model_state_dict": model.state_dict(), "optimizer": {"lr": 0.1}}
     torch.save(content, folder / f"epoch={step}-val_acc=0.{90 - step}.pt")
-
-
-def of_transformers(folder, step, model):
-    (folder / f"checkpoint-{step}").mkdir()
-    vp.save_checkpoint(model, folder / f"checkpoint-{step}" / "model.safetensors")
 
 
 def of_visprism(folder, step, model):
@@ -59,74 +47,55 @@ def curves(study, run, analysis):
     return [r for r in study.model(run).results(analysis) if isinstance(r, Evolution)]
 
 
+@pytest.fixture
+def run(tmp_path, nets):
+    """The folder of a run with three checkpoints."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for step, model in nets.items():
+        plain(folder, step, model)
+    return folder
+
+
 @pytest.mark.parametrize(
     "write",
-    [
-        plain,
-        of_timm,
-        of_lightning,
-        named_by_epoch_and_metric,
-        of_transformers,
-        of_visprism,
-    ],
+    [plain, of_timm, named_by_epoch_and_metric, of_visprism],
 )
 def test_the_curve_has_the_numbers_of_each_checkpoint(tmp_path, nets, net, loader, write):
     folder = tmp_path / "run"
     folder.mkdir()
     for step, model in nets.items():
         write(folder, step, model)
-    study = vp.evolve(
-        folder, loader, model=net(9), analyses="calibration", out=tmp_path / "out"
-    )
+    study = vp.evolve(folder, loader, model=net(9), analyses="calibration")
     (nll,) = [c for c in curves(study, "run", "calibration") if c.quantity == "NLL"]
     assert nll.step.tolist() == list(STEPS)
     for number, model in enumerate(nets.values()):
-        alone = vp.examine(model, loader, analyses="calibration")["calibration"]["Net"]
-        (expected,) = [a for a in alone.answers() if a.quantity == "NLL"]
-        assert nll.value[number] == expected.value
+        expected = vp.calibration(vp.predict(model, loader)).of("nll")
+        assert nll.value[number] == expected
         np.testing.assert_equal(nll.value.low[number], expected.low)
-    stored = vp.Study.load(tmp_path / "out")
-    assert stored["calibration"]["run"] == study["calibration"]["run"]
-    assert curves(stored, "run", "calibration") == curves(study, "run", "calibration")
 
 
-def test_runs_stand_side_by_side_on_one_page(tmp_path, nets, net, loader):
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-        for step, model in nets.items():
-            plain(tmp_path / name, step, model)
-    folders = [tmp_path / name for name in ("first", "second")]
-    study = vp.evolve(folders, loader, model=net(9), analyses="variance")
-    assert study.models == ("first", "second")
-    a, b = (curves(study, name, "variance") for name in study.models)
-    assert [curve.quantity for curve in a] == ["Feature-map variance, by block"]
-    assert set(a[0].part) == {"stem"}
-    assert a == b
-    study.to_html(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert "variance-evolution" in page
-    assert "During training" in page
-
-
-def test_spectra_and_cka_of_every_run_are_shown_at_each_step(tmp_path, nets, net, loader):
-    for name, steps in {"first": STEPS, "second": STEPS[:2]}.items():
-        (tmp_path / name).mkdir()
-        for step in steps:
-            plain(tmp_path / name, step, nets[step])
-    folders = [tmp_path / name for name in ("first", "second")]
+def test_spectra_and_cka_of_every_run_are_shown_at_each_step(tmp_path, nets, net, loader, run):
+    second = tmp_path / "second"
+    second.mkdir()
+    for step in STEPS[:2]:
+        plain(second, step, nets[step])
     analyses = ("fourier", "cka", "variance")
-    vp.evolve(folders, loader, model=net(9), analyses=analyses, out=tmp_path / "out")
-    study = vp.Study.load(tmp_path / "out")
-    assert [(s.header["step"], s.models) for s in study.steps] == [
-        (step, ("first", "second")) for step in STEPS
-    ]
+    made = vp.evolve([run, second], loader, model=net(9), analyses=analyses, out=tmp_path / "o")
+    study = vp.Study.load(tmp_path / "o")
+    models = ("run", "second")
+    assert [(s.header["step"], s.models) for s in study.steps] == [(n, models) for n in STEPS]
     assert {analysis for s in study.steps for analysis in s.analyses} == {"fourier", "cka"}
-    alone = vp.examine({"first": nets[5]}, loader, analyses=("fourier", "cka"))
+    alone = vp.examine({"run": nets[5]}, loader, analyses=("fourier", "cka"))
     for name in ("fourier", "cka"):
-        shown = study.steps[1][name]["first"]
-        assert shown.columns().keys() == alone[name]["first"].columns().keys()
-        for column, values in alone[name]["first"].columns().items():
+        shown = study.steps[1][name]["run"]
+        assert shown.columns().keys() == alone[name]["run"].columns().keys()
+        for column, values in alone[name]["run"].columns().items():
             np.testing.assert_array_equal(shown.columns()[column], values)
+    first, other = (curves(study, name, "variance")[0] for name in models)
+    assert first == curves(made, "run", "variance")[0]
+    assert (first.quantity, set(first.part)) == ("Feature-map variance, by block", {"stem"})
+    assert first.select(first.step < 100) == other
     figures = [d for d in drawings(content_of(study)) if d.step]
     label = "last step of second 5"  # it has ended
     assert [d.step for d in figures] == 2 * ["step 0", "step 5", f"step 100, {label}"]
@@ -141,13 +110,8 @@ def test_of_many_steps_every_nth_is_shown(tmp_path, nets, loader):
     assert [s.header["step"] for s in shown] == [*range(0, 27, 4), 26]
 
 
-def test_cka_with_the_last_step_is_that_of_both_checkpoints(tmp_path, nets, net, loader):
-    (tmp_path / "run").mkdir()
-    for step, model in nets.items():
-        plain(tmp_path / "run", step, model)
-    study = vp.evolve(
-        tmp_path / "run", loader, model=net(9), analyses="cka", out=tmp_path / "out"
-    )
+def test_cka_with_the_last_step_is_that_of_both_checkpoints(run, nets, net, loader):
+    study = vp.evolve(run, loader, model=net(9), analyses="cka")
     (curve,) = curves(study, "run", "cka")
     assert set(curve.step) == {0, 5}  # it is 1 at the last step, 100
     both = {"now": nets[5], "last": nets[100]}
@@ -162,10 +126,11 @@ def test_cka_with_the_last_step_is_that_of_both_checkpoints(tmp_path, nets, net,
 
 def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
     value = [0.1, 0.1, 0.6, 0.8, 0.9]
+    ends = (np.array(value) - 0.01, np.array(value) + 0.01)
     curve = Evolution(
         step=np.arange(5) * 10,
         part=np.full(5, "mlp"),
-        value=visible(value),
+        value=Estimated(value, *ends),
         quantity="share",
         unit="%",
         provenance=vp.Provenance(images=64, split="test"),
@@ -177,62 +142,59 @@ def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
     )
 
 
-def visible(value):
-    return Estimated(value, np.array(value) - 0.01, np.array(value) + 0.01)
-
-
-def test_what_a_monitor_has_measured_is_shown_without_data(tmp_path, net, loader, capsys):
-    model = net()
+def test_what_a_monitor_has_measured_is_shown_with_its_alarms_without_data(
+    tmp_path, net, loader, capsys
+):
+    run, page, model = tmp_path / "run", tmp_path / "page", net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    analyses = (*ANALYSES, "training-curvature")
-    monitor = vp.Monitor(loader, analyses, every=2, share=1.0, out=tmp_path / "run" / "monitor")
+    analyses = ("variance", "calibration", "training-curvature")
+    monitor = vp.Monitor(loader, analyses, every=2, share=1.0, out=run)
     for step in range(1, 7):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(loader[0][0]), loader[0][1]).backward()
         optimizer.step()
+        if step == 4:  # no channel is above 0 before the first ReLU
+            nn.init.constant_(model.conv.bias, -100)
         monitor.step(model, step, optimizer)
-    assert main(["evolve", str(tmp_path / "run"), "--out", str(tmp_path / "page")]) == 0
-    study = vp.Study.load(tmp_path / "page")
+    with pytest.raises(vp.InputError, match="analyses must be left out without data"):
+        vp.evolve(run, analyses="cka")
+    with pytest.raises(vp.InputError, match="The studies of its monitor need no data"):
+        vp.evolve(run, loader, model=net(1))
+    assert main(["evolve", str(run), "--out", str(page)]) == 0
+    study = vp.Study.load(page)
     (curvature,) = study["training-curvature"].values()
     assert isinstance(curvature, CurvatureDuringTraining)
     assert curvature.step.tolist() == [2, 4, 6]
     assert curves(study, "run", "calibration")[0].step.tolist() == [2, 4, 6]
-    assert (tmp_path / "page" / "figures" / "calibration-evolution.svg").exists()
+    assert (page / "figures" / "calibration-evolution.svg").exists()
+    said = [capsys.readouterr().out]
+    said += [(page / n).read_text("utf-8") for n in ("study.md", "results.json", "report.html")]
+    assert all("more than 20% of the channels are 0 everywhere" in text for text in said)
 
 
-def test_an_interrupted_evolution_resumes(tmp_path, nets, net, loader, monkeypatch):
-    (tmp_path / "run").mkdir()
-    for step, model in nets.items():
-        plain(tmp_path / "run", step, model)
-    options = {"model": net(9), "analyses": "variance", "out": tmp_path / "out"}
-    vp.evolve(tmp_path / "run", loader, **options)
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "run").rglob("*.npz")}
+def test_an_evolution_resumes(run, tmp_path, net, loader):
+    def written():
+        vp.evolve(run, loader, model=net(9), analyses="variance", out=tmp_path / "out")
+        return {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "run").rglob("*.npz")}
+
+    before = written()
     assert len(before) >= len(STEPS)
-    vp.evolve(tmp_path / "run", loader, **options)
-    assert before == {
-        p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "run").rglob("*.npz")
-    }
+    assert written() == before
 
 
 def test_snapshots_that_name_their_model_need_no_name(tmp_path):
-    from visprism import Provenance
+    def save(step, name):
+        path = tmp_path / "snapshots" / f"step-{step:08d}.safetensors"
+        model = vp.load_model(name).model
+        vp.save_checkpoint(model, path, provenance=vp.Provenance(model=name))
 
-    network = vp.load_model("resnet20").model
     (tmp_path / "snapshots").mkdir()
     for step in (0, 3):
-        vp.save_checkpoint(
-            network,
-            tmp_path / "snapshots" / f"step-{step:08d}.safetensors",
-            provenance=Provenance(model="resnet20"),
-        )
+        save(step, "resnet20")
     images = [torch.rand(4, 3, 32, 32)]
     study = vp.evolve(tmp_path, images, analyses="variance")
     assert curves(study, tmp_path.name, "variance")[0].step[-1] == 3
-    vp.save_checkpoint(
-        vp.load_model("resnet18_32").model,
-        tmp_path / "snapshots" / "step-00000006.safetensors",
-        provenance=Provenance(model="resnet18_32"),
-    )
+    save(6, "vit_pico_patch4_32")
     with pytest.raises(vp.InputError, match=r"one network, and .*6\.safetensors is of another"):
         vp.evolve(tmp_path, images, analyses="variance", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()  # none was measured
@@ -255,15 +217,12 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:200])
 
 
-def test_a_damaged_checkpoint_is_left_out_and_said(tmp_path, nets, net, loader, capsys):
-    run, out = tmp_path / "run", tmp_path / "out"
-    run.mkdir()
+def test_a_damaged_checkpoint_is_left_out_and_said(run, tmp_path, nets, net, loader, capsys):
     nets[100].head.weight.data[0] = float("nan")
-    for step, model in nets.items():
-        plain(run, step, model)
-    plain(run, 7, nets[0])
+    for step in (100, 7):
+        plain(run, step, nets[100])
     cut(run / "net_7.pt")
-    study = vp.evolve(run, loader, model=net(9), analyses=("variance", "cka"), out=out)
+    study = vp.evolve(run, loader, model=net(9), analyses=("variance", "cka"))
     assert curves(study, "run", "variance")[0].step.tolist() == [0, 5]
     print_study(study)
     printed, stored = capsys.readouterr().out, json.loads(json_of(study))
@@ -296,60 +255,18 @@ def test_a_damaged_checkpoint_of_transformers_is_left_out(tmp_path):
     assert [f.analysis for f in study.failures] == ["step 1", "step 2"]
 
 
-def two_models(folder, nets):
-    plain(folder, 1, nets[0])
-    plain(folder, 2, nn.Linear(3, 5))
+def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net, loader):
+    def refused(sentence, folder=tmp_path, data=loader, **options):
+        with pytest.raises(vp.InputError, match=sentence):
+            vp.evolve(folder, data, analyses="variance", out=tmp_path / "out", **options)
+        assert not (tmp_path / "out").exists()
 
-
-def one(folder, nets):
-    plain(folder, 1, nets[0])
-
-
-def same_step(folder, nets):
-    plain(folder, 1, nets[0])
-    torch.save(nets[0].state_dict(), folder / "other_1.pt")
-
-
-@pytest.mark.parametrize(
-    ("write", "sentence"),
-    [
-        (two_models, "net_2.pt does not match the model"),
-        (one, "at least two checkpoints"),
-        (same_step, "one checkpoint for each step"),
-    ],
-)
-def test_a_folder_that_is_not_a_run(tmp_path, nets, net, loader, write, sentence):
-    write(tmp_path, nets)
-    with pytest.raises(vp.InputError, match=sentence):
-        vp.evolve(tmp_path, loader, model=net(9), analyses="variance", out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_what_is_missing_is_named(tmp_path, nets, loader):
-    with pytest.raises(vp.InputError, match="runs must be folders"):
-        vp.evolve(tmp_path / "none", loader)
-    two_models(tmp_path, nets)
-    with pytest.raises(vp.InputError, match="model must be named for"):
-        vp.evolve(tmp_path, loader, analyses="variance")
-    with pytest.raises(vp.InputError, match="data must be images for the checkpoints"):
-        vp.evolve(tmp_path)
-
-
-def test_alarms_are_said_wherever_results_are(tmp_path, net, loader, capsys):
-    monitor = vp.Monitor(loader, "variance", every=1, share=1.0, out=tmp_path / "run")
-    for step in (1, 2):
-        model = net(step)
-        with torch.no_grad():  # no channel is above 0 before the first ReLU
-            next(m for m in model.modules() if isinstance(m, nn.Conv2d)).bias -= 100 * step
-        monitor.step(model, step)
-    text = "more than 20% of the channels are 0 everywhere"
-    with pytest.raises(vp.InputError, match="analyses must be left out without data"):
-        vp.evolve(tmp_path / "run", analyses="cka")
-    with pytest.raises(vp.InputError, match="The studies of its monitor need no data"):
-        vp.evolve(tmp_path / "run", loader, model=net(1))
-    main(["evolve", str(tmp_path / "run"), "--out", str(tmp_path / "page")])
-    assert text in capsys.readouterr().out
-    assert all(
-        text in (tmp_path / "page" / n).read_text("utf-8")
-        for n in ("study.md", "results.json", "report.html")
-    )
+    refused("runs must be folders", tmp_path / "none")
+    plain(tmp_path, 1, net())
+    refused("at least two checkpoints", model=net(9))
+    plain(tmp_path, 2, nn.Linear(3, 5))
+    refused("net_2.pt does not match the model", model=net(9))
+    refused("model must be named for")
+    refused("data must be images for the checkpoints", data=None)
+    torch.save(net().state_dict(), tmp_path / "other_1.pt")
+    refused("one checkpoint for each step", model=net(9))

@@ -2,6 +2,7 @@
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from internals import OutputError
@@ -9,30 +10,20 @@ from internals import OutputError
 from visprism import Study, examine
 
 
-class DiskThatFills:
-    """Lets a number of files be begun, and refuses all others."""
-
-    def __init__(self, monkeypatch):
-        self.begun, self.free = 0, 10**6
-        touch = Path.touch
-
-        def touched(path, *arguments, **options):
-            if path.suffix in (".npz", ".csv", ".json"):
-                if self.begun >= self.free:
-                    raise OSError(errno.ENOSPC, "No space left on device", str(path))
-                self.begun += 1
-            touch(path, *arguments, **options)
-
-        monkeypatch.setattr(Path, "touch", touched)
-
-
 @pytest.fixture
 def disk(monkeypatch):
-    return DiskThatFills(monkeypatch)
+    """Lets `free` files be begun, counts them, and refuses all others."""
+    disk, touch = SimpleNamespace(begun=0, free=10**6), Path.touch
 
+    def touched(path, *arguments, **options):
+        if path.suffix in (".npz", ".csv", ".json"):
+            if disk.begun >= disk.free:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            disk.begun += 1
+        touch(path, *arguments, **options)
 
-def content(folder):
-    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    monkeypatch.setattr(Path, "touch", touched)
+    return disk
 
 
 def test_a_study_that_finds_the_disk_full_at_any_write_resumes_to_the_same_results(
@@ -55,26 +46,3 @@ def test_a_study_that_finds_the_disk_full_at_any_write_resumes_to_the_same_resul
                 assert entry.results == expected.model(*entry.models).results("brightness")
         resumed = examine(models, loader, analyses=[brightness], out=out)
         assert [e.results for e in resumed.entries] == [e.results for e in expected.entries]
-
-
-def test_a_save_leaves_the_earlier_study_wherever_the_disk_is_full(
-    net, loader, brightness, disk, tmp_path
-):
-    study = examine({"a": net(0), "b": net(1)}, loader, analyses=[brightness])
-    earlier = examine({"a": net(2)}, loader, analyses=[brightness])
-    earlier.save(tmp_path)
-    before, disk.begun = content(tmp_path), 0
-    study.save(tmp_path / "counted")
-    writes = disk.begun
-    for name, _ in content(tmp_path / "counted").items():
-        (tmp_path / "counted" / name).unlink()
-    (tmp_path / "counted" / "results").rmdir()
-    (tmp_path / "counted").rmdir()
-    for free in range(writes):
-        disk.begun, disk.free = 0, free
-        with pytest.raises(OutputError, match=rf"{tmp_path} could not be written \(No space"):
-            study.save(tmp_path)
-        assert content(tmp_path) == before
-    disk.free = 10**6
-    study.save(tmp_path)
-    assert Study.load(tmp_path).entries == study.entries

@@ -55,40 +55,31 @@ def test_the_better_model_is_that_of_a_significant_difference(question, differen
 
 
 def test_why_nothing_can_be_said_stands_beside_it():
-    rows = [
-        row(
-            questions.ACCURACY,
-            {"cnn": 1, "vit": 2},
-            difference=(NAN, NAN),
-            missing="fewer than 32 images",
-        )
-    ]
-    assert glance_text(glance_of(rows, MODELS), MODELS)[1].endswith(
-        "can't tell (fewer than 32 images)"
-    )
+    values, why = {"cnn": 1, "vit": 2}, "fewer than 32 images"
+    rows = [row(questions.ACCURACY, values, difference=(NAN, NAN), missing=why)]
+    line = glance_text(glance_of(rows, MODELS), MODELS)[1]
+    assert line.endswith("can't tell (fewer than 32 images)")
 
 
-@pytest.mark.parametrize(("gap", "expected"), [(3.0, "cnn"), (1.0, TIE)])
-def test_without_a_paired_difference_intervals_that_do_not_overlap_decide(gap, expected):
-    (line,) = glance_of([row(questions.CALIBRATION, {"cnn": 1, "vit": 1 + gap})], MODELS)
-    assert line.better == expected
+def test_without_a_paired_difference_intervals_that_do_not_overlap_decide():
+    for gap, expected in ((3.0, "cnn"), (1.0, TIE)):
+        (line,) = glance_of([row(questions.CALIBRATION, {"cnn": 1, "vit": 1 + gap})], MODELS)
+        assert line.better == expected
 
 
 def test_measures_of_flatness_that_disagree_are_mixed():
     flatter = row(questions.FLATNESS, {"cnn": 1, "vit": 5}, difference=(3, 5))
     sharper = row(questions.FLATNESS, {"cnn": 5, "vit": 1}, difference=(-5, -3))
-    (line,) = glance_of([flatter, sharper], MODELS)
-    assert line.better == MIXED
-    (line,) = glance_of([flatter, flatter], MODELS)
-    assert line.better == "cnn"
+    for other, expected in ((sharper, MIXED), (flatter, "cnn")):
+        (line,) = glance_of([flatter, other], MODELS)
+        assert line.better == expected
 
 
 def test_of_three_models_the_better_one_beats_both():
-    values = {"a": 1.0, "b": 5.0, "c": 9.0}
-    (line,) = glance_of([row(questions.ACCURACY, values)], list(values))
-    assert line.better == "c"
-    (line,) = glance_of([row(questions.ACCURACY, values | {"c": 5.5})], list(values))
-    assert line.better == TIE
+    for third, expected in ((9.0, "c"), (5.5, TIE)):
+        values = {"a": 1.0, "b": 5.0, "c": third}
+        (line,) = glance_of([row(questions.ACCURACY, values)], list(values))
+        assert line.better == expected
 
 
 def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():
@@ -104,14 +95,10 @@ def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():
 
 
 def test_words_name_the_part_and_what_its_numbers_mean():
+    both, mixed = "attention blocks", f"undecided ({DISAGREE})"
     rows = [
         row(questions.FILTERS, {"cnn": -1}, subject="conv blocks", reading="low-pass"),
-        row(
-            questions.FILTERS,
-            {"vit": -1},
-            subject="attention blocks",
-            reading=f"undecided ({DISAGREE})",
-        ),
+        row(questions.FILTERS, {"vit": -1}, subject=both, reading=mixed),
     ]
     (line,) = glance_of(rows, MODELS)
     assert line.cells == {"cnn": "conv low-pass", "vit": "attention mixed"}
@@ -159,6 +146,7 @@ def test_questions_without_a_label_have_no_line():
     assert not glance_of([row(Question("New?", "new"), {"cnn": 1.0})], MODELS)
 
 
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_the_answers_of_every_result_belong_to_a_declared_question(make):
-    assert {answer.question for answer in make().answers()} <= set(QUESTIONS)
+def test_the_answers_of_every_result_belong_to_a_declared_question():
+    asked = {answer.question for make in MAKERS.values() for answer in make().answers()}
+    assert len(asked) > 15
+    assert asked <= set(QUESTIONS)

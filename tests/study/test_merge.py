@@ -31,13 +31,13 @@ def test_a_merged_study_of_jobs_equals_one_study(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:  # their pages are not needed
         patch.setattr("visprism.study.files.write_files", lambda *_, **__: None)
         for model, folder in zip(models.values(), folders, strict=True):
-            chosen = ["--analyses", "variance,calibration", "--quiet"]
+            chosen = ["--analyses", "calibration", "--quiet"]
             assert main(["examine", model, *images, *chosen, "--out", str(folder)]) == 0
     assert main(["merge", *map(str, folders), "--out", str(tmp_path / "all")]) == 0
     assert (tmp_path / "all" / "report.html").is_file()
     study = Study.load(tmp_path / "all")
 
-    settings = {"analyses": ["variance", "calibration"], "effort": "full"}
+    settings = {"analyses": "calibration", "effort": "full"}
     settings |= {"images": DataOptions(limit=24)}
     expected = examine(list(models.values()), "shapes", **settings)
     rows = [row for row in expected.table() if row.cells]  # of each model, with differences
@@ -59,22 +59,17 @@ def test_a_merged_study_of_jobs_equals_one_study(tmp_path, monkeypatch):
 def studied(net, loader, brightness):
     """`studied(name, ...)`: a study of one network."""
 
-    def studied(name, data=loader, analyses=None, **options):
-        analyses = analyses or [brightness, Variance()]
-        return examine({name: net()}, data, analyses=analyses, **options)
+    def studied(name, data=loader, **options):
+        return examine({name: net()}, data, **{"analyses": [brightness, Variance()]} | options)
 
     return studied
 
 
 def test_studies_of_other_images_are_refused(studied, loader):
     first = studied("a")
-    others = {
-        "images": studied("b", loader[::-1]),
-        "number of images": studied("b", loader[:2]),
-        "seed": studied("b", run=Run(seed=1)),
-    }
+    others = [studied("b", loader[::-1]), studied("b", loader[:2])]
     assert Study.merge([first, studied("b")]).models == ("a", "b")
-    for other in others.values():
+    for other in (*others, studied("b", run=Run(seed=1))):
         with pytest.raises(InputError, match="of the study of b and of the study of a differ"):
             Study.merge([first, other])
 
@@ -82,35 +77,22 @@ def test_studies_of_other_images_are_refused(studied, loader):
 def test_an_interrupted_study_is_named(studied):
     first, other = studied("a"), studied("b")
     del other.header["positions"]
+    sentence = "study of b must be complete, and was interrupted"
     for studies in ([first, other], [other, first]):
-        with pytest.raises(
-            InputError, match="study of b must be complete, and was interrupted"
-        ):
+        with pytest.raises(InputError, match=sentence):
             Study.merge(studies)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"run": Run(Compute(precision="bf16"))}, "precision"),
-        ({"images": DataOptions(batch_size=5)}, "batch size"),
-    ],
-)
-def test_analyses_made_in_another_way_are_refused(studied, options, reason):
-    with pytest.raises(
-        InputError, match=f"(brightness|variance) must have the same {reason} in all"
-    ):
-        Study.merge([studied("a"), studied("b", **options)])
-
-
-def test_other_options_are_refused(studied, brightness):
-    other = studied("b", analyses=[replace(brightness, offset=1.0)])
-    with pytest.raises(InputError, match="brightness must have the same options in all"):
-        Study.merge([studied("a"), other])
-
-
-def test_other_versions_and_equal_names_are_refused(studied):
+def test_analyses_made_in_another_way_are_refused(studied, brightness):
     first, second = studied("a"), studied("b")
+    for reason, options in {
+        "precision": {"run": Run(Compute(precision="bf16"))},
+        "batch size": {"images": DataOptions(batch_size=5)},
+        "options": {"analyses": [replace(brightness, offset=1.0)]},
+    }.items():
+        sentence = f"(brightness|variance) must have the same {reason} in all"
+        with pytest.raises(InputError, match=sentence):
+            Study.merge([first, studied("b", **options)])
     with pytest.raises(InputError, match="different names, and a is in two studies"):
         Study.merge([first, first])
     for entry in second.entries:

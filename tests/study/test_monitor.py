@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +20,6 @@ from two_processes import SHARED
 
 import visprism as vp
 from visprism.images import Feed
-
-STEPS = 8
 
 
 class Net(nn.Module):
@@ -53,7 +52,7 @@ MAKE = {
 }
 
 
-def trained(optimizer, monitor=None, steps=STEPS, begin=None):
+def trained(optimizer, monitor=None, steps=8, begin=None):
     """A plain loop with augmentation from the global generator; weights and its last state."""
     torch.manual_seed(0)
     model = Net()
@@ -104,23 +103,14 @@ def fitted(recipe, monitor=None, folder=None, **options):
     return model.state_dict()
 
 
-OPTIMIZERS = {
-    "sgd": {"optimizer": "sgd", "lr": 0.05},
-    "adamw": {"optimizer": "adamw", "lr": 1e-2},
-    "sam": {"optimizer": "sgd", "lr": 0.05, "sam_rho": 0.1},
-}
+AUGMENTED = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
+RECIPE = vp.Recipe(epochs=2, batch_size=8, lr=0.01, augmentation=AUGMENTED, sam_rho=0.1)
 
 
-def recipe_of(name):
-    augmented = vp.Augmentation(padding=1, flip=0.5, mixup=1.0)
-    return vp.Recipe(epochs=2, batch_size=8, augmentation=augmented, **OPTIMIZERS[name])
-
-
-def fitted_with_a_monitor(name, folder, kind=vp.Monitor):
-    rho = recipe_of(name).sam_rho
-    options = {"training-curvature": {"sam_rho": rho}}
+def fitted_with_a_monitor(folder, kind=vp.Monitor):
+    options = {"training-curvature": {"sam_rho": RECIPE.sam_rho}}
     monitor = kind(DATA, ANALYSES, every=2, share=1.0, options=options, out=folder / "monitor")
-    return monitor, fitted(recipe_of(name), monitor, folder)
+    return monitor, fitted(RECIPE, monitor, folder)
 
 
 class Killed(vp.Monitor):
@@ -132,20 +122,18 @@ class Killed(vp.Monitor):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fitted_until_killed(name, folder):
-    fitted_with_a_monitor(name, folder, Killed)
+def fitted_until_killed(folder):
+    fitted_with_a_monitor(folder, Killed)
 
 
 def test_weights_after_a_kill_and_a_resumption_are_those_without_a_monitor(tmp_path):
-    for name in OPTIMIZERS:
-        process = forked(__file__, "fitted_until_killed", name, tmp_path / name)
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
-        folder = tmp_path / name / "monitor"
-        assert sorted(p.name[-1] for p in folder.glob("step-*")) == ["2", "4"]
-        monitor, weights = fitted_with_a_monitor(name, tmp_path / name)
-        torch.testing.assert_close(weights, fitted(recipe_of(name)), rtol=0, atol=0)
-        assert list(monitor.studies) == [2, 4, 6, 8]
+    process = forked(__file__, "fitted_until_killed", tmp_path)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert sorted(p.name[-1] for p in (tmp_path / "monitor").glob("step-*")) == ["2", "4"]
+    monitor, weights = fitted_with_a_monitor(tmp_path)
+    torch.testing.assert_close(weights, fitted(RECIPE), rtol=0, atol=0)
+    assert list(monitor.studies) == [2, 4, 6, 8]
     (curvature,) = monitor.studies[8]["training-curvature"].values()
     assert set(curvature.point) == {"weights", "perturbed"}
     assert set(curvature.step) == {8}
@@ -167,21 +155,6 @@ def test_training_has_the_same_bits_with_and_without(tmp_path):
     assert all(study.analyses == ANALYSES for study in monitor.studies.values())
 
 
-def test_a_stopped_run_continues_with_the_same_bits_and_numbers(tmp_path):
-    complete = monitor_of(tmp_path / "complete")
-    weights = trained("sgd", complete)["model"]
-    half = trained("sgd", monitor_of(tmp_path / "stopped"), steps=5)
-    resumed = monitor_of(tmp_path / "stopped")
-    again = trained("sgd", resumed, begin=half)["model"]
-    torch.testing.assert_close(again, weights, rtol=0, atol=0)
-    for step, study in complete.studies.items():
-        stored = vp.Study.load(tmp_path / "stopped" / f"step-{step:08d}")
-        assert stored.header["step"] == step
-        assert stored.header["metrics"] == study.header["metrics"]
-        for entry, other in zip(stored.entries, study.entries, strict=True):
-            assert entry.results == other.results
-
-
 def test_another_training_leaves_the_folder_of_the_first_as_it_is(tmp_path, caplog):
     trained("sgd", monitor_of(tmp_path))
     again = monitor_of(tmp_path)
@@ -189,26 +162,24 @@ def test_another_training_leaves_the_folder_of_the_first_as_it_is(tmp_path, capl
     trained("sgd", again)
     assert again.studies == stored
     assert not caplog.records
-    for every in (2, 3):
-        other = monitor_of(tmp_path, every=every)
-        trained("adamw", other)
-        assert other.studies == stored
-    for record in caplog.records:
-        assert "left as it is. Give another training another folder" in record.message
-    assert len(caplog.records) == 2
+    other = monitor_of(tmp_path, every=3)
+    trained("adamw", other)
+    assert other.studies == stored
+    (record,) = caplog.records
+    assert "left as it is. Give another training another folder" in record.message
 
 
 def test_a_resumed_training_that_differs_by_rounding_is_measured_again(tmp_path, caplog):
     half = trained("sgd", steps=3)
     trained("sgd", monitor_of(tmp_path))
-    next(iter(half["model"].values())).mul_(1 + 1e-6)
-    resumed = monitor_of(tmp_path)
-    before = dict(resumed.studies)
-    trained("sgd", resumed, begin=half)
+    before = dict(monitor_of(tmp_path).studies)
+    for factor, steps in ((1, []), (1 + 1e-6, [4, 6, 8])):
+        next(iter(half["model"].values())).mul_(factor)
+        resumed = monitor_of(tmp_path)
+        trained("sgd", resumed, begin=half)
+        assert [step for step in before if resumed.studies[step] != before[step]] == steps
     (record,) = caplog.records
     assert "and are measured again" in record.message
-    changed = [step for step in before if resumed.studies[step] != before[step]]
-    assert changed == [4, 6, 8]
 
 
 @pytest.fixture
@@ -219,7 +190,8 @@ def clock(monkeypatch):
         monkeypatch.setattr(time, name, lambda: next(ticks) / 1000)
 
 
-def test_a_first_measurement_of_three_times_its_plan_is_within_the_share(clock, monkeypatch):
+@pytest.mark.usefixtures("clock")
+def test_a_first_measurement_of_three_times_its_plan_is_within_the_share(monkeypatch):
     model, one = Net(), vp.DataOptions(batch_size=1)
     model.register_forward_hook(lambda *_: [time.perf_counter() for _ in range(9)].clear())
     warm = vp.Monitor(DATA, "calibration", every=1, share=1.0, images=one)
@@ -260,11 +232,7 @@ def test_a_model_that_is_compiled_or_frozen_or_in_inference_is_measured_as_it_is
     model = Net()
     alone = monitor_of().step(model, 2)
     wrap = nn.DataParallel
-    for wrapped in (
-        torch.compile(model),
-        wrap(torch.compile(model)),
-        torch.compile(wrap(model)),
-    ):
+    for wrapped in (wrap(torch.compile(model)), torch.compile(wrap(model))):
         with torch.inference_mode():
             study = monitor_of().step(wrapped, 2)
         assert study["variance"]["Net"] == alone["variance"]["Net"]
@@ -289,94 +257,58 @@ def test_averaged_weights_are_measured_where_they_are_given():
     average.update_parameters(model)
     averaged = monitor_of().step(average, 2)["calibration"]["AveragedModel"]
     alone = monitor_of().step(average.module, 2)["calibration"]["Net"]
-    assert averaged.columns().keys() == alone.columns().keys()
     values = [[a.value for a in result.answers()] for result in (averaged, alone)]
     assert values[0] == values[1]
     assert average.n_averaged == 2
 
 
-class Seen:
-    """Keeps the types of the models that it is given."""
-
-    def __init__(self):
-        self.models = set()
-
-    def step(self, model, *others):
-        self.models.add(type(model))
-
-
 def test_a_training_watches_its_averaged_weights_where_it_is_asked():
-    recipe = vp.Recipe(epochs=1, batch_size=8, lr=0.05, ema=0.9)
-    plain, averaged = Seen(), Seen()
-    fitted(recipe, plain)
-    fitted(recipe, averaged, watch_average=True)
-    assert (plain.models, averaged.models) == ({Net}, {AveragedModel})
+    recipe, types = vp.Recipe(epochs=1, batch_size=8, lr=0.05, ema=0.9), []
+    seen = SimpleNamespace(step=lambda model, *_: types.append(type(model)))
+    fitted(recipe, seen)
+    fitted(recipe, seen, watch_average=True)
+    assert types == 4 * [Net] + 4 * [AveragedModel]
     with pytest.raises(vp.InputError, match="ema of the recipe must be above 0"):
-        fitted(recipe.replace(ema=0.0), averaged, watch_average=True)
+        fitted(recipe.replace(ema=0.0), seen, watch_average=True)
 
 
 def test_numbers_have_names_that_sort_for_any_logger():
-    logged = {}
-    network = vp.load_model("alter_resnet20")
+    logged, network = {}, vp.load_model("vit_pico_patch4_32?depth=1")
+    batch = (torch.rand(8, 3, 32, 32), torch.arange(8))
     monitor = vp.Monitor(
-        [torch.rand(4, 3, 32, 32)], "fourier", every=1, share=1.0,
+        [batch], ("fourier", "variance", "training-curvature", "cka"), every=1, share=1.0,
         preprocessing=network.preprocessing, log=[logged.__setitem__],
     )  # fmt: skip
-    study = monitor.step(network.model, 1)
-    names = ["attention/high_frequency", "attention/high_frequency_to_lowest"]
-    assert [n for n in sorted(logged[1]) if "attention" in n] == [
-        f"visprism/fourier/{name}" for name in names
-    ]
-    answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
-    value = logged[1]["visprism/fourier/attention/high_frequency"]
-    assert value == answers["kind-summary:to-mean:attention"]
-
-
-def test_what_answers_no_question_has_its_mean_in_logs():
-    logged = {}
-    monitor = monitor_of(log=[logged.__setitem__])
-    study = monitor.step(MODEL, 2)
-    mean = study["variance"]["Net"].values.mean()
-    assert logged[2]["visprism/variance/blocks/variances"] == pytest.approx(mean)
-    network = vp.load_model("vit_pico_patch4_32?depth=1")
-    names = ("training-curvature", "cka")
-    batch = (torch.rand(8, 3, 32, 32), torch.arange(8))
-    monitor = vp.Monitor([batch], names, every=1, share=1.0, log=[logged.__setitem__])
     optimizer = torch.optim.SGD(network.model.parameters(), lr=0.1)
-    curvature, similarity = (
-        e.results[0] for e in monitor.step(network.model, 3, optimizer).entries
-    )
-    name = "visprism/training-curvature/hessian/weights/{}"
-    assert logged[3][name.format("eigenvalue")] == curvature.eigenvalue[0]
-    assert logged[3][name.format("threshold")] == pytest.approx(20)
+    study = monitor.step(network.model, 1, optimizer)
+    values = {name.removeprefix("visprism/"): value for name, value in logged[1].items()}
+    answers = {a.id: a.value for e in study.entries for r in e.results for a in r.answers()}
+    high = "fourier/attention/high_frequency"
+    assert [n for n in sorted(values) if "attention/h" in n] == [high, f"{high}_to_lowest"]
+    assert values[high] == answers["kind-summary:to-mean:attention"]
+    # What answers no question has its mean.
+    names = ("variance", "training-curvature", "cka")
+    variances, curvature, similarity = (next(iter(study[name].values())) for name in names)
+    assert values["variance/blocks/variances"] == pytest.approx(variances.values.mean())
+    weights = "training-curvature/hessian/weights"
+    assert values[f"{weights}/eigenvalue"] == curvature.eigenvalue[0]
+    assert values[f"{weights}/threshold"] == pytest.approx(20)
     matrix = similarity.matrix("cka")
     pairs = matrix[np.triu_indices(len(matrix), k=1)]
-    assert logged[3]["visprism/cka/mean"] == pytest.approx(pairs.mean())
-
-
-class Shown:
-    """A logger that takes arrays."""
-
-    def __init__(self):
-        self.arrays = {}
-
-    def log(self, step, values):
-        pass
-
-    def log_arrays(self, step, draw):
-        self.arrays[step] = draw()
-
-    def close(self):
-        pass
+    assert values["cka/mean"] == pytest.approx(pairs.mean())
 
 
 def test_values_by_block_and_main_figures_go_to_loggers_that_take_them(tmp_path):
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    shown, scalars = Shown(), RaisingLogger()  # which takes no arrays
+    arrays, scalars = {}, RaisingLogger()  # which takes no arrays
+    shown = SimpleNamespace(
+        log=lambda *_: None,
+        log_arrays=lambda _, draw: arrays.update(draw()),
+        close=lambda: None,
+    )
     monitor = monitor_of(tmp_path, log=["tensorboard", scalars, shown])
     study = monitor.step(Net(), 2)
     monitor.close()
-    arrays = shown.arrays[2]
     figures = {n: a for n, a in arrays.items() if n.endswith("/figure")}
     assert list(figures) == [f"visprism/{name}/figure" for name in study.analyses]
     assert all(a.shape[2:] == (3,) and np.ptp(a) > 200 for a in figures.values())
@@ -447,50 +379,15 @@ def copied_model(monitor):
 
 
 def metric_that_is_text(monitor):
+    loss = torch.ones((), requires_grad=True) * 2
     for step in (2, 4):
-        monitor.step(MODEL, step, metrics={"loss": 1.0, "phase": "warm-up"})
-    assert monitor.studies[4].header["metrics"] == {"loss": 1.0}
-
-
-class Once(nn.Module):
-    """Fails in its first forward pass."""
-
-    def __init__(self):
-        super().__init__()
-        self.net, self.fails = Net(), True
-
-    def forward(self, x):
-        if self.fails:
-            self.fails = False
-            raise RuntimeError("not yet")
-        return self.net(x)
-
-
-def failing_once(monitor):
-    model = Once()
-    for step in (1, 2, 3, 4):
-        monitor.step(model, step)
-    assert list(monitor.studies) == [2, 4]
-
-
-def no_model_at_first(monitor):
-    for step, model in enumerate((None, None, MODEL), start=2):
-        monitor.step(model, step)
-    assert list(monitor.studies) == [4]
-
-
-def metric_with_a_gradient(monitor):
-    monitor.step(MODEL, 2, metrics={"loss": torch.ones((), requires_grad=True) * 2, "b": "x"})
-    assert monitor.studies[2].header["metrics"] == {"loss": 2.0}
+        monitor.step(MODEL, step, metrics={"loss": loss, "phase": "warm-up"})
+    assert monitor.studies[4].header["metrics"] == {"loss": 2.0}
 
 
 def failing_logger(monitor):
     monitor.step(MODEL, 2)
     monitor.step(MODEL, 4)
-
-
-def nothing_to_measure(monitor):
-    monitor.step(nn.Linear(5, 4), 1)
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -500,12 +397,8 @@ def nothing_to_measure(monitor):
         (other_model, {}, "the model must stay the same, and its parameter"),
         (backwards, {}, "step must not decrease, got 2 after 4"),
         (diverged, {}, "step 2 is not measured: its weights are not finite"),
-        (nothing_to_measure, {}, "step 1 is not measured"),
         (copied_model, {}, "step 4: the model is another object than before"),
         (metric_that_is_text, {}, "must be numbers, got 'warm-up' for phase"),
-        (no_model_at_first, {}, "the model must be an nn.Module, got NoneType"),
-        (failing_once, {}, "step 1 is not measured: "),
-        (metric_with_a_gradient, {}, "must be numbers, got 'x' for b"),
         (failing_logger, {"log": [RaisingLogger()]}, "step 2, not logged by RaisingLogger: no"),
     ],
 )
@@ -539,10 +432,8 @@ def test_other_images_in_the_folder_are_refused_once(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"every": 0}, "every must be an integer of at least 1, got 0"),
         ({"every": 1.5}, "every must be an integer of at least 1, got 1.5"),
         ({"log": "csv"}, "log must be a list of loggers, got 'csv'"),
-        ({"log": print}, "log must be a list of loggers"),
         ({"log": [3]}, "log must be loggers, names or functions, got 3"),
         ({"share": 0.0}, "share must be above 0"),
         ({"effort": "huge"}, "effort must be one of quick, standard, full, got 'huge'"),
@@ -561,5 +452,3 @@ def test_bad_input(options, sentence):
 def test_metrics_in_the_place_of_the_optimizer_are_refused():
     with pytest.raises(vp.InputError, match="optimizer must be one or several optimizers"):
         monitor_of().step(MODEL, 1, {"loss": 1.0})
-    with pytest.raises(vp.InputError, match="metrics must be numbers by name, got 3"):
-        monitor_of().step(MODEL, 1, metrics=3)

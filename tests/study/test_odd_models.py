@@ -38,16 +38,18 @@ def numbers(study, name):
     return {answer.id: answer.value for answer in answers}
 
 
-def test_a_model_that_changes_its_images_changes_no_number(net, loader):
+def test_a_model_that_changes_its_images_or_turns_gradients_on_changes_no_number(net, loader):
     models = {
         "in place": Around(net(), in_place).eval(),
         "plain": net(1),
+        "gradients": net(1),
         "out of place": Around(net(), out_of_place).eval(),
     }
+    models["gradients"].forward = torch.enable_grad()(models["gradients"].forward)
     study = vp.examine(models, loader, analyses=FEATURES)
     alone = vp.examine({"plain": net(1)}, loader, analyses=FEATURES)
     assert not study.failures
-    assert numbers(study, "plain") == numbers(alone, "plain")
+    assert numbers(study, "plain") == numbers(alone, "plain") == numbers(study, "gradients")
     assert numbers(study, "in place") == numbers(study, "out of place")
 
 
@@ -64,7 +66,7 @@ def test_a_hook_of_the_model_itself_is_part_of_its_pass(noise):
 def test_a_model_without_any_result_costs_the_others_no_page(net, loader, tmp_path):
     models = {"good": net(), "drawing": Around(net(), lambda x: x + torch.rand_like(x)).eval()}
     before = torch.get_rng_state()
-    study = vp.examine(models, loader, analyses=FEATURES, out=tmp_path)
+    study = vp.examine(models, loader, analyses="variance", out=tmp_path)
     assert torch.equal(torch.get_rng_state(), before)
     assert {f.model for f in study.failures} == {"drawing"}
     study.write_files(tmp_path)
@@ -79,42 +81,50 @@ def test_one_number_for_each_image_is_one_logit(net, loader):
     assert "the model returns one logit per image" in failure.reason
 
 
+LOSSES = ["hessian", "sharpness", "calibration"]
+
+
 @pytest.mark.parametrize(
-    "mix",
+    ("after", "analyses", "sentence"),
     [
-        lambda y: y + y.mean(0),
-        lambda y: torch.cat([y[:1], y[1:] + 0.1 * y[:1]]),  # the first image is as it is alone
+        (lambda y: y + y.mean(0), FEATURES, "must not depend on other images"),
+        # The first image is as it is alone.
+        (lambda y: torch.cat([y[:1], y[1:] + y[:1]]), FEATURES, "not depend on other images"),
+        (torch.squeeze, FEATURES, "one row for each image, and a single image"),
+        (lambda y: y.softmax(1), LOSSES, "logits must not be probabilities"),
     ],
 )
-def test_an_output_that_depends_on_the_batch_is_refused(net, loader, mix):
-    study = vp.examine(Around(net(), after=mix).eval(), loader, analyses=FEATURES)
+def test_outputs_that_are_no_logits_of_each_image_are_refused(
+    net, loader, after, analyses, sentence
+):
+    study = vp.examine(Around(net(), after=after).eval(), loader, analyses=analyses)
     assert not study.entries
-    assert all("must not depend on other images" in f.reason for f in study.failures)
+    assert all(sentence in f.reason for f in study.failures)
 
 
-def test_an_image_alone_has_a_row_of_logits(net, loader):
-    study = vp.examine(Around(net(), after=torch.squeeze).eval(), loader, analyses=FEATURES)
-    assert not study.entries
-    assert all("one row for each image, and a single image" in f.reason for f in study.failures)
+class Complex(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, dtype=torch.cfloat)
+        self.second = nn.Conv2d(4, 4, 3, dtype=torch.cfloat)
+
+    def forward(self, x):
+        return self.second(self.first(x.to(torch.cfloat))).abs().mean((2, 3))
 
 
-def test_probabilities_have_no_curvature(net, loader):
-    model = Around(net(), after=lambda y: y.softmax(1)).eval()
-    study = vp.examine(model, loader, analyses=["hessian", "sharpness", "calibration"])
-    assert not study.entries
-    assert all("logits must not be probabilities" in f.reason for f in study.failures)
+def test_weights_that_an_analysis_cannot_use_are_named(net, loader):
+    def reasons(model, *analyses):
+        kind = model.head.weight.dtype if hasattr(model, "head") else torch.float32
+        data = [(images.to(kind), targets) for images, targets in loader]
+        study = vp.examine(model.eval(), data, analyses=analyses)
+        return {f.analysis: f.reason for f in study.failures}
 
-
-def test_weights_that_are_not_finite_give_no_attribution(net, loader):
-    model = net()
-    nn.init.constant_(model.head.weight, torch.nan)
-    study = vp.examine(model, loader, analyses=["attribution", "fourier"])
-    assert study.analyses == ("fourier",)
-    assert "logits must be finite" in study.failures[0].reason
-
-
-def test_half_precision_has_no_curvature(net, loader):
-    half = [(images.bfloat16(), targets) for images, targets in loader]
-    study = vp.examine(net().bfloat16(), half, analyses=["hessian", "variance"])
-    assert study.analyses == ("variance",)
-    assert "parameters must be float32 for derivatives" in study.failures[0].reason
+    infinite = net()
+    nn.init.constant_(infinite.head.weight, torch.nan)
+    (reason,) = reasons(infinite, "attribution", "fourier").values()
+    assert "logits must be finite" in reason
+    (reason,) = reasons(net().bfloat16(), "hessian", "variance").values()
+    assert "parameters must be float32 for derivatives" in reason
+    of_complex = reasons(Complex(), "variance", "hessian")
+    assert "feature maps must be real, got complex" in of_complex["variance"]
+    assert "for derivatives of the loss, got complex64" in of_complex["hessian"]

@@ -8,7 +8,7 @@ import torch
 from internals import PixelSpace, evaluate_perturbed, subject_of
 from torch import nn
 
-from visprism import Attack, DataOptions, Preprocessing, Run, adversarial, examine, predict
+from visprism import Attack, Preprocessing, Run, adversarial, examine, predict
 from visprism.testing import assert_results_equal
 
 NORMALIZATION = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
@@ -46,11 +46,6 @@ def data():
 
 
 @pytest.fixture
-def subject(model, data):
-    return subject_of(model, data, preprocessing=WAY)
-
-
-@pytest.fixture
 def images_of_passes(monkeypatch):
     """Number of images of each pass over clean images."""
     numbers = []
@@ -84,9 +79,9 @@ def test_clean_predictions_are_computed_once_for_all_analyses(model, data, image
     assert accuracies == {study["net"]["calibration"].of("accuracy")}
 
 
-def test_predictions_do_not_depend_on_the_order_of_the_calls(subject, images_of_passes):
+def test_predictions_do_not_depend_on_the_order_of_the_calls(model, data, images_of_passes):
     run = Run()
-    subject = replace(subject, output_batch_size=48)
+    subject = replace(subject_of(model, data, preprocessing=WAY), output_batch_size=48)
     full = replace(subject, passes=type(subject.passes)()).predictions(run)
     images_of_passes.clear()
     first = subject.limited(70).predictions(run)
@@ -118,13 +113,6 @@ def test_predictions_that_exist_replace_a_pass_and_change_nothing(model, data):
     assert_results_equal(*attacks, rtol=1e-4)
     for without, given in zip(*(vars(paired).values() for paired in perturbed), strict=True):
         np.testing.assert_allclose(given, without, rtol=1e-4, atol=1e-6)
-
-
-def test_a_batch_size_that_the_user_names_is_used(model, data):
-    study = examine(
-        {"net": model}, data, analyses=["calibration"], images=DataOptions(batch_size=9)
-    )
-    assert study["net"]["calibration"].provenance.batch_size == 9
 
 
 def test_a_model_that_views_its_feature_maps_as_contiguous_is_measured(data):

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 import torch
 from internals import Difference, Estimated, Row, comparison_rows, error_consistency, mean
-from scipy import optimize, stats
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
+from visprism.core.statistics import mean_interval
 from visprism.results import BandAccuracy, Outcomes
 
 HIGH_ACCURACY, HIGH_DROP, LOW_DROP = (
     BandAccuracy.estimates()[name].label for name in ("high_accuracy", "high_drop", "low_drop")
 )
-SIDE = 4  # of the token grid
-IMAGES = 32
 
 
 def network(seed):
@@ -33,20 +31,12 @@ def network(seed):
     return vit.eval()
 
 
-@pytest.mark.parametrize("form", ["difference", "ratio"])
 @pytest.mark.parametrize(
     ("low", "high", "remark"),
-    [
-        (math.nan, math.nan, "no interval"),
-        (-1.0, 2.0, "not significant"),
-        (1.5, 2.0, ""),
-        (-2.0, -1.0, ""),
-    ],
+    [(math.nan, math.nan, "no interval"), (-1.0, 2.0, "not significant"), (1.5, 2.0, "")],
 )
-def test_a_difference_without_an_interval_is_neither_significant_nor_not(
-    form, low, high, remark
-):
-    difference = Difference(1.25, low, high, form)
+def test_a_difference_without_an_interval_is_neither_significant_nor_not(low, high, remark):
+    difference = Difference(1.25, low, high)
     row = Row("How bright?", "brightness", "", {}, {("a", "b"): difference})
     text = row.difference_text()
     assert difference.remark == remark
@@ -133,125 +123,38 @@ def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
 
 
 def test_a_model_with_random_weights_has_no_verdict():
-    cells = {
-        n: Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports") for n in "ab"
-    }
-    row = Row("Low-pass?", "change", "", cells, {}).without_verdicts(["b"])
-    assert {name: answer.verdict for name, answer in row.cells.items()} == {
-        "a": "supports", "b": "",
-    }  # fmt: skip
+    answer = Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports")
+    row = Row("Low-pass?", "change", "", dict.fromkeys("ab", answer), {})
+    cells = row.without_verdicts(["b"]).cells
+    assert (cells["a"].verdict, cells["b"].verdict) == ("supports", "")
 
 
-@pytest.fixture(scope="module")
-def images():
-    return torch.rand(IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+IMAGES = torch.rand(32, 3, 32, 32, generator=torch.Generator().manual_seed(5))
 
 
-@pytest.fixture(scope="module")
-def study(images):
-    targets = torch.arange(IMAGES) % 5
-    batches = list(zip(images.split(8), targets.split(8), strict=True))
-    return examine(
-        {"a": network(0), "b": network(1)},
-        batches,
-        analyses=["fourier", "variance", "attention"],
-        minutes=None,
-    )
-
-
-@pytest.fixture(scope="module")
-def by_image(images):
-    """Quantities of each image for both networks, from their tokens."""
-    return [by_hand(network(seed), images) for seed in (0, 1)]
-
-
-@torch.no_grad()
-def by_hand(vit, images):
-    x = vit._pos_embed(vit.patch_embed(images))
-    distances, changes = [], {"attention": [], "mlp": []}
-    for block in vit.blocks:
-        distances.append(distance(block.attn, block.norm1(x)))
-        mixed = x + block.attn(block.norm1(x))
-        changes["attention"].append((x, mixed))
-        x = mixed + block.mlp(block.norm2(mixed))
-        changes["mlp"].append((mixed, x))
-    values = {"mean attention distance, mean over heads": np.mean(distances, axis=0)}
-    for kind, pairs in changes.items():
-        steps = [numbers(after) - numbers(earlier) for earlier, after in pairs]
-        names = (
-            "high-frequency log amplitude relative to the mean",
-            "high-frequency log amplitude relative to the lowest frequency",
-            "variance",
-            "variance over mean square",
-        )
-        for name, value in zip(names, np.mean(steps, axis=0), strict=True):
-            values[f"{name}, mean change across {kind} blocks"] = value
-    return values
-
-
-def numbers(tokens):
-    """Both high-frequency amplitudes and both log variances of each image."""
-    maps = tokens[:, 1:].double().mT.unflatten(2, (SIDE, SIDE)).numpy()
-    level = np.log(np.abs(np.fft.fft2(maps)) + 1e-6).mean(1)
-    variance, square = maps.var(axis=(2, 3)).mean(1), (maps**2).mean((1, 2, 3))
-    highest = level[:, 2, 2]
-    return np.stack(
-        [
-            highest - level[:, 0, 0],
-            highest - level[:, 1, 1],
-            np.log(variance),
-            np.log(variance / square),
-        ]
-    )
-
-
-def distance(attention, x):
-    """Mean distance of patches in pixels, by weight, of each image."""
-    q, k, _ = attention.qkv(x).unflatten(2, (3, attention.num_heads, -1)).unbind(2)
-    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
-    weights = scores.softmax(-1)[:, :, 1:, 1:].double().numpy()
-    places = 8.0 * np.array(list(np.ndindex(SIDE, SIDE)))
-    away = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    return ((weights * away).sum(-1) / weights.sum(-1)).mean((1, 2))
-
-
-def hall_interval(d):
-    """Ends at which Hall's cubic of the studentized mean has quantiles of Student's t."""
-    n, s = len(d), d.std(ddof=1)
-    b = ((d - d.mean()) ** 3).mean() / s**3 / np.sqrt(n)
-
-    def root(t):
-        return optimize.brentq(lambda u: u + b * u**2 / 3 + b**2 * u**3 / 27 + b / 6 - t, -9, 9)
-
-    excess = (((d - d.mean()) / s) ** 4).mean() - 3 - n * b**2 / 2
-    t = stats.t.ppf(0.975, 2 / (max(excess, 0) / n + 2 / (n - 1)))
-    return [d.mean() - root(q) * s / np.sqrt(n) for q in (t, -t)]
-
-
-def test_it_has_the_paired_difference_of_every_answer_over_images(study, by_image):
-    rows = {row.quantity: row for row in study.table()}
-    first, second = by_image
-    assert set(first) < set(rows)
-    for quantity, values in first.items():
-        d = second[quantity] - values
-        expected = np.array([d.mean(), *hall_interval(d)])
-        in_logs = quantity.startswith("variance")
-        expected = np.exp(expected) if in_logs else expected
-        row = rows[quantity]
+def test_it_has_the_paired_difference_of_every_answer_over_images():
+    models = {"a": network(0), "b": network(1)}
+    study = examine(models, [*IMAGES.split(8)], analyses=["fourier", "variance", "attention"])
+    forms = set()
+    for row in study.table():
+        a, b = (row.cells[name] for name in models)
+        values = b.by_unit - a.by_unit
+        expected = np.array([values.mean(), *mean_interval(values)])
         difference = row.difference
         interval = [difference.value, difference.low, difference.high]
-        np.testing.assert_allclose(interval, expected, rtol=1e-3, atol=1e-5, err_msg=quantity)
-        assert difference.form == ("ratio" if in_logs else "difference")
+        in_logs = difference.form == "ratio"
+        np.testing.assert_allclose(interval, np.exp(expected) if in_logs else expected)
         # The difference stands in the unit of the answers beside it.
-        a, b = (row.cells[name].value for name in "ab")
-        beside = (1 + b) / (1 + a) if in_logs else b - a
+        beside = (1 + b.value) / (1 + a.value) if in_logs else b.value - a.value
         assert difference.value == pytest.approx(beside, rel=1e-6, abs=1e-9)
-    assert all(row.difference is not None for row in rows.values())
+        assert in_logs == row.quantity.startswith("variance")
+        forms.add(difference.form)
+    assert forms == {"difference", "ratio"}
 
 
-def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):
+def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net):
     models = {"a": network(0), "b": net()}
-    study = examine(models, [images[:8]], analyses=["variance"], minutes=None)
+    study = examine(models, [IMAGES[:8]], analyses=["variance"])
     rows = [row for row in study.table() if "attention blocks" in row.quantity]
     assert rows
     assert all(row.difference is None for row in rows)
@@ -259,22 +162,17 @@ def test_a_kind_of_block_that_one_model_lacks_has_no_difference(net, images):
 
 def consistency(first, second):
     """Kappa of two models with these correct predictions, as a study compares them."""
-    pair = (outcomes_of_correct(correct) for correct in (first, second))
+    n = len(first)
+    pair = (
+        Outcomes(
+            target=np.zeros(n, int), predicted=1 - np.array(correct),
+            correct=np.array(correct, bool), top5=np.ones(n, bool),
+            confidence=np.full(n, 0.9, np.float32), nll=np.zeros(n), brier=np.zeros(n),
+            classes=2,
+        )
+        for correct in (first, second)
+    )  # fmt: skip
     return error_consistency(*pair, names=("cnn", "vit"))
-
-
-def outcomes_of_correct(correct):
-    n = len(correct)
-    return Outcomes(
-        target=np.zeros(n, int),
-        predicted=1 - np.array(correct),
-        correct=np.array(correct, dtype=bool),
-        top5=np.ones(n, bool),
-        confidence=np.full(n, 0.9, np.float32),
-        nll=np.zeros(n),
-        brier=np.zeros(n),
-        classes=2,
-    )
 
 
 def test_a_number_of_two_models_has_a_row_after_those_of_the_models():

@@ -5,29 +5,19 @@ import json
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
+from internals import json_of
 
 import visprism as vp
 
 
-def network():
-    layers = (nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
-    return nn.Sequential(*layers).eval()
+@pytest.fixture
+def study(net, loader):
+    data = [(images, targets % 3) for images, targets in 2 * loader]
+    return vp.examine({"a": net(0), "b": net(1)}, data, analyses=["calibration", "variance"])
 
 
-@pytest.fixture(scope="module")
-def study():
-    torch.manual_seed(0)
-    nets = {name: network() for name in "ab"}
-    data = [(torch.rand(16, 3, 8, 8), torch.arange(16) % 3) for _ in range(4)]
-    return vp.examine(nets, data, analyses=["calibration", "variance"])
-
-
-def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(study, tmp_path):
-    study.save(tmp_path)
-    study.write_files(tmp_path)
-    content = json.loads((tmp_path / "results.json").read_text())
+def test_what_tables_show_in_percent_is_a_fraction_with_that_unit(study):
+    content = json.loads(json_of(study))
     by_quantity = {q["quantity"]: q for q in content["questions"]}
     accuracy = study["a"]["calibration"].of("accuracy")
     assert by_quantity["accuracy"]["unit"] == "fraction"

@@ -45,20 +45,14 @@ class Norms(ScalarPerBlock):
     spread: np.ndarray = column("Spread", "px", "over images")
 
 
-@result_type("test-quantiles")
-class Quantiles(QuantilesPerBlock):
-    """Quantiles of token norms."""
-
-    value_name: ClassVar[str] = "norm"
-    norm: np.ndarray = column("Token norm")
-
-
 @result_type("test-grouped-quantiles")
-class GroupedQuantiles(Quantiles):
+class GroupedQuantiles(QuantilesPerBlock):
     """Quantiles of the norms of two groups of tokens."""
 
+    value_name: ClassVar[str] = "norm"
     series_name: ClassVar[str] = "tokens"
     tokens: Texts = column("Tokens")
+    norm: np.ndarray = column("Token norm")
 
 
 @result_type("test-series")
@@ -118,15 +112,6 @@ def norms():
     return Norms(**BLOCKS, norm=norm, spread=np.arange(3.0))
 
 
-def quantiles():
-    rows = np.repeat(np.arange(3), 3)
-    return Quantiles(
-        **{name: values[rows] for name, values in BLOCKS.items()},
-        probability=np.tile([0.05, 0.5, 0.95], 3),
-        norm=np.tile([1.0, 2.0, 4.0], 3) * (1 + rows),
-    )
-
-
 def overlaps():
     first, other = (axis.ravel() for axis in np.indices((3, 3)))
     return Overlaps(
@@ -179,13 +164,9 @@ def accuracies():
     )
 
 
-MAKERS = [norms, quantiles, grouped_quantiles, accuracies, overlaps, decay, bowl, kernels]
-
 SENTENCES = {
     norms: "token norm 1 [0.804, 1.2] px at stem, 2 [1.8, 2.2] px at b; largest of 3 blocks: 3 "
     "px at a; intervals over images",
-    quantiles: "token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 6 at b (5% to 95% "
-    "quantile: 3 to 12)",
     grouped_quantiles: "grid: token norm, median: 2 at stem (5% to 95% quantile: 1 to 4), 2 at "
     "b (5% to 95% quantile: 1 to 4)",
     accuracies: "k-NN: accuracy 0.1 [-0.096, 0.296] at stem, 0.4 [0.204, 0.596] at b; largest "
@@ -199,24 +180,18 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_type_with_nothing_but_columns_has_a_sentence(make):
-    assert make().findings()[0].text == SENTENCES[make]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_type_with_nothing_but_columns_has_a_figure(make):
-    ax = Figure().subplots()
-    assert plot(make(), ax) is ax
+@pytest.mark.parametrize("make", SENTENCES)
+def test_a_type_with_nothing_but_columns_has_a_sentence_a_figure_a_file_and_a_table(
+    make, tmp_path
+):
+    result, ax = make(), Figure().subplots()
+    assert result.findings()[0].text == SENTENCES[make]
+    assert plot(result, ax) is ax
     assert ax.lines or ax.images or ax.collections
-    panel({"a": make(), "b": make()}).draw_without_rendering()
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_a_type_with_nothing_but_columns_is_saved_and_shown_as_a_table(make, tmp_path):
-    make().save(tmp_path / "result.npz")
-    assert Result.load(tmp_path / "result.npz") == make()
-    assert f"<th>{make().value_info().heading}</th>" in make()._repr_html_()
+    panel({"a": result, "b": result}).draw_without_rendering()
+    result.save(tmp_path / "result.npz")
+    assert Result.load(tmp_path / "result.npz") == result
+    assert f"<th>{result.value_info().heading}</th>" in result._repr_html_()
 
 
 def test_figures_take_their_labels_from_the_columns():

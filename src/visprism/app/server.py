@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jinja2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,7 +28,7 @@ from visprism.app.renderer import Renderer
 from visprism.app.settings import Settings
 from visprism.app.uploads import store_checkpoint, store_image
 from visprism.core.errors import InputError, OutputError, printable
-from visprism.report.page import script_hashes, style_sheet
+from visprism.report.page import script_hashes, style_sheet, templates
 
 Value = TypeVar("Value")
 
@@ -305,14 +304,7 @@ async def _stream(states: AsyncIterator[dict[str, Any]]) -> AsyncIterator[str]:
 
 
 def _page(name: str, **values: Any) -> Response:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("visprism.app"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return HTMLResponse(environment.get_template(name).render(**values))
+    return HTMLResponse(templates("visprism.app").get_template(name).render(**values))
 
 
 def _text(name: str) -> str:

@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (Exception, KeyboardInterrupt) as error:
         # A module that a signal interrupts while it is imported may raise anything.
-        ended = outcome(KeyboardInterrupt() if _SIGNALS and _is_bug(error) else error, flags)
+        is_bug = outcome(error, ()) is None
+        ended = outcome(KeyboardInterrupt() if _SIGNALS and is_bug else error, flags)
         if ended is None:
             raise
         sentence, code = ended
@@ -50,10 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
     return 128 + _SIGNALS.pop() if _SIGNALS and code not in (0, 1) else code
-
-
-def _is_bug(error: BaseException) -> bool:
-    return outcome(error, ()) is None
 
 
 _SIGNALS: list[int] = []  # that end this process

@@ -179,20 +179,14 @@ def add_arguments(to: argparse.ArgumentParser, command: type) -> None:
     declared = options_of(command)
     for one in fields(command):
         if one.name in declared:
-            owner = next(c for c in reversed(command.__mro__) if one.name in _annotated(c))
-            heading = vars(owner).get("heading", "")
+            owners = map(vars, reversed(command.__mro__))
+            owner = next(c for c in owners if one.name in c.get("__annotations__", {}))
+            heading = owner.get("heading", "")
             if heading not in groups:
                 groups[heading] = to.add_argument_group(heading)
-            _add(groups[heading], declared[one.name], **_shape(one))
-
-
-def _annotated(owner: type) -> dict[str, Any]:
-    return vars(owner).get("__annotations__", {})
-
-
-def _shape(one: Any) -> dict[str, Any]:
-    metadata = {k: v for k, v in one.metadata.items() if k != "option"}
-    return {**metadata, "required": one.default is MISSING}
+            shape: dict[str, Any] = {k: v for k, v in one.metadata.items() if k != "option"}
+            required = one.default is MISSING
+            _add(groups[heading], declared[one.name], required=required, **shape)
 
 
 def _add(

@@ -126,7 +126,6 @@ class Models(Printing):
         return _require(names + _elsewhere(self.pattern), self.pattern)
 
     def _cost(self, name: str) -> dict[str, Any]:
-        """What one model costs on this machine."""
         import torch
 
         from visprism.models import load_model

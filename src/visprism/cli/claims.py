@@ -113,7 +113,6 @@ class Claims(Printing):
             self._report()
 
     def _report(self) -> None:
-        """Print the verdicts, and write the page."""
         from visprism.claims.experiment import RawNumbers
         from visprism.claims.report import HEADER, effects_of, page, table
         from visprism.core.files import write_text

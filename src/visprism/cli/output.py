@@ -116,7 +116,6 @@ def print_study(study: "Study", *, verbose: bool = False) -> None:
 
 
 def _print_findings(study: "Study") -> None:
-    """The findings of each model and of each pair."""
     findings = {name: study.model(name).findings() for name in study.models}
     for entry in study.entries:
         if len(entry.models) > 1:

@@ -6,7 +6,7 @@ only names and first lines, which are read from the source text of analyses.
 
 import argparse
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points, version
@@ -172,7 +172,6 @@ def _root(available: dict[str, Entry]) -> tuple[Parser, dict[str, Parser]]:
 
 
 def _listing(available: dict[str, Entry]) -> str:
-    """The commands by group, a line each."""
     width = max(map(len, available))
     lines: list[str] = []
     for group in dict.fromkeys(entry.group for entry in available.values()):
@@ -207,9 +206,11 @@ class Summary:
 
 def summaries() -> dict[str, Summary]:
     """The summary of each analysis by its name, of built-in ones and of plug-ins."""
+    plugins = entry_points(group="visprism.plugins")
+    of_plugins = (path for plugin in plugins for path in _plugin_sources(plugin))
     return {
         name: summary
-        for path in _sources()
+        for path in (*_folder(_PACKAGE), *of_plugins)
         for name, summary in _declared(path, path.stat().st_mtime_ns)
     }
 
@@ -223,12 +224,6 @@ def groups() -> tuple[str, ...]:
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUPS":
                     return ast.literal_eval(node.value)
     raise AssertionError(f"{_PACKAGE}.base declares no GROUPS")
-
-
-def _sources() -> Iterator[Path]:
-    yield from _folder(_PACKAGE)
-    for plugin in entry_points(group="visprism.plugins"):
-        yield from _plugin_sources(plugin)
 
 
 def _folder(package: str) -> list[Path]:

@@ -27,7 +27,7 @@ from visprism.cli.arguments import (
 )
 from visprism.core.errors import InputError, OutputError
 from visprism.core.files import read_fields
-from visprism.core.options import Effort
+from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
 
 if TYPE_CHECKING:
@@ -111,6 +111,15 @@ class _Output(Printing):
     )
     footer: bool = argument(False, "print the provenance below each figure")
 
+    def printed(self, study: "Study") -> int:
+        """Print what the study found; the exit code."""
+        from visprism.cli.output import exit_code, print_outcome
+
+        print_outcome(
+            study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
+        )
+        return exit_code(study)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Study(_Output):
@@ -150,13 +159,9 @@ class _Study(_Output):
                     write_files(
                         study, self.out, self.formats, footer=self.footer, progress=progress
                     )
-        from visprism.cli.output import exit_code, print_outcome
+        from visprism.cli.output import exit_code
 
-        if is_first:
-            print_outcome(
-                study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
-            )
-        return exit_code(study)
+        return self.printed(study) if is_first else exit_code(study)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:
         """When measurements must end, so that files are written within the budget."""
@@ -264,10 +269,7 @@ class Examine(_Measuring):
 
 
 def _options(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Options by analysis from ``analysis.option=value``."""
     from visprism.analyses import ANALYSES
-    from visprism.core.options import options_of
-    from visprism.core.registry import suggestion
 
     settings: dict[str, dict[str, Any]] = {}
     for text in texts:
@@ -352,14 +354,11 @@ class Evolve(Computation, _Study, _Images, Seeded):
         )
 
 
-_OPTION = (
-    "option_"  # before the names of options of an analysis, which other arguments may have
-)
+_OPTION = "option_"  # before names of options of an analysis, which other arguments may have
 
 
 def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
     """The arguments of the command of one analysis, from the fields of its declaration."""
-    from visprism.core.options import options_of
     from visprism.core.progress import StatusLine, console_progress
 
     status = StatusLine()
@@ -407,7 +406,6 @@ class Merge(_Output):
 
     def run(self) -> int:
         """Merge the studies, write the files of the one and print it; the exit code."""
-        from visprism.cli.output import exit_code, print_outcome
         from visprism.study import Study
 
         if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
@@ -415,10 +413,7 @@ class Merge(_Output):
         study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
         study.save(self.out)
         study.write_files(self.out, self.formats, footer=self.footer)
-        print_outcome(
-            study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
-        )
-        return exit_code(study)
+        return self.printed(study)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -486,7 +481,6 @@ def resumable(folder: Path) -> Iterator[None]:
 
 
 def _stored_results(folder: Path) -> str:
-    """What an interrupted study leaves, and how to resume it."""
     from visprism.study.store import INDEX, read_index
 
     entries = []
@@ -572,7 +566,6 @@ def _models(value: Any, path: Path) -> Models:
 
 
 def _option_words(value: Any, path: Path) -> Iterator[str]:
-    """``--set`` for each option of each analysis."""
     options = {} if value is None else value
     if not isinstance(options, dict) or not all(isinstance(o, dict) for o in options.values()):
         raise InputError(
@@ -603,7 +596,6 @@ def _words(action: argparse.Action, value: Any, path: Path) -> list[str]:
 
 
 def _text(value: Any, separator: str = ",") -> str:
-    """A value as it is written on the command line."""
     if isinstance(value, list):
         return separator.join(_text(item) for item in value)
     return "none" if value is None else str(value)

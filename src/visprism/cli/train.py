@@ -195,7 +195,6 @@ class Train(Printing, Training):
         images: "ImageSet",
         loggers: "Sequence[Logger]",
     ) -> "Monitor":
-        """What measures the network while it trains."""
         from visprism.study.monitor import Monitor
 
         sam = {"sam_rho": recipe.sam_rho, "adaptive": recipe.adaptive}

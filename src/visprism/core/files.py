@@ -70,10 +70,8 @@ def remove_leftovers(folder: Path) -> None:
     """Remove temporary files and folders of processes that were killed over an hour ago."""
     for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
         with suppress(OSError):
-            if (
-                not _SCRATCH.fullmatch(scratch.name)
-                or time() - scratch.stat().st_mtime < _STALE
-            ):
+            old = time() - scratch.stat().st_mtime >= _STALE
+            if not old or not _SCRATCH.fullmatch(scratch.name):
                 continue
             if scratch.is_dir():
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -119,15 +117,11 @@ def output_folder(
     created: list[Path] = []
     scratch = path / f".visprism.{uuid4().hex}.tmp"
     try:
-        try:
+        with writable(path):
             created += [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
             remove_leftovers(path)
             scratch.mkdir()
-        except OSError as error:
-            raise InputError(
-                f"out must be a folder that can be written to, got {path} ({error.strerror})"
-            ) from error
         try:
             yield scratch
             _move(scratch, path, replaced, last)
@@ -158,14 +152,21 @@ def _move(scratch: Path, target: Path, replaced: Collection[str], last: str) -> 
 _ZIP = b"PK\x03\x04"  # how an archive begins
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of an option `out`, where it is missing."""
+@contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Inside, the folder of an option `out` is begun; one sentence says that it cannot be."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise InputError(
             f"out must be a folder that can be written to, got {folder} ({error.strerror})"
         ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of an option `out`, where it is missing."""
+    with writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def check_uncompressed(path: Path) -> None:

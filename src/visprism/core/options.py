@@ -5,7 +5,7 @@ The command line, forms and keyword arguments of an analysis are all made from i
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from sys import float_info
@@ -205,7 +205,12 @@ def options_of(cls: type) -> Mapping[str, Option]:
     """The options of a dataclass by name, in the order of declaration."""
     hints = get_type_hints(cls)
     return {
-        f.name: Option(f.name, hints[f.name], _default(f), f.metadata["option"])
+        f.name: Option(
+            f.name,
+            hints[f.name],
+            None if f.default is MISSING else f.default,
+            f.metadata["option"],
+        )
         for f in fields(cls)
         if "option" in f.metadata
     }
@@ -234,10 +239,6 @@ def option_values(instance: object) -> dict[str, Any]:
     return {name: _plain(value) for name, value in values.items()}
 
 
-def _default(f: Field) -> Any:
-    return None if f.default is MISSING else f.default
-
-
 def _without_none(kind: Any) -> Any:
     if get_origin(kind) in (Union, types.UnionType):
         rest = [k for k in get_args(kind) if k is not type(None)]
@@ -254,11 +255,8 @@ def _read(text: str, kind: Any) -> Any:
         by_text = {str(value): value for value in get_args(kind)}
         return by_text.get(text, text)
     if kind is bool:
-        return (
-            {"true": True, "yes": True, "false": False, "no": False}[text.lower()]
-            if (text.lower() in {"true", "yes", "false", "no"})
-            else text
-        )
+        words = {"true": True, "yes": True, "false": False, "no": False}
+        return words.get(text.lower(), text)
     if kind in (int, float) and (not text.isascii() or "_" in text):
         raise ValueError(text)  # Python reads digits of other scripts, and 1_000
     if kind is float:

@@ -41,7 +41,6 @@ def t_quantile(count: int) -> float:
 
 
 def _quantile(freedom: float) -> float:
-    """97.5% quantile of Student's t with so many degrees of freedom."""
     from scipy.special import stdtrit  # SciPy takes a while to import
 
     return float(stdtrit(freedom, 0.975))
@@ -415,7 +414,6 @@ def heavy_tailed_interval(
 
 
 def _log_normal_end(logs: Float[np.ndarray, " m"]) -> float:
-    """Upper end of the 95% interval of the mean of log-normal values."""
     from scipy.special import chdtri  # SciPy takes a while to import
 
     n, variance = len(logs), float(logs.var(ddof=1))

@@ -45,11 +45,19 @@ def error_rate_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     color_bar(figure, axes, "Error rate", format=PercentFormatter(1, decimals=0))
 
 
+def on_grid(
+    x: np.ndarray, y: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sorted columns and rows, and the value at each place of them; NaN where there is none."""
+    columns, rows = np.unique(x), np.unique(y)
+    grid = np.full((len(rows), len(columns)), np.nan)
+    grid[np.searchsorted(rows, y), np.searchsorted(columns, x)] = values
+    return columns, rows, grid
+
+
 def cells(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
     """A cell for each value at its place on a grid of equal steps; a part may be missing."""
-    columns, rows = np.unique(x), np.unique(y)
-    image = np.full((len(rows), len(columns)), np.nan)
-    image[np.searchsorted(rows, y), np.searchsorted(columns, x)] = values
+    columns, rows, image = on_grid(x, y, values)
     ax.imshow(
         image,
         cmap=SIMILARITY,

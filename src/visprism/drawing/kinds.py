@@ -85,12 +85,9 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
             zorder=3,
             label=kind if not place else f"_{kind}",
         )
-        bar.lines[0].set_gid(
-            tip(
-                f"{kind} · {CHANGES[quantity].label} · {mean:+.3g} [{low:+.3g}, {high:+.3g}] · "
-                f"{counts[i]}"
-            )
-        )
+        number = f"{mean:+.3g} [{low:+.3g}, {high:+.3g}]"
+        text = f"{kind} · {CHANGES[quantity].label} · {number} · {counts[i]}"
+        bar.lines[0].set_gid(tip(text))
     if not rows:
         ax.text(0.5, 0.5, "no block counted", transform=ax.transAxes, ha="center", color=FAINT)
     first = [i for i in rows if columns["quantity"][i] == quantities[0]]
@@ -106,17 +103,9 @@ def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
             for face in faces
         ]
         ax.legend(handles, [SHORT.get(q, q) for q in quantities])
-    subject = (
-        "log amplitude"
-        if TO_MEAN.id in quantities
-        else "log"
-        if VARIANCE.id in quantities
-        else ""
-    )
-    ax.set(
-        xlim=(-0.6, max(len(kinds), 1) - 0.4),
-        ylabel=f"Mean change{f' of the {subject}' if subject else ''}",
-    )
+    of_log = " of the log" if VARIANCE.id in quantities else ""
+    subject = " of the log amplitude" if TO_MEAN.id in quantities else of_log
+    ax.set(xlim=(-0.6, max(len(kinds), 1) - 0.4), ylabel=f"Mean change{subject}")
     return ax
 
 

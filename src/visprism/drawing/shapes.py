@@ -1,15 +1,14 @@
 """Default figures of the shapes of results, for types without a registered figure."""
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from visprism.drawing.color_bars import caption, color_bar, picture
+from visprism.drawing.color_bars import caption, color_bar, on_grid, picture
 from visprism.drawing.depth import against_depth, kinds_key, points
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, legend
@@ -74,7 +73,6 @@ def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
 
 
 def _colored(series: dict[str, np.ndarray]) -> list[tuple[str, np.ndarray, str]]:
-    """Name, rows and color of each series."""
     palette = list(KIND_COLORS.values())[1:]
     return [(n, r, palette[i % len(palette)]) for i, (n, r) in enumerate(series.items())]
 
@@ -114,19 +112,15 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
     return ax
 
 
-def _value_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
+def _value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> None:
     """A color bar at the side, of one scale for all axes."""
     mappables = [m for ax in axes for m in (*ax.images, *ax.collections)]
     if mappables:
-        _share_scale(mappables)
-        color_bar(figure, axes, str(mappables[0].get_label()), mappable=mappables[0])
-
-
-def _share_scale(mappables: Sequence[ScalarMappable]) -> None:
-    """Let one color mean one value in all of them."""
-    ends = np.array([m.get_clim() for m in mappables], dtype=float)
-    for mappable in mappables:
-        mappable.set_clim(np.nanmin(ends), np.nanmax(ends))
+        ends = np.array([m.get_clim() for m in mappables], dtype=float)
+        for mappable in mappables:
+            mappable.set_clim(np.nanmin(ends), np.nanmax(ends))
+        label = str(mappables[0].get_label())
+        color_bar(figure, axes, label, mappable=mappables[0], **options)
 
 
 @figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
@@ -168,9 +162,7 @@ def _(result: Curve, ax: Axes) -> Axes:
 def _(result: Surface, ax: Axes) -> Axes:
     """Filled contours of the value over both variables; missing points are left empty."""
     x, y = (np.asarray(getattr(result, n), dtype=float) for n in (result.x_name, result.y_name))
-    columns, rows = np.unique(x), np.unique(y)
-    grid = np.full((len(rows), len(columns)), np.nan)
-    grid[np.searchsorted(rows, y), np.searchsorted(columns, x)] = result.values
+    columns, rows, grid = on_grid(x, y, result.values)
     mesh = ax.pcolormesh(columns, rows, grid, cmap=SIMILARITY, shading="nearest")
     mesh.set_label(result.value_info().heading)
     infos = result.infos()
@@ -178,15 +170,10 @@ def _(result: Surface, ax: Axes) -> Axes:
     return ax
 
 
-def _picture_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
-    images = [image for ax in axes for image in ax.images]
-    if images:
-        _share_scale(images)
-        norm = Normalize(*images[0].get_clim())
-        color_bar(figure, axes, str(images[0].get_label()), scale=norm, pad=0.01)
+_PICTURE_BAR = partial(_value_bar, pad=0.01)
 
 
-@figure(width=6.0, height=1.4, across=1, share=False, key=_picture_bar, key_width=0.65)
+@figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)
 def _(result: Pictures, ax: Axes) -> Axes:
     """The pictures side by side on one color scale, with their names below."""
     pictures = result.pictures()

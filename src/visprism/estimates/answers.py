@@ -209,9 +209,9 @@ def difference(first: Answer, second: Answer) -> Number | None:
     a, b = first.by_unit, second.by_unit
     if a is None or b is None or first.comparison == "none":
         return None
+    missing = next((x.missing for x in (first, second) if x.missing), "")
     if first.comparison == "independent":
         one, two = ((x.value, x.low, x.high) for x in (first, second))
-        missing = next((x.missing for x in (first, second) if x.missing), "")
         ends = (nan, nan) if missing else difference_interval(one, two, (0.0, 0.0))
         return Number(second.value - first.value, *ends, missing=missing)
     n = min(len(a), len(b))
@@ -221,7 +221,6 @@ def difference(first: Answer, second: Answer) -> Number | None:
     if not len(a):
         return None
     by_unit = b - a
-    missing = next((x.missing for x in (first, second) if x.missing), "")
     if missing:
         return Number(by_unit.mean(), by_unit=by_unit, missing=missing)
     if first.comparison in ("combined", "bounded"):

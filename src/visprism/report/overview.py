@@ -67,7 +67,6 @@ def overview(results: Mapping[str, Sequence[Result]], *, footer: bool = False) -
 
 
 def _empty(ax: Axes, reason: str) -> None:
-    """Axes of a model that has no such values."""
     ax.text(0.5, 0.5, reason, transform=ax.transAxes, ha="center", fontsize=7, color=FAINT)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelleft=False)

@@ -187,7 +187,6 @@ def script_hashes() -> str:
 
 
 def _section_context(part: SectionContent) -> dict[str, Any]:
-    """Values of the template for one section, without its figures."""
     labeled = [
         (label_of(models) + (f", {number}" if number > 1 else ""), result)
         for models, results in part.results.items()
@@ -230,25 +229,27 @@ def _template_text(name: str) -> str:
     return (files("visprism.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("visprism.report"),
+def templates(package: str) -> jinja2.Environment:
+    """The templates of a package; names and texts are escaped."""
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _template() -> jinja2.Template:
+    environment = templates("visprism.report")
     environment.filters["typeset"] = typeset
     environment.filters["capital"] = _capitalized
     environment.filters["cell"] = lambda value: table_cell(value).text
     environment.filters["option"] = _option_text
-    environment.filters["breakable"] = _breakable
+    environment.filters["breakable"] = lambda name: Markup(  # it may wrap after punctuation
+        re.sub(r"([._/:@?&])(?=\w)", r"\1<wbr>", str(escape(name)))
+    )
     return environment.get_template("page.html")
-
-
-def _breakable(name: str) -> Markup:
-    """A name that may wrap after its punctuation."""
-    return Markup(re.sub(r"([._/:@?&])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def _option_text(value: Any) -> str:

@@ -48,7 +48,10 @@ class TermLinks:
     def __call__(self, text: str, part: str) -> Markup:
         """The text as HTML; claims, and terms that the part does not have yet, are links."""
         pieces = _CLAIM.split(text)  # texts and codes of claims in turn
-        claims = [_claim_link(code) for code in pieces[1::2]]
+        claims = [
+            _link(code, f"Claim {code} of Park & Kim (2022): {of.statement}", f"claim {code}")
+            for code, of in ((code, PAPER_CLAIMS[code]) for code in pieces[1::2])
+        ]
         texts = [self._with_terms(piece, part) for piece in pieces[::2]]
         return Markup("").join(
             x for pair in zip_longest(texts, claims, fillvalue="") for x in pair
@@ -62,7 +65,8 @@ class TermLinks:
             if term.name in seen:
                 continue
             seen.add(term.name)
-            pieces += [escape(text[end : match.start()]), _link(term, match[0])]
+            link = _link(term.anchor, f"{term.name}: {term.meaning}", match[0])
+            pieces += [escape(text[end : match.start()]), link]
             end = match.end()
         return Markup("").join([*pieces, escape(text[end:])])
 
@@ -73,14 +77,5 @@ class TermLinks:
         return [term for term in TERMS if term.name in names]
 
 
-def _claim_link(code: str) -> Markup:
-    tip = f"Claim {code} of Park & Kim (2022): {PAPER_CLAIMS[code].statement}"
-    return Markup('<a class="term" href="#{}" data-tip="{}">claim {}</a>').format(
-        code, tip, code
-    )
-
-
-def _link(term: Term, text: str) -> Markup:
-    return Markup('<a class="term" href="#{}" data-tip="{}">{}</a>').format(
-        term.anchor, f"{term.name}: {term.meaning}", text
-    )
+def _link(anchor: str, tip: str, text: str) -> Markup:
+    return Markup('<a class="term" href="#{}" data-tip="{}">{}</a>').format(anchor, tip, text)

@@ -75,12 +75,9 @@ def print_event(event: Event, *, verbose: bool = False) -> None:
     if rank() > 0:
         return
     if isinstance(event, Planned):
-        plan = event.plan
-        lines = (
-            ["Plan:", *(f"  {s}" for s in plan.lines())]
-            if verbose
-            else [f"Plan: {plan.total()}"]
-        )
+        lines = [f"Plan: {event.plan.total()}"]
+        if verbose:
+            lines = ["Plan:", *(f"  {line}" for line in event.plan.lines())]
         for line in (*event.preparation, *lines):
             print(line, file=sys.stderr, flush=True)
     elif isinstance(event, Stopped) and event.failure.kind != "skipped":
@@ -111,14 +108,10 @@ def reported(run: Run, listener: Listener | None) -> Iterator[tuple[Run, Listene
     """
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules
     if listener is not None or run.progress is not None or not watched:
-        yield run, listener or _ignore
+        yield run, listener or (lambda _: None)
     elif rank() > 0:
-        yield run, _ignore
+        yield run, lambda _: None
     else:
         status = StatusLine()
         with console_progress(status) as progress:
             yield replace(run, progress=progress), study_listener(status)
-
-
-def _ignore(event: Event) -> None:
-    """The listener of a study without a display."""

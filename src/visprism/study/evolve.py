@@ -148,7 +148,6 @@ def evolve(
 
 
 def _folders(runs: Any) -> dict[str, Path]:
-    """Folders by name of the run."""
     if isinstance(runs, Mapping):
         named = {str(name): Path(folder) for name, folder in runs.items()}
     else:

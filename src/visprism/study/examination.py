@@ -286,14 +286,12 @@ class Examination:
         return Plan(tuple(planned), self.effort, self.budget)
 
     def _subjects(self, step: Step) -> list[Subject]:
-        """The models that at least one analysis of the step applies to."""
         return [s for s in self.subjects if any(self._applies(a, s) for a in step.analyses)]
 
     def _applies(self, analysis: Analysis, subject: Subject) -> bool:
         return any(s.name == subject.name for s in self.applicable[analysis.name])
 
     def _missing(self, step: Step, subject: Subject) -> list[Analysis]:
-        """The analyses of a step that are still to be measured."""
         return [
             a
             for a in step.analyses
@@ -381,7 +379,6 @@ class Examination:
             self._measure_one([analysis], subject)
 
     def _compare(self, analysis: Analysis, images: int) -> None:
-        """What an analysis finds about two models together."""
         singles = {n: self.entries.get(((n,), analysis.name)) for n in self._names}
         for pair in pairs_of([s for s in self.subjects if singles[s.name]]):
             names = _names(pair)
@@ -447,7 +444,6 @@ class Examination:
         return stored
 
     def _of(self, models: Sequence[str], images: int) -> list[Subject]:
-        """The subjects of these names with so many images."""
         by_name = {s.name: s for s in self.subjects}
         return [by_name[name].limited(images) for name in models]
 
@@ -470,7 +466,6 @@ class Examination:
     def _digest(
         self, analysis: type[Analysis], options: Mapping[str, Any], subjects: Sequence[Subject]
     ) -> str:
-        """A digest of all that determines a result."""
         return key_of(
             models=[(s.name, *self._identity(s), str(s.preprocessing)) for s in subjects],
             analysis=analysis.name,

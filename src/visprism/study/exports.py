@@ -7,8 +7,7 @@ from math import isfinite
 from typing import Any
 
 from visprism.core.provenance import Provenance
-from visprism.estimates.answers import POINTS, Answer
-from visprism.estimates.findings import Finding
+from visprism.estimates.answers import POINTS
 from visprism.report.tables import DASH
 from visprism.study.study import Study
 from visprism.study.table import Row, findings_of
@@ -17,26 +16,22 @@ _VERDICTS = (
     "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "
     "together."
 )
+_OF_ANSWER = ("value", "low", "high", "over", "missing", "selected", "claim", "verdict")
 _FORMAT = 2  # of results.json; raise it when entries change their meaning
 
 
 def markdown_of(study: Study) -> str:
     """The table, the findings by analysis, and what was not measured, as Markdown."""
     parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
-    if study.alarms:
-        parts.append(
-            "\n".join(["## To read first", "", *(f"- {_escaped(a)}" for a in study.alarms)])
-        )
-    for analysis in study.analyses:
-        lines = _findings(study, analysis)
-        if lines:
-            parts.append("\n".join([f"## {_escaped(analysis)}", "", *lines]))
-    if study.failures:
-        lines = [
-            f"- {_escaped(f.analysis)}, {_escaped(f.model)}: {f.kind}, {_escaped(f.reason)}"
-            for f in study.failures
-        ]
-        parts.append("\n".join(["## Not measured", "", *lines]))
+    lists = {"To read first": [_escaped(alarm) for alarm in study.alarms]}
+    lists |= {_escaped(analysis): _findings(study, analysis) for analysis in study.analyses}
+    lists["Not measured"] = [
+        f"{_escaped(f.analysis)}, {_escaped(f.model)}: {f.kind}, {_escaped(f.reason)}"
+        for f in study.failures
+    ]
+    for title, items in lists.items():
+        if items:
+            parts.append("\n".join([f"## {title}", "", *(f"- {item}" for item in items)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -61,7 +56,10 @@ def json_of(study: Study) -> str:
                 "images": entry.images,
                 "seconds": entry.seconds,
                 "results": [result.identifier for result in entry.results],
-                "findings": [_finding(f) for f in findings_of(entry.results)],
+                "findings": [
+                    {"text": f.text, "code": f.code, "severity": f.severity}
+                    for f in findings_of(entry.results)
+                ],
             }
             for entry in study.entries
         ],
@@ -88,8 +86,8 @@ def _table(study: Study) -> list[str]:
     lines = [_line(head), _line(["---"] * len(head), escape=False)]
     for row in rows:
         answers = [
-            f"{row.cells[m]}{_verdict(row.cells[m])}" if m in row.cells else DASH
-            for m in study.models
+            f"{a}{f' ({a.claim}: {a.verdict})' if a.verdict else ''}" if a else DASH
+            for a in map(row.cells.get, study.models)
         ]
         last = [row.difference_text()] if differences else []
         lines.append(_line([f"{row.question} ({row.quantity})", *answers, *last]))
@@ -99,17 +97,13 @@ def _table(study: Study) -> list[str]:
     return [table]
 
 
-def _verdict(answer: Answer) -> str:
-    return f" ({answer.claim}: {answer.verdict})" if answer.verdict else ""
-
-
 def _line(cells: list[str], *, escape: bool = True) -> str:
     return f"| {' | '.join(_escaped(c) if escape else c for c in cells)} |"
 
 
 def _findings(study: Study, analysis: str) -> list[str]:
     return [
-        f"- {_escaped(' and '.join(entry.models))}: {_escaped(str(finding))}"
+        f"{_escaped(' and '.join(entry.models))}: {_escaped(str(finding))}"
         for entry in study.entries
         if entry.analysis == analysis
         for finding in findings_of(entry.results)
@@ -138,24 +132,11 @@ def _question(row: Row) -> dict[str, Any]:
         "quantity": row.quantity,
         "unit": "fraction" if row.unit in ("%", POINTS) else row.unit,
         "answers": {
-            model: {
-                "value": a.value,
-                "low": a.low,
-                "high": a.high,
-                "over": a.over,
-                "missing": a.missing,
-                "selected": a.selected,
-                "claim": a.claim,
-                "verdict": a.verdict,
-            }
-            for model, a in row.cells.items()
+            model: {name: getattr(answer, name) for name in _OF_ANSWER}
+            for model, answer in row.cells.items()
         },
         "differences": differences,
     }
-
-
-def _finding(finding: Finding) -> dict[str, str]:
-    return {"text": finding.text, "code": finding.code, "severity": finding.severity}
 
 
 def _plain(value: Any) -> Any:

@@ -22,15 +22,14 @@ def write_report(study: Study, path: Path) -> None:
 
     Tables of the study that stand in ``results`` next to the page are linked.
     """
+    refused = f"path must be a file that can be written, got {path}"
     try:
-        is_folder, has_folder = path.is_dir(), path.parent.is_dir()
+        if path.is_dir():
+            raise InputError(f"{refused} (a folder)")
+        if not path.parent.is_dir():
+            raise InputError(f"{refused} (its folder does not exist)")
     except OSError as error:  # of a folder that may not be entered
-        raise InputError(
-            f"path must be a file that can be written, got {path} ({error.strerror})"
-        ) from error
-    if is_folder or not has_folder:
-        reason = "a folder" if is_folder else "its folder does not exist"
-        raise InputError(f"path must be a file that can be written, got {path} ({reason})")
+        raise InputError(f"{refused} ({error.strerror})") from error
     content = content_of(study, files=_tables_beside(path))
     figures = PageFigures(content)
     for drawing, files in rendered(content, ["svg"]):
@@ -38,9 +37,7 @@ def write_report(study: Study, path: Path) -> None:
     try:
         write_text(path, page_html(content, figures))
     except OSError as error:
-        raise InputError(
-            f"path must be a file that can be written, got {path} ({error.strerror})"
-        ) from error
+        raise InputError(f"{refused} ({error.strerror})") from error
 
 
 def write_files(

@@ -103,7 +103,6 @@ def _order(row: Row, pair: tuple[str, str]) -> int | None:
 
 
 def _reason(row: Row) -> str:
-    """Why a row does not tell which model is better."""
     reasons = [d.missing for d in row.differences.values()]
     reasons += [answer.missing for answer in row.cells.values()]
     return next(filter(None, reasons), "the number has no interval")
@@ -221,7 +220,6 @@ def sentences_of(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
 
 
 def _next_best(line: Line) -> str:
-    """The model with the best value of the others."""
     sign = 1 if line.question.better == "lower" else -1
     others = (name for name in line.answers if name != line.better)
     return min(others, key=lambda name: sign * line.answers[name].value)

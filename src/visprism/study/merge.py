@@ -142,7 +142,6 @@ def _check_header(first: Study, other: Study) -> None:
 
 
 def _check_entries(entries: Sequence[Entry]) -> None:
-    """Each analysis must have been made in one way."""
     ways: dict[str, tuple[Entry, dict[str, Any]]] = {}
     for entry in entries:
         way = _way(entry)

@@ -69,8 +69,6 @@ class _Function:
 
 @dataclass
 class _Group:
-    """Analyses that are measured together."""
-
     names: Sequence[str]
     expected: float  # seconds of the next measurement
     taken: float = 0.0  # seconds so far, with a part of what all groups have taken together
@@ -409,7 +407,6 @@ class Monitor:
         return study
 
     def _numbers_in(self, metrics: Mapping[str, Any]) -> dict[str, float]:
-        """The metrics that are numbers."""
         numbers = {}
         for name, value in metrics.items():
             try:
@@ -512,18 +509,13 @@ def scalars_of(study: Study) -> dict[str, float]:
 
     For example ``visprism/fourier/attention/high_frequency``.
     """
-    return {
-        _name_of(entry.analysis, identifier): value
-        for entry in study.entries
-        for result in entry.results
-        for identifier, value in result.scalars().items()
-    }
-
-
-def _name_of(analysis: str, identifier: str) -> str:
-    _, quantity, *part = re.split("[:.]", identifier)
-    quantity = _HIGH_FREQUENCY.get(quantity, quantity)
-    return "/".join(["visprism", analysis, *part, quantity.replace("-", "_")])
+    numbers = {}
+    for entry in study.entries:
+        for identifier, value in (n for r in entry.results for n in r.scalars().items()):
+            _, quantity, *part = re.split("[:.]", identifier)
+            quantity = _HIGH_FREQUENCY.get(quantity, quantity).replace("-", "_")
+            numbers["/".join(["visprism", entry.analysis, *part, quantity])] = value
+    return numbers
 
 
 def arrays_of(study: Study) -> dict[str, np.ndarray]:
@@ -537,7 +529,8 @@ def arrays_of(study: Study) -> dict[str, np.ndarray]:
     for entry in study.entries:
         name, by_type = f"visprism/{entry.analysis}", {type(r): r for r in entry.results}
         for result in entry.results:
-            if isinstance(result, ScalarPerBlock) and len(values := _finite(result.values)):
+            if isinstance(result, ScalarPerBlock) and np.isfinite(result.values).any():
+                values = result.values[np.isfinite(result.values)]
                 arrays[f"{name}/blocks/{result.identifier.replace('-', '_')}"] = values
         for section in ANALYSES[entry.analysis].sections:
             main = next(iter(section.figures.values()), {})
@@ -548,10 +541,6 @@ def arrays_of(study: Study) -> dict[str, np.ndarray]:
                     arrays[f"{name}/figure"] = np.asarray(picture.convert("RGB"))
                 break
     return arrays
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    return values[np.isfinite(values)]
 
 
 def step_folders(folder: Path) -> dict[int, Path]:

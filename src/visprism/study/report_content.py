@@ -103,7 +103,6 @@ def _card(study: Study, model: str, lines: Sequence[Line]) -> ModelCard:
 
 
 def _scaled(answer: Answer) -> tuple[float, float, float]:
-    """The number and its interval in the unit of the label."""
     scale = 100 if answer.unit in ("%", POINTS) else 1
     return scale * answer.value, scale * answer.low, scale * answer.high
 
@@ -129,7 +128,6 @@ def _size_rows(study: Study) -> Iterator[GlanceRow]:
 
 
 def _speed(study: Study, model: str) -> list[str]:
-    """Latency, throughput and memory as they were measured."""
     speed = study.header.get("speed", {}).get(model)
     if not speed:
         return []
@@ -173,13 +171,11 @@ def _steps(
 
 
 def _offered(study: Study) -> int:
-    """Number of evaluation images that analyses could use."""
     measured = [r.provenance.images for e in study.entries for r in e.results]
     return len(study.positions) or max(measured, default=0)
 
 
 def _measured(study: Study) -> str:
-    """The largest number of evaluation images that an analysis measured, of how many."""
     numbers = [
         result.provenance.images
         for entry in study.entries
@@ -191,7 +187,6 @@ def _measured(study: Study) -> str:
 
 
 def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -> str:
-    """How many images were measured of how many."""
     used = max(r.provenance.images for e in entries for r in e.results)
     if not used:
         return "none"
@@ -201,7 +196,6 @@ def _images_text(analysis: type[Analysis], entries: list[Entry], offered: int) -
 
 
 def _weights_text(study: Study) -> str:
-    """Source and fingerprint of each model."""
     weights = study.header.get("weights", {})
     texts = [
         f"{name}: {stored['source']}{', random' * (name in study.header.get('untrained', ()))}"
@@ -213,7 +207,6 @@ def _weights_text(study: Study) -> str:
 
 
 def _training_text(study: Study) -> str:
-    """How the models whose weights ship with the package were trained."""
     return "; ".join(
         f"{name}: {card.train_images:,} images of {card.data}, {card.epochs} "
         f"epoch{'' if card.epochs == 1 else 's'} of the recipe {card.recipe!r}, "
@@ -223,7 +216,6 @@ def _training_text(study: Study) -> str:
 
 
 def _cards(study: Study) -> "dict[str, PretrainedCard]":
-    """The card of each model whose weights ship with the package."""
     sources = {
         name: stored["source"]
         for name, stored in study.header.get("weights", {}).items()
@@ -244,14 +236,7 @@ def _data_text(origin: Provenance) -> str:
     return ". ".join(filter(None, (origin.data, meaning)))
 
 
-def _limit_text(study: Study) -> str:
-    """The limit on the time, which decides what is measured, not the number of images."""
-    seconds = study.header.get("budget")
-    return "" if seconds is None else f"{seconds / 60:.3g} min"
-
-
 def _seconds_text(study: Study) -> str:
-    """The time of all measurements."""
     if "seconds" not in study.header:
         return ""
     return (
@@ -284,7 +269,6 @@ def _subtitle(study: Study) -> str:
 
 
 def _preprocessing(study: Study) -> dict[str, str]:
-    """How each model is given the images."""
     single = [e for e in study.entries if len(e.models) == 1]
     return {e.models[0]: e.results[0].provenance.preprocessing for e in single if e.results}
 
@@ -308,7 +292,6 @@ def _unequal_training(study: Study) -> str:
 
 
 def _networks(study: Study) -> str:
-    """Which networks the study is about."""
     untrained = len(study.header.get("untrained", ()))
     verb = "has" if untrained == 1 else "have"
     random = f" {untrained} of {len(study.models)} {verb} random weights." * bool(untrained)
@@ -332,8 +315,8 @@ def _omissions(study: Study) -> list[Omission]:
 
 
 def _manifest(study: Study) -> dict[str, str]:
-    """Facts about the study, with their values as text."""
     origin = next((r.provenance for e in study.entries for r in e.results), Provenance())
+    budget = study.header.get("budget")
     entries = {
         "Models": ", ".join(study.models),
         "Weights": _weights_text(study),
@@ -353,7 +336,8 @@ def _manifest(study: Study) -> dict[str, str]:
         "Date": origin.created,
         "Machine": study.header.get("machine", ""),
         "Effort": study.header.get("effort", ""),
-        "Time limit": _limit_text(study),
+        # It decides what is measured, not the number of images.
+        "Time limit": "" if budget is None else f"{budget / 60:.3g} min",
         "Seconds": _seconds_text(study),
         "visprism": origin.visprism,
         "Git revision": study.header.get("revision", ""),
@@ -373,9 +357,8 @@ class _Table:
         self.lines = glance_of(self.rows, study.models, study.header.get("untrained", ()))
         self._origins = {
             (answer.question, answer.quantity): (entry.analysis, type(result))
-            for entry in reversed(
-                study.entries
-            )  # the first one that answers a question decides
+            # The first one that answers a question decides.
+            for entry in reversed(study.entries)
             for answer, result in reversed(answers_of(entry.results))
         }
         self._failures = {(f.model, f.analysis): f.reason for f in study.failures}
@@ -444,7 +427,6 @@ class _Table:
         ]
 
     def _empty(self, row: Row, model: str) -> Cell:
-        """Why a model has no number."""
         analysis, kind = self._origins[row.question, row.quantity]
         failure = self._failures.get((model, analysis))
         reason = failure or self._reasons.get((model, kind))

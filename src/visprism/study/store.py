@@ -19,6 +19,7 @@ from visprism.core.files import (
     read_json,
     remove_leftovers,
     slug,
+    writable,
     write_text,
 )
 from visprism.study.study import Entry, Failure, Kind, Study
@@ -39,9 +40,8 @@ class StoredEntry(TypedDict):
     options: dict[str, Any]
     images: int
     seconds: float
-    files: Annotated[
-        dict[str, str], msgspec.Meta(min_length=1)
-    ]  # name -> digest of the content
+    # Digests of the contents by name.
+    files: Annotated[dict[str, str], msgspec.Meta(min_length=1)]
 
 
 class _Weights(TypedDict):
@@ -132,17 +132,13 @@ class Store:
         store = cls(folder, dict(identity), writes=writes)
         if folder is None:
             return store
-        try:
+        with writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
             probe = folder / ".visprism-write-test"
             probe.touch()
             probe.unlink(missing_ok=True)  # another process of this study may be faster
             remove_leftovers(folder)
             others = [name for name in _REPLACED if (folder / name).exists()]
-        except OSError as error:
-            raise InputError(
-                f"out must be a folder that can be written to, got {folder} ({error.strerror})"
-            ) from error
         if others and not (folder / INDEX).exists():
             raise InputError(
                 f"out must be an empty folder or hold a study, got {folder} with {others[0]} "
@@ -158,7 +154,6 @@ class Store:
         return store
 
     def _resume(self, index: Index, identity: Mapping[str, Any]) -> None:
-        """Take over what an earlier run left."""
         before: Mapping[str, Any] = index["header"]
         changes = [
             f"{k} ({before.get(k)} before, {v} now)" if isinstance(v, int) else k

@@ -56,10 +56,15 @@ class DataOptions:
     def __post_init__(self) -> None:
         for name in ("limit", "batch_size"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
-        if self.size is not None and min(self.size) < 1:
-            raise InputError(f"size must be at least one pixel each way, got {self.size}")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
+        size = self.size
+        if size is not None and not (
+            isinstance(size, tuple)
+            and len(size) == 2
+            and all(isinstance(side, int) and side >= 1 for side in size)
+        ):
+            raise InputError(f"size must be (height, width) in pixels, got {size!r}")
         if (self.mean is None) != (self.std is None):
             raise InputError(
                 f"mean and std must be given together, got {self.mean} and {self.std}"
@@ -147,7 +152,11 @@ def subjects_of(
     run: Run,
 ) -> list[Subject]:
     """A subject for each model, all on the same images."""
-    _check_options(options, data)
+    if options.split is not None and not isinstance(data, str):
+        raise InputError(
+            f"split selects a part of data that is given by name, got {options.split!r} and a "
+            f"{type(data).__name__}. Pass the images of that split as data."
+        )
     given = options.given
     if preprocessing is not None:
         from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
@@ -160,7 +169,9 @@ def subjects_of(
             )
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
     unknown = None if options.size is None else max(options.size)
-    side = max((_side(way) for way in stated.values() if way is not None), default=unknown)
+    # The side of images that lose nothing when they are resized for the crop.
+    sides = (int(max(way.size) / way.crop) for way in stated.values() if way is not None)
+    side = max(sides, default=unknown)
     known = preprocessing or given  # of tensors
     images = images_of(data, options, side=side, seed=run.seed, preprocessing=known)
     training = _training_images(data, train_data, images, options, side, run.seed, known)
@@ -168,25 +179,6 @@ def subjects_of(
         _subject(name, model, images, training, stated[name], options, run)
         for name, model in models.items()
     ]
-
-
-def _check_options(options: DataOptions, data: Any) -> None:
-    for name in ("batch_size", "limit"):
-        value = getattr(options, name)
-        if value is not None and not (isinstance(value, int) and value >= 1):
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-    size = options.size
-    if size is not None and not (
-        isinstance(size, tuple)
-        and len(size) == 2
-        and all(isinstance(side, int) and side >= 1 for side in size)
-    ):
-        raise InputError(f"size must be (height, width) in pixels, got {size!r}")
-    if options.split is not None and not isinstance(data, str):
-        raise InputError(
-            f"split selects a part of data that is given by name, got {options.split!r} and a "
-            f"{type(data).__name__}. Pass the images of that split as data."
-        )
 
 
 def images_of(
@@ -299,7 +291,6 @@ def _subject(
 def _resized(
     way: Preprocessing | None, images: Images, size: tuple[int, int]
 ) -> Preprocessing | None:
-    """The preprocessing with images of another size."""
     if images.image_set is None:
         shape = images.image_shape
         if shape[-2:] != tuple(size):
@@ -340,8 +331,3 @@ def _stated(
 ) -> Preprocessing | None:
     way = given or model.preprocessing
     return replace(way, size=size, crop=1.0) if way is not None and size is not None else way
-
-
-def _side(way: Preprocessing) -> int:
-    """Side of images that lose nothing when they are resized for the crop."""
-    return int(max(way.size) / way.crop)

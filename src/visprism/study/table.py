@@ -293,7 +293,6 @@ def _difference(pair: Sequence[AnswerAndOrigin]) -> Difference | None:
 
 
 def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
-    """A row for each question that results of two models together answer."""
     rows = []
     for measured in _by_id(compared, undefined=True).values():
         answer = next(answer for answer, _ in measured.values())

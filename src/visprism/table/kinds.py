@@ -283,7 +283,6 @@ def _counts(summary: KindSummary, row: int) -> str:
 
 
 def _over(summary: KindSummary) -> str:
-    """What the intervals are taken over."""
     origin = summary.provenance
     if not np.isfinite(summary.mean.low).any():
         return "no interval, which takes the errors over at least 2 images"

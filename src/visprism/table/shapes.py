@@ -178,12 +178,8 @@ class ScalarPerBlock(ValuedPerBlock):
     def scalars(self) -> dict[str, float]:
         """The answers, and the mean over blocks."""
         finite = self.values[np.isfinite(self.values)]
-        mean = (
-            {f"{self.identifier}.{self.identifier}:blocks": finite.mean()}
-            if len(finite)
-            else {}
-        )
-        return super().scalars() | mean
+        name = f"{self.identifier}.{self.identifier}:blocks"
+        return super().scalars() | ({name: finite.mean()} if len(finite) else {})
 
     def sentences(self) -> Iterator[str | Finding]:
         """First and last block, and the block with the largest value."""
@@ -329,13 +325,7 @@ class Curve(Valued):
 
     def series(self) -> dict[str, np.ndarray]:
         """Rows of each curve, by its name, in the order of the variable."""
-        names = (
-            np.asarray(getattr(self, self.series_name)).astype(str)
-            if self.series_name
-            else np.full(len(self), "")
-        )
-        x = np.asarray(getattr(self, self.x_name), dtype=float)
-        curves = {name: np.flatnonzero(names == name) for name in dict.fromkeys(names.tolist())}
+        x, curves = np.asarray(getattr(self, self.x_name)), _rows_by(self, self.series_name)
         return {name: rows[np.argsort(x[rows])] for name, rows in curves.items()}
 
     def sentences(self) -> Iterator[str | Finding]:

@@ -153,7 +153,6 @@ def model(specimen: Specimen, values: Values) -> dict[str, Any]:
 
 
 def _labels(specimen: Specimen) -> list[str]:
-    """The class of each image."""
     names = specimen.subject.images.class_names
     targets = specimen.subject.images.targets
     assert targets is not None

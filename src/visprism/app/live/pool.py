@@ -115,7 +115,8 @@ class Pool:
         key = (name, data_name(chosen.data, self.settings), chosen.pretrained)
         if key not in self._specimens:
             self._specimens[key] = self._loaded(*key)
-            self._drop()
+            while len(self._specimens) > 1 and self._used() > self.settings.limits.model_bytes:
+                self._specimens.popitem(last=False)
         self._specimens.move_to_end(key)
         specimen = self._specimens[key]
         # Threads wait for each other at each layer: a small network is faster on one.
@@ -149,10 +150,6 @@ class Pool:
             if (other, weights) == (name, pretrained):
                 return specimen.anatomy
         return name
-
-    def _drop(self) -> None:
-        while len(self._specimens) > 1 and self._used() > self.settings.limits.model_bytes:
-            self._specimens.popitem(last=False)
 
     def _used(self) -> int:
         models = {id(s.anatomy.model): s.anatomy.model for s in self._specimens.values()}
