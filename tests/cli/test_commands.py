@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import visprism
-from visprism import Study
+from visprism import ANALYSES, Study
 from visprism.cli import main
 
 PACKAGE = Path(visprism.__file__).parent
@@ -27,6 +27,44 @@ def test_examine_with_its_defaults(tmp_path):
     assert main(words) == 0
     assert (tmp_path / "report.html").exists()
     assert not [f for f in Study.load(tmp_path).failures if f.kind == "failed"]
+
+
+NEEDED = {
+    "trajectory": ["--checkpoints", "{0},{1},{2}"],
+    "mode-connectivity": ["--checkpoints", "{0},{1}"],
+    "out-of-distribution": ["--ood-data", "shapes?cues=conflict"],
+    "distribution-shift": None,  # needs stored sets of images
+    "position-embeddings": None,  # a ResNet has none
+    "anatomy": None,  # has no data
+    "training-curvature": None,  # a training measures it
+    "relative-scores": None,
+    "attention": None,
+    "attention-maps": None,
+    "sparsity": None,  # the plug-in, of the other tests
+}
+
+# Images, where four are too few.
+FEWEST = {
+    "feature-similarity": 24,
+    "intrinsic-dimension": 24,
+    "readout": 24,
+    "out-of-distribution": 60,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in ANALYSES if NEEDED.get(n, []) is not None])
+def test_the_command_of_each_analysis_with_its_defaults(name, tmp_path):
+    data = "shapes?cues=conflict" if name == "shape-bias" else "shapes"
+    files = []
+    for seed in range(3) if name in NEEDED else ():
+        files.append(tmp_path / f"{seed}.safetensors")
+        network = visprism.load_model("resnet20", seed=seed)
+        visprism.save_checkpoint(network.model, files[-1], preprocessing=network.preprocessing)
+    more = [word.format(*files) for word in NEEDED.get(name, [])]
+    limit = str(FEWEST.get(name, 4))
+    words = [name, FIRST, "--data", data, "--limit", limit, *more, "--minutes", "5"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 0
 
 
 @pytest.mark.parametrize(

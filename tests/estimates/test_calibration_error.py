@@ -8,7 +8,7 @@ import pytest
 from internals import Bins, calibration_error
 from scipy import stats
 
-from visprism.core.statistics import wilson
+from visprism.core.statistics import NORMAL_95, wilson
 from visprism.estimates.calibration_error import _absolute_deviation
 
 
@@ -18,6 +18,16 @@ def sample(generator: np.random.Generator, images: int, gap: float):
     confidence = (1 / (1 + np.exp(-np.abs(logits)))).clip(0.5, 0.9999)
     correct = generator.random(images) < confidence - gap
     return confidence.astype(np.float32), correct
+
+
+def wrong_both_ways(confidence: np.ndarray):
+    """Overconfident above 0.8 by 0.05 and underconfident below by 0.1."""
+    return np.where(confidence > 0.8, 0.05, -0.1)
+
+
+def wrong_above(confidence: np.ndarray):
+    """Overconfident by 0.06 above a confidence of 0.9, calibrated below."""
+    return np.where(confidence > 0.9, 0.06, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +68,47 @@ def simulated(draw: Callable[[], tuple[np.ndarray, np.ndarray]], samples: int) -
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_the_debiased_ece_is_nearly_unbiased():
+@pytest.mark.parametrize("images", [95, 256, 512])
+def test_the_debiased_ece_of_a_calibrated_model_is_nearer_to_0(images: int):
+    generator = np.random.default_rng(1)
+    bins = simulated(lambda: sample(generator, images, 0), 300)
+    assert bins.intervals()[0].mean() < 0.5 * bins.ece.mean()
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("images", "gap"), [(256, 0.078), (2000, 0.078), (512, 0.04)])
+def test_the_debiased_ece_is_nearly_unbiased(images: int, gap: float):
     generator = np.random.default_rng(2)
-    bins = simulated(lambda: sample(generator, 256, 0.078), 400)
-    assert bins.intervals()[0].mean() == pytest.approx(0.078, abs=0.005)
+    bins = simulated(lambda: sample(generator, images, gap), 400)
+    assert bins.intervals()[0].mean() == pytest.approx(gap, abs=0.005)
+
+
+def covered(bins: Bins, truth: float) -> float:
+    low, high = (bins.expected(bins.threshold(d))[2] for d in (NORMAL_95, -NORMAL_95))
+    return float(((low <= truth) & (truth <= high)).mean())
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [100, 256])
+@pytest.mark.parametrize("gap", [0.0, 0.03, 0.078])
+def test_the_interval_holds_the_ece_of_the_model_in_95_percent(images: int, gap: float):
+    generator = np.random.default_rng(3)
+    bins = simulated(lambda: sample(generator, images, gap), 800)
+    assert 0.92 <= covered(bins, gap) <= 0.98
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("gap", [wrong_both_ways, wrong_above])
+def test_the_interval_holds_also_where_bins_differ(gap: Callable):
+    generator, images = np.random.default_rng(4), 100
+
+    def draw():
+        confidence, _ = sample(generator, images, 0)
+        return confidence, generator.random(images) < confidence - gap(confidence)
+
+    confidence, _ = sample(generator, 400_000, 0)
+    truth = np.abs(gap(confidence)).mean()
+    assert 0.92 <= covered(simulated(draw, 800), truth) <= 0.98
 
 
 def test_contributions_add_up_to_the_ece_where_every_bin_is_far_off():
@@ -79,6 +126,30 @@ def test_images_of_a_calibrated_bin_contribute_nothing():
     assert not error.by_image.any()
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("confidence", "accuracy"), [(0.95, 0.85), (0.99999, 0.9), (1.0, 0.9), (0.75, 0.75)]
+)
+def test_the_interval_holds_also_where_all_confidences_are_equal(
+    confidence: float, accuracy: float
+):
+    generator = np.random.default_rng(8)
+    column = np.full(100, confidence, np.float32)
+    bins = simulated(lambda: (column, generator.random(100) < accuracy), 800)
+    assert covered(bins, abs(float(column[0]) - accuracy)) >= 0.92
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_the_interval_holds_also_where_most_confidences_of_a_calibrated_model_are_near_1():
+    generator = np.random.default_rng(9)
+
+    def draw():
+        confidence = generator.beta(50, 1, 200)
+        return confidence.astype(np.float32), generator.random(200) < confidence
+
+    assert covered(simulated(draw, 800), 0.0) >= 0.92
+
+
 def test_a_model_that_is_always_right_with_confidence_1_has_the_upper_end_of_its_error_rate():
     """Wilson's upper end of 0 wrong predictions: z^2 / (n + z^2)."""
     error = calibration_error(np.ones(200, np.float32), np.ones(200, bool))
@@ -94,10 +165,20 @@ def test_confidences_of_1_have_an_interval_like_that_of_the_accuracy():
     assert error.calibrated == 0
 
 
-@pytest.mark.parametrize("images", [99, 100])
-def test_there_is_an_interval_from_100_images_on(images: int):
-    error = calibration_error(np.full(images, 0.9, np.float32), np.arange(images) >= 4)
-    assert (np.isfinite([error.low, error.high]) == (images == 100)).all()
+def test_a_gap_of_0_has_an_interval_above_0():
+    error = calibration_error(np.full(100, 0.75, np.float32), np.arange(100) < 75)
+    assert error.value == error.low == 0
+    assert 0.06 < error.high < 0.15
+
+
+@pytest.mark.parametrize(("images", "given"), [(99, False), (100, True)])
+@pytest.mark.parametrize("wrong", [0, 4, 50])
+def test_there_is_an_interval_from_100_images_on_however_many_are_wrong(
+    images: int, *, given: bool, wrong: int
+):
+    confidence = np.full(images, 0.9, np.float32)
+    error = calibration_error(confidence, np.arange(images) >= wrong)
+    assert (np.isfinite([error.low, error.high]) == given).all()
     assert np.isfinite([error.value, error.debiased, error.calibrated]).all()
 
 

@@ -129,6 +129,24 @@ def test_an_interval_of_a_ratio_stays_among_possible_values(noise):
         assert -1 < answer.low <= answer.value <= answer.high
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("images", [12, 50])
+def test_the_interval_of_the_mean_change_covers_the_truth(images):
+    """Two blocks multiply each image by random factors, of known mean in logs."""
+    repeats, covered = 600, 0
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(repeats):
+        x = torch.randn(images, 2, 2, 2, generator=generator, dtype=torch.float64)
+        factors = 0.1 + 0.4 * torch.randn(2, images, 1, 1, 1, generator=generator).double()
+        y = x * factors[0].exp()
+        z = y * (0.5 * factors[0] + 0.5 * factors[1]).exp()  # neighbors are not independent
+        summary = variances(["stem", "mlp", "mlp"], x, y, z)[-1]
+        row = rows(summary, "mlp", VARIANCE)
+        covered += row["mean_low"] <= 2 * 0.1 <= row["mean_high"]
+    assert 0.92 <= covered / repeats <= 0.975
+
+
 def test_one_image_has_no_interval_and_no_verdict(noise):
     summary = variances(["stem", "mlp"], noise(1, 3, 4, 4), noise(1, 3, 4, 4))[-1]
     assert np.isnan(summary.mean.low).all()
