@@ -1,9 +1,7 @@
 """The report of the study of claims: effects with verdicts as a table, a picture and a page."""
 
-from importlib.resources import files
 from math import isfinite, nan
 
-import jinja2
 import msgspec
 import numpy as np
 from markupsafe import Markup
@@ -18,7 +16,7 @@ from visprism.core.provenance import Provenance
 from visprism.drawing.panel import panel
 from visprism.drawing.save import render_figure
 from visprism.estimates.questions import PAPER_CLAIMS
-from visprism.report.page import inline_svg
+from visprism.report.page import inline_svg, style_sheet, templates
 
 
 def effects_of(raw: RawNumbers) -> ClaimEffects:
@@ -159,21 +157,13 @@ def page(raw: RawNumbers) -> str:
         prefix="claims",
         label="Primary effects in units of their margin",
     )
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("visprism.claims"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (files("visprism.report") / "templates" / "style.css").read_text(encoding="utf-8")
     names = (results.PRIMARY, results.EQUAL_FIT, results.SECONDARY)
-    return environment.get_template("claims.html").render(
+    return templates("visprism.claims").get_template("claims.html").render(
         raw=raw,
         header=HEADER,
         tables={name: table(effects, name) for name in names},
         claims=PAPER_CLAIMS.values(),
         picture=picture,
         hours=sum(run.minutes for run in raw.runs) / 60,
-        style=Markup(style),
+        style=Markup(style_sheet()),
     )
