@@ -158,12 +158,16 @@ def page(raw: RawNumbers) -> str:
         label="Primary effects in units of their margin",
     )
     names = (results.PRIMARY, results.EQUAL_FIT, results.SECONDARY)
-    return templates("visprism.claims").get_template("claims.html").render(
-        raw=raw,
-        header=HEADER,
-        tables={name: table(effects, name) for name in names},
-        claims=PAPER_CLAIMS.values(),
-        picture=picture,
-        hours=sum(run.minutes for run in raw.runs) / 60,
-        style=Markup(style_sheet()),
+    return (
+        templates("visprism.claims")
+        .get_template("claims.html")
+        .render(
+            raw=raw,
+            header=HEADER,
+            tables={name: table(effects, name) for name in names},
+            claims=PAPER_CLAIMS.values(),
+            picture=picture,
+            hours=sum(run.minutes for run in raw.runs) / 60,
+            style=Markup(style_sheet()),
+        )
     )
