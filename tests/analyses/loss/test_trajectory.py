@@ -44,6 +44,8 @@ def test_agrees_with_a_singular_value_decomposition(walk):
     result = trajectory(*walk)
     places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in walk[1]])
     u, s, _ = np.linalg.svd(places - places.mean(0), full_matrices=False)
+    steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
+    np.testing.assert_allclose(result.step[1:], steps)
     for i, (ours, share) in enumerate(
         ((result.first, result.first_share), (result.second, result.second_share))
     ):

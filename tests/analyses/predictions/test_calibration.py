@@ -213,6 +213,15 @@ def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right():
     assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
 
 
+def test_values_of_images_of_the_aurc_are_those_of_the_jackknife():
+    predictions = random_predictions(300)
+    aurc, images = calibration(predictions).of("aurc"), np.arange(300)
+    without = [calibration(predictions.subset(torch.from_numpy(images[images != i]))).of("aurc")
+               for i in images[::10]]  # fmt: skip
+    expected = aurc - 299 * (np.array(without) - aurc)
+    np.testing.assert_allclose(aurc.by_unit[::10], expected, atol=0.06)
+
+
 def test_confusions_are_those_of_torchmetrics():
     names = list("abcdefgh")
     generator = torch.Generator().manual_seed(0)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from classifiers_by_hand import random_predictions
 from internals import temperature_if_finite
+from scipy.stats import t
 
 from visprism import InputError, Predictions, temperature
 
@@ -20,6 +21,10 @@ def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
     # Three of four images are of the second class, so that log 3 is the calibrated logit.
     scaling, _ = temperature(frequencies(factor * np.log(3), 75, 100))
     assert scaling.temperature == pytest.approx(factor, rel=1e-7)
+    # The variance of log odds is 1 / (n p (1 - p)); here n is 99, as variances are unbiased.
+    error = (99 * 0.75 * 0.25) ** -0.5 / np.log(3)
+    ends = factor * np.exp(np.array([-1, 1]) * t.ppf(0.975, 99) * error)
+    assert (scaling.temperature.low, scaling.temperature.high) == pytest.approx(ends, rel=1e-3)
 
 
 @pytest.mark.parametrize("factor", [0.25, 3.0])
