@@ -46,6 +46,7 @@ def test_agrees_with_a_singular_value_decomposition(walk):
     u, s, _ = np.linalg.svd(places - places.mean(0), full_matrices=False)
     steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
     np.testing.assert_allclose(result.step[1:], steps)
+    assert max(result.first[0], result.second[0]) < 0  # the signs
     for i, (ours, share) in enumerate(
         ((result.first, result.first_share), (result.second, result.second_share))
     ):

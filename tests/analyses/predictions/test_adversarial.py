@@ -8,6 +8,7 @@ import torch
 from attacked import MEAN, SPACE, STD, attacked, gray, predicted, small_network
 from internals import AttackLoss, attack_images, band
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from visprism import Adversarial, Attack, InputError, adversarial
 
@@ -128,12 +129,14 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     attacks = [Attack("fgsm", 0.02), Attack("random", 0.02), Attack("pgd", 0.02, steps=3)]
     batches = [(SPACE.normalized(pixels), targets)]
     rows = robust(network, batches, [*attacks, Attack("fgsm", 0.1)])
-    correct = torch.ones(len(pixels), dtype=torch.bool)
-    for attack in attacks:
-        changed = attacked(network, pixels, targets, attack, SPACE)
-        correct &= predicted(network, changed) == targets
+    every = [pixels, *(attacked(network, pixels, targets, a, SPACE) for a in attacks)]
+    with torch.no_grad():
+        logits = [network(SPACE.normalized(x)) for x in every]
+    correct = torch.stack([z.argmax(1) == targets for z in logits]).all(0)
+    losses = torch.stack([cross_entropy(z, targets, reduction="none") for z in logits])
     assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
     assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
+    assert rows.nll[4] == pytest.approx(losses.amax(0).mean().item(), rel=1e-5)
     assert rows.epsilon[4] == 0.02
     single, worst = rows.answers()  # of each size; models are compared by their images
     assert worst.by_unit.tolist() == correct.double().tolist()
@@ -200,5 +203,6 @@ def test_the_grid_holds_every_attack_at_every_size_once():
     assert {(a.norm, a.steps, a.restarts, a.frequency) for a in attacks} == {("l2", 7, 3, None)}
     # One gradient of FGSM, 7 steps from 3 starts with 2 losses, none for random signs.
     assert sum(a.gradients for a in attacks) == 2 * (1 + 2 * 7 * 3)
+    assert Attack("pgd", 0.2, steps=10).stride == pytest.approx(2.5 * 0.2 / 10)
     banded = Adversarial(attacks=("fgsm",), epsilons=(0.01,), frequencies=(0.3, 0.7)).grid()
     assert [a.frequency for a in banded] == [0.3, 0.7]

@@ -35,7 +35,8 @@ def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     assert base.temperature.low <= 1 <= base.temperature.high
     assert scaling.temperature == pytest.approx(factor * base.temperature, rel=1e-5)
     torch.testing.assert_close(scaled.logits, calibrated.logits, rtol=1e-4, atol=1e-5)
-    assert scaling.nll_after < scaling.nll_before
+    assert scaling.nll_change == pytest.approx(scaling.nll_after - scaling.nll_before)
+    assert scaling.nll_change.high < 0
     assert scaling.debiased_after.low == 0 < scaling.debiased_before.low
     words = "large (overconfident)" if factor > 1 else "small (underconfident)"
     assert f"the logits are too {words}" in scaling.findings()[0].text
