@@ -10,6 +10,7 @@ import timm
 import torch
 from internals import observing
 from maps import error_of, gathered
+from scipy.spatial.distance import pdist, squareform
 
 import visprism as vp
 from visprism.analyses import Attention
@@ -129,6 +130,15 @@ def test_windows_count_by_their_queries():
     distances = [np.linalg.norm(a[:, None] - a[None], axis=-1).mean() for a in at]
     np.testing.assert_allclose(result.distance, np.average(distances, weights=[7, 3]))
     np.testing.assert_allclose(result.prefix_share, 1 - (7 * 7 + 3 * 3) / 70)
+
+
+def test_redundancy_is_the_mean_cosine_with_the_other_heads(windowed):
+    weights = np.random.default_rng(0).dirichlet(np.ones(49) / 4, size=(1, 4, 3, 49))
+    heads = weights[0].swapaxes(0, 1).reshape(3, -1)
+    cosines = 1 - squareform(pdist(heads, "cosine"))
+    made = vp.Weights(windowed, torch.from_numpy(weights))
+    result = gathered(Attention(), [{windowed: made}])[0]
+    np.testing.assert_allclose(result.redundancy, (cosines.sum(1) - 1) / 2)
 
 
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():

@@ -15,6 +15,7 @@ from internals import (
     subject_of,
 )
 from maps import small_vit
+from scipy.ndimage import gaussian_filter
 from torch import nn
 
 import visprism as vp
@@ -79,6 +80,12 @@ def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_
     ):
         expected = (first / 2 + 15 * inner + last / 2) / 16
         assert scores[score, method, block] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_blur_is_gaussian_with_an_eighth_of_the_side():
+    image = torch.rand(1, 1, SIDE, 24, dtype=torch.float64)
+    expected = gaussian_filter(image[0, 0].numpy(), SIDE / 8, mode="mirror", truncate=3)
+    np.testing.assert_allclose(blurred(image)[0, 0], expected)
 
 
 def measured(model, batches, **options):

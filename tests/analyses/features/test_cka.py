@@ -89,6 +89,17 @@ def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
     assert (result.batches, result.batch_size) == (2, 4.5)
 
 
+def test_its_error_is_that_of_the_jackknife_over_batches(noise):
+    x, sizes = noise(360, 4, 1, 1), [4, 20] * 15
+    y = x[:, :2] + noise(360, 2, 1, 1)
+    left_out = []
+    for i, batch in enumerate(torch.arange(360).split(sizes)):
+        rest = np.setdiff1d(np.arange(360), batch)
+        left_out.append(pair(x[rest], y[rest], cut=sizes[:i] + sizes[i + 1 :]))
+    error = error_of(similarity(x, y, cut=sizes).cka, 30)[1]
+    assert error == pytest.approx(np.std(left_out) * np.sqrt(29), rel=0.1)
+
+
 @pytest.mark.slow
 def test_small_batches_are_unbiased(noise):
     x = noise(4000, 6, 1, 1)

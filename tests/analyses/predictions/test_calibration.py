@@ -229,10 +229,11 @@ def test_confusions_are_those_of_torchmetrics():
     targets = torch.randint(0, 7, (200,), generator=generator)  # no image of the last class
     by_class, confusions = accuracy_by_class(Predictions(logits, targets), names)
     matrix = multiclass_confusion_matrix(logits, targets, 8).numpy()
-    counts = zip(confusions.target, confusions.predicted, confusions.images, strict=True)
-    for target, predicted, images in counts:
+    columns = confusions.target, confusions.predicted, confusions.images, confusions.fraction
+    for target, predicted, images, fraction in zip(*columns, strict=True):
         row, column = names.index(target), names.index(predicted)
         assert images == matrix[row, column]
+        assert fraction == images / (targets == row).sum().item()
         matrix[row, column] = 0
     assert not matrix.any()
     expected = multiclass_accuracy(logits, targets, 8, average=None).numpy()

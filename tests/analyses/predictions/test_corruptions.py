@@ -122,6 +122,8 @@ def test_the_drop_is_paired_by_image(model):
     np.testing.assert_allclose(rows.change.low, p - q - half)
     np.testing.assert_allclose(rows.change.high, p - q + half)
     assert (rows.change.high < 0).all()
+    nll = result.select(result.metric == "nll")
+    np.testing.assert_allclose(nll.change[1:], nll.value[1:] - nll.value[0])
     assert result.mean_drop == pytest.approx(0.06)
     assert result.mean_drop.low == pytest.approx(q - p - half)
 

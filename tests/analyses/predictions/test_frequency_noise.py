@@ -100,6 +100,8 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
     assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
+    middle = noisy(Waves(basis_image((20, 20), (5, 0))).eval(), flat(20, (20, 20)), rms=0.2)
+    assert middle.mean_drop > middle.high_drop == middle.low_drop == middle.contrast == 0
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():

@@ -94,6 +94,7 @@ def test_other_batches_do_not_change_it(network, noise):
     images = noise(5, 3, 9, 9)
     anatomy = dissect(network(*layers, channels=4), images[:2])
     uncut = receptive_field(anatomy, [images])
+    assert uncut[1].relative.reshape(2, -1).max(1).tolist() == [1, 1]
     for one, other in zip(uncut, receptive_field(anatomy, images.split(2)), strict=True):
         assert_results_equal(one, other)
 
