@@ -109,6 +109,7 @@ def test_the_sharpness_of_mini_batches_is_that_of_each():
         batch = objective.batches[number]
         alone = sharpness(Objective(objective.model, [batch]), measures, rho=0.1)
         np.testing.assert_allclose(result.sharpness.by_unit[number], alone.sharpness, rtol=1e-9)
+    np.testing.assert_allclose(result.loss, objective.value())  # batches have one size
     sam = result.sharpness[0]
     assert sam == pytest.approx(sam.by_unit.mean())
     assert sam.low < sam < sam.high  # an interval over 32 mini-batches

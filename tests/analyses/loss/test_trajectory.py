@@ -32,12 +32,12 @@ def walk():
 
 
 def test_polar_coordinates_of_a_right_triangle():
-    # From (3, 0) over (0, 2) to the origin.
-    result = trajectory(*path((3.0, 0.0, 5.0), (0.0, 2.0, 5.0), (0.0, 0.0, 5.0)))
-    np.testing.assert_allclose(result.radius, [1, 2 / 3, 0])
+    # From (2, 0) over (0, 3) to the origin.
+    result = trajectory(*path((2.0, 0.0, 5.0), (0.0, 3.0, 5.0), (0.0, 0.0, 5.0)))
+    np.testing.assert_allclose(result.radius, [1, 3 / 2, 0])
     np.testing.assert_allclose(result.angle, [0, pi / 2, np.nan], atol=1e-7)
-    np.testing.assert_allclose(result.step, [np.nan, sqrt(13), 2])
-    assert result.distance == 3
+    np.testing.assert_allclose(result.step, [np.nan, sqrt(13), 3])
+    assert result.distance == 2
 
 
 def test_agrees_with_a_singular_value_decomposition(walk):
