@@ -74,8 +74,9 @@ def by_vote(train, targets, test, k, temperature):
 
 def test_neighbors_vote_as_in_the_definition():
     x, targets = clusters(80, 5, apart=0.7)
-    predicted = neighbor_predictions(x[:50], targets[:50], x[50:], neighbors=7, temperature=0.1)
-    assert predicted.tolist() == by_vote(x[:50], targets[:50], x[50:], 7, 0.1)
+    options = {"neighbors": 40, "temperature": 0.1}
+    predicted = neighbor_predictions(x[:50], targets[:50], x[50:], **options)
+    assert predicted.tolist() == by_vote(x[:50], targets[:50], x[50:], *options.values())
     assert 0.3 < (predicted == targets[50:]).mean() < 1
 
 

@@ -105,6 +105,9 @@ def test_agrees_with_tokens_and_attention_by_hand(network):
         assert error_of(outliers.largest, 5)[i] == pytest.approx(error)
         sizes = np.sort(abs(x).reshape(5, -1), axis=1)
         lower = sizes[:, (sizes.shape[1] - 1) // 2]
+        counts = np.bincount(abs(x).max(1).argmax(1))
+        assert massive.channel[i] == counts.argmax()
+        assert massive.channel_share[i] == counts.max() / 5
         assert massive.on_prefix[i] == (abs(x).max(2).argmax(1) < 3).mean()
         assert massive.log_ratio[i] == pytest.approx(np.log10(sizes[:, -1] / lower).mean())
     for i, weights in enumerate(attention):

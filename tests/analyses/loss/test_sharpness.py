@@ -42,6 +42,7 @@ def test_sam_on_a_quadratic(quadratic):
     d = 0.3 * g / g.norm()
     assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
     assert result.first_order.item() == pytest.approx(0.3 * float(g.norm()))
+    assert result.gradient_norm.item() == pytest.approx(float(g.norm()))
 
 
 def test_asam_on_a_quadratic(quadratic):

@@ -44,6 +44,10 @@ def test_agrees_with_a_singular_value_decomposition(walk):
     result = trajectory(*walk)
     places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in walk[1]])
     u, s, _ = np.linalg.svd(places - places.mean(0), full_matrices=False)
+    away = (places - places[-1])[:-1]
+    units = away / np.linalg.norm(away, axis=1, keepdims=True)
+    cosines = (units @ units[0]).clip(-1, 1)
+    np.testing.assert_allclose(np.cos(result.angle[:-1]), cosines)
     steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
     np.testing.assert_allclose(result.step[1:], steps)
     assert max(result.first[0], result.second[0]) < 0  # the signs

@@ -150,6 +150,8 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
     assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
     assert rows.nll[4] == pytest.approx(losses.amax(0).mean().item(), rel=1e-5)
+    assert rows.nll_rise == pytest.approx(rows.nll - losses[0].mean().item(), rel=1e-4)
+    assert rows.drop == pytest.approx(1 - rows.accuracy)
     assert rows.epsilon[4] == 0.02
     single, worst = rows.answers()  # of each size; models are compared by their images
     assert worst.by_unit.tolist() == correct.double().tolist()

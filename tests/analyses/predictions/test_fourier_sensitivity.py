@@ -49,6 +49,7 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     bright = result.error > 0
     places = set(zip(result.vertical[bright], result.horizontal[bright], strict=True))
     assert places == {(2, 3), (-2, -3)}
+    assert (result.error_rise == result.error).all()
     assert (result.error[bright] == 1).all()
     assert result.clean_error == 0
     assert result.mean_rise == pytest.approx(2 / 81)

@@ -94,6 +94,7 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (result.drop.low[result.drop == 0] < 0).all()
     assert result.clean_accuracy == 1
     assert result.drop == pytest.approx(1 - result.accuracy)
+    assert result.nll_rise == pytest.approx(result.nll - result.clean_nll)
     # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
     every, high, high_accuracy, low, low_accuracy = (a.value for a in result.answers())
     lost = float(result.drop.max())

@@ -7,7 +7,7 @@ from classifiers_by_hand import random_predictions
 from internals import temperature_if_finite
 from scipy.stats import t
 
-from visprism import InputError, Predictions, outcomes, temperature
+from visprism import InputError, Predictions, calibration, outcomes, temperature
 
 
 def frequencies(logit: float, ones: int, images: int) -> Predictions:
@@ -31,12 +31,15 @@ def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
 def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     true = random_predictions(3000, 5)
     base, calibrated = temperature(true, seed=1)
-    scaling, scaled = temperature(Predictions(true.logits * factor, true.targets), seed=1)
+    given = Predictions(true.logits * factor, true.targets)
+    scaling, scaled = temperature(given, seed=1)
     assert base.temperature.low <= 1 <= base.temperature.high
     assert scaling.temperature == pytest.approx(factor * base.temperature, rel=1e-5)
     torch.testing.assert_close(scaled.logits, calibrated.logits, rtol=1e-4, atol=1e-5)
     assert scaling.nll_change == pytest.approx(scaling.nll_after - scaling.nll_before)
     assert scaling.nll_change.high < 0
+    ece = [calibration(p).of("ece") for p in (given, scaled)]
+    assert [scaling.ece_before, scaling.ece_after] == pytest.approx(ece)
     assert scaling.debiased_after.low == 0 < scaling.debiased_before.low
     words = "large (overconfident)" if factor > 1 else "small (underconfident)"
     assert f"the logits are too {words}" in scaling.findings()[0].text
