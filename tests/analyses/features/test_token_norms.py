@@ -68,6 +68,7 @@ def test_activations_of_zero_do_not_count_in_the_median():
     grid[0, 0, 0] = torch.tensor([2.0, 8.0])
     massive = one(found(grid), MassiveActivations)
     assert massive.log_ratio.item() == pytest.approx(np.log10(4))  # the lower of two
+    assert massive.channel == massive.on_prefix == 0
 
 
 @pytest.fixture(scope="module")
