@@ -10,6 +10,7 @@ import timm
 import torch
 from internals import observing
 from maps import error_of, gathered
+from scipy.spatial.distance import pdist, squareform
 
 import visprism as vp
 from visprism.analyses import Attention
@@ -35,12 +36,16 @@ def without_class_token():
     return vp.attentions(built(class_token=False, global_pool="avg")[2])[0]
 
 
+def windows_of(height, width):
+    model = timm.create_model(
+        "swin_tiny_patch4_window7_224", img_size=(height, width), depths=(2,), embed_dim=24
+    ).eval()
+    return vp.attentions(vp.dissect(model, torch.randn(2, 3, height, width)))[0]
+
+
 @pytest.fixture(scope="module")
 def windowed():
-    model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=56, depths=(2,), embed_dim=24
-    ).eval()
-    return vp.attentions(vp.dissect(model, torch.randn(2, 3, 56, 56)))[0]
+    return windows_of(56, 56)
 
 
 def found(attention, *heads):
@@ -116,6 +121,24 @@ def test_windows_are_measured_inside_and_averaged(windowed):
     result = found(windowed, np.eye(n), np.full((n, n), 1 / n), np.full((n, n), 1 / n))
     np.testing.assert_allclose(result.distance, [0, distances.mean(), distances.mean()])
     np.testing.assert_allclose(result.nmi, [1, 0, 0], atol=1e-6)
+
+
+def test_windows_count_by_their_queries():
+    # The grid is 10x14, so that two of four windows of 7x7 have 3 rows and are padded.
+    result = found(windows_of(40, 56), *[np.full((49, 49), 1 / 49)] * 3)
+    at = [4.0 * np.array(list(product(range(rows), range(7)))) for rows in (7, 3)]
+    distances = [np.linalg.norm(a[:, None] - a[None], axis=-1).mean() for a in at]
+    np.testing.assert_allclose(result.distance, np.average(distances, weights=[7, 3]))
+    np.testing.assert_allclose(result.prefix_share, 1 - (7 * 7 + 3 * 3) / 70)
+
+
+def test_redundancy_is_the_mean_cosine_with_the_other_heads(windowed):
+    weights = np.random.default_rng(0).dirichlet(np.ones(49) / 4, size=(1, 4, 3, 49))
+    heads = weights[0].swapaxes(0, 1).reshape(3, -1)
+    cosines = 1 - squareform(pdist(heads, "cosine"))
+    made = vp.Weights(windowed, torch.from_numpy(weights))
+    result = gathered(Attention(), [{windowed: made}])[0]
+    np.testing.assert_allclose(result.redundancy, (cosines.sum(1) - 1) / 2)
 
 
 def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images():

@@ -15,6 +15,7 @@ from internals import (
     subject_of,
 )
 from maps import small_vit
+from scipy.ndimage import gaussian_filter
 from torch import nn
 
 import visprism as vp
@@ -65,8 +66,8 @@ def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_
     right[:, PATCH : 2 * PATCH, 2 * PATCH : 3 * PATCH] = 1
     maps = {(GRAD_CAM, block): right, (RANDOM, block): 1 - right}
     target, order = torch.zeros(12, dtype=torch.long), torch.arange(SIDE**2).expand(12, -1)
-    # The patch is a sixteenth: half of the first part.
-    scores = faithfulness(anatomy, images, target, maps, order, 8)
+    # The patch is a sixteenth: the first part.
+    scores = faithfulness(anatomy, images, target, maps, order, 16)
     with torch.no_grad():
         blur, full, empty = (
             anatomy.model(x).double().softmax(1)[:, 0].numpy()
@@ -77,12 +78,27 @@ def test_a_map_that_is_right_inserts_the_class_in_the_first_part_and_deletes_it_
         ("insertion", RANDOM, blur, blur, full),
         ("deletion", GRAD_CAM, empty, full, empty),
     ):
-        expected = (first / 2 + 7 * inner + last / 2) / 8
+        expected = (first / 2 + 15 * inner + last / 2) / 16
         assert scores[score, method, block] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_blur_is_gaussian_with_an_eighth_of_the_side():
+    image = torch.rand(1, 1, SIDE, 24, dtype=torch.float64)
+    expected = gaussian_filter(image[0, 0].numpy(), SIDE / 8, mode="mirror", truncate=3)
+    np.testing.assert_allclose(blurred(image)[0, 0], expected)
 
 
 def measured(model, batches, **options):
     return vp.Attribution(**options).measure(subject_of(model, batches), vp.Run())
+
+
+def test_the_gain_is_over_the_random_map(patches):
+    anatomy, images = patches
+    scores, _ = measured(anatomy, [images], steps=2)
+    for name in ("insertion", "deletion"):
+        values = getattr(scores, name)
+        gain = values - values[scores.method == RANDOM]
+        np.testing.assert_allclose(getattr(scores, f"{name}_gain"), gain, atol=1e-12)
 
 
 def small_resnet(**options):

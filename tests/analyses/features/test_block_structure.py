@@ -54,6 +54,9 @@ def test_similarity_that_falls_with_distance_alone_scores_0():
     result = similar(STAGES, lambda i, j: 0.8 ** abs(i - j)).block_structure()
     assert result.score == pytest.approx(0, abs=1e-15)
     np.testing.assert_allclose(result.excess, 0, atol=1e-15)
+    gap = similar(STAGES, lambda i, j: 0.8 ** abs(i - j))
+    gap = replace(gap, defined=(gap.block != "block2") & (gap.other != "block2"))
+    assert gap.block_structure().score == pytest.approx(0, abs=1e-15)
 
 
 def test_neither_the_stem_nor_undefined_blocks_count():
@@ -72,6 +75,13 @@ def test_stages_of_one_block_each_cannot_be_told():
     assert np.isnan(result.cka[0])
     assert "block structure is not available" in result.findings()[0].text
     assert result.answers() == ()
+
+
+def test_each_batch_counts_by_its_images(noise):
+    x = noise(9, 3, 2, 2)
+    maps = (x + scale * noise(9, 3, 2, 2) for scale in (0.1, 0.5, 1, 2))
+    similarity, result = results_of(CKA(), *maps, cut=[5, 4], stages=[1, 1, 2, 2])
+    assert result.score == pytest.approx(similarity.block_structure().score)
 
 
 MARGIN = 2.262157  # the 97.5% point of t with 9 degrees of freedom

@@ -89,6 +89,17 @@ def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
     assert (result.batches, result.batch_size) == (2, 4.5)
 
 
+def test_its_error_is_that_of_the_jackknife_over_batches(noise):
+    x, sizes = noise(360, 4, 1, 1), [4, 20] * 15
+    y = x[:, :2] + noise(360, 2, 1, 1)
+    left_out = []
+    for i, batch in enumerate(torch.arange(360).split(sizes)):
+        rest = np.setdiff1d(np.arange(360), batch)
+        left_out.append(pair(x[rest], y[rest], cut=sizes[:i] + sizes[i + 1 :]))
+    error = error_of(similarity(x, y, cut=sizes).cka, 30)[1]
+    assert error == pytest.approx(np.std(left_out) * np.sqrt(29), rel=0.1)
+
+
 @pytest.mark.slow
 def test_small_batches_are_unbiased(noise):
     x = noise(4000, 6, 1, 1)
@@ -111,7 +122,7 @@ def u_statistic(x, y):
 
 
 def test_rbf_agrees_with_distances_of_scipy(related):
-    bandwidth = 0.2
+    x, y, bandwidth = related[0][:7], related[1][:7], 0.6
 
     def centered(x):
         distances = pdist(x.flatten(1).numpy())
@@ -119,11 +130,9 @@ def test_rbf_agrees_with_distances_of_scipy(related):
         h = np.eye(len(k)) - 1 / len(k)
         return h @ k @ h
 
-    k, l = map(centered, related)  # noqa: E741
+    k, l = map(centered, (x, y))  # noqa: E741
     expected = np.sum(k * l) / np.sqrt(np.sum(k * k) * np.sum(l * l))
-    similarity_rbf = pair(*related, "biased", kernel="rbf", bandwidth=bandwidth)
-    # The median of squares is not the square of a median that lies between two of 36.
-    assert similarity_rbf == pytest.approx(expected, rel=1e-3)
+    assert pair(x, y, "biased", kernel="rbf", bandwidth=bandwidth) == pytest.approx(expected)
 
 
 def test_float32_keeps_its_digits_beside_a_large_mean(noise):

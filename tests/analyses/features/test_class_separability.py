@@ -54,6 +54,8 @@ def test_classes_that_do_not_differ_have_no_nc1_but_its_level():
     n = 100
     result, _ = measured(*clusters(n=n, apart=0))
     assert np.isnan(result.nc1).all()
+    others = [measured(*clusters(n=n, apart=0, seed=seed))[0].nc1 for seed in range(20)]
+    assert np.isfinite(others).sum() <= 4  # 5% by chance
     # W is 1 along each of the k - 1 axes, B is 1 / images of a class.
     assert result.nc1_shuffled.item() == pytest.approx(3 * n / 4 / 4, rel=0.6)
     assert "NC1 is not given for 1 of 1 blocks (stem)" in result.findings()[0].text

@@ -119,6 +119,8 @@ def test_errors_are_those_of_the_mean_over_images(noise):
     rows = result.select(result.block == "block1")
     np.testing.assert_allclose(rows.relative, after.mean(0), rtol=1e-5)
     np.testing.assert_allclose(error_of(rows.relative, 9), after.std(0, ddof=1) / 3, rtol=1e-5)
+    to_lowest = (level[1] - level[1][:, 1:2]).mean(0)
+    np.testing.assert_allclose(rows.relative_lowest, to_lowest, rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(rows.change, (after - before).mean(0), rtol=1e-5)
     error = (after - before).std(0, ddof=1) / 3  # paired: images are the same
     np.testing.assert_allclose(error_of(rows.change, 9), error, rtol=1e-5)

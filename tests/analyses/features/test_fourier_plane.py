@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from maps import small_vit
+from maps import error_of, small_vit
 from small_models import OneBlock
 
 from visprism import FourierPlane, dissect, observe
@@ -29,8 +29,12 @@ def test_the_branch_is_what_the_block_adds(images):
     (picture,) = result.pictures().values()
     added = model.block(model.stem(images)).relu().detach()
     level = FourierPlane().extract(added)
-    expected = (level - level[:, 4:5, 3:4]).mean(0)
-    np.testing.assert_allclose(picture, expected, atol=1e-4)
+    relative = (level - level[:, 4:5, 3:4]).numpy()
+    np.testing.assert_allclose(picture, relative.mean(0), atol=1e-4)
+    error = relative.std(0, ddof=1).ravel() / 5**0.5
+    np.testing.assert_allclose(error_of(result.relative, 5), error, atol=1e-4)
+    np.testing.assert_allclose(np.unique(result.vertical), np.arange(-4, 4) / 4)
+    np.testing.assert_allclose(np.unique(result.horizontal), np.arange(-3, 3) / 3)
 
 
 @pytest.mark.parametrize("fused", [True, False])

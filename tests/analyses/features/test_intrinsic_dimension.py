@@ -87,7 +87,9 @@ def test_the_analysis_writes_a_file_for_each_model(pooled, tmp_path):
     result = analysis(anatomy, batches)
     assert [f.name for f in tmp_path.iterdir()] == ["f.StemAndHead.safetensors"]
     assert result.width.tolist() == [5]
-    assert result.distinct.tolist() == [24]
+    twice = vp.IntrinsicDimension()(anatomy, 2 * batches)
+    assert twice.distinct.tolist() == result.distinct.tolist() == [24]
+    assert twice.dimension[0] == pytest.approx(result.dimension[0])
     assert result.findings()[0].text.startswith("intrinsic dimension ")
     with pytest.raises(vp.InputError, match="it needs at least 20 images, got 8"):
         analysis(anatomy, [(batches[0][0][:8], batches[0][1][:8])])

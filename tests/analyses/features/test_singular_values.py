@@ -24,6 +24,7 @@ def test_the_ranks_of_two_values_by_hand():
     p = np.array([3, 1]) / 4
     assert result.token_rank.item() == pytest.approx(np.exp(-(p * np.log(p)).sum()))
     assert result.token_participation.item() == pytest.approx(100 / 82)
+    assert result.filled == pytest.approx(result.token_rank.item() / 2)  # of two channels
 
 
 def test_images_that_are_alike_have_no_rank_but_their_tokens_do(noise):

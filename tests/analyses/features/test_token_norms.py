@@ -56,6 +56,11 @@ def test_the_largest_activation_has_its_channel_and_token():
     assert massive.log_ratio.item() == pytest.approx(np.log10(5000))
     assert massive.channel.item() == 3
     assert massive.channel_share == massive.massive == massive.on_prefix == 1
+    for size, median in ((500, 1), (50, 0.01)):  # not 1,000 times the median, not above 100
+        less = median * off
+        less[0, 0, 3] = size
+        results = found(median * grid, less, ("class", "register"))
+        assert one(results, MassiveActivations).massive == 0
 
 
 def test_activations_of_zero_do_not_count_in_the_median():
@@ -63,6 +68,7 @@ def test_activations_of_zero_do_not_count_in_the_median():
     grid[0, 0, 0] = torch.tensor([2.0, 8.0])
     massive = one(found(grid), MassiveActivations)
     assert massive.log_ratio.item() == pytest.approx(np.log10(4))  # the lower of two
+    assert massive.channel == massive.on_prefix == 0
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +106,10 @@ def test_agrees_with_tokens_and_attention_by_hand(network):
         assert error_of(outliers.largest, 5)[i] == pytest.approx(error)
         sizes = np.sort(abs(x).reshape(5, -1), axis=1)
         lower = sizes[:, (sizes.shape[1] - 1) // 2]
+        counts = np.bincount(abs(x).max(1).argmax(1))
+        assert massive.channel[i] == counts.argmax()
+        assert massive.channel_share[i] == counts.max() / 5
+        assert massive.on_prefix[i] == (abs(x).max(2).argmax(1) < 3).mean()
         assert massive.log_ratio[i] == pytest.approx(np.log10(sizes[:, -1] / lower).mean())
     for i, weights in enumerate(attention):
         received = weights.mean(2)

@@ -53,7 +53,7 @@ def test_every_exchange_of_two_channels_is_a_change(noise):
 
 
 def test_the_change_of_features_is_that_of_their_differences(noise):
-    x, step = noise(400, 3, 8, 8), 0.1 * noise(400, 3, 8, 8)
+    x, step = noise(400, 3, 8, 8), noise(400, 3, 8, 8)
     change = variances(x, x + step).feature_change
     assert np.isnan(change[0])
     # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3%.

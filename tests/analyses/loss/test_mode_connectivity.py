@@ -61,10 +61,23 @@ def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
     assert soup.accuracy[-1] == path.accuracy[2]  # two weights: the soup is the middle
 
 
+def test_the_soup_of_three_is_the_mean_of_their_weights():
+    models, (images, targets) = [linear(seed) for seed in range(3)], data(2)
+    states = {str(seed): models[seed].state_dict() for seed in (1, 2)}
+    _, soup = mode_connectivity(models[0], states, [(images.double(), targets)])
+    with torch.no_grad():
+        logits = torch.stack([model(images.double()) for model in models])
+    every = torch.cat([logits, logits.mean(0, keepdim=True)])  # which are linear in the weights
+    accuracy = (every.argmax(2) == targets).double().mean(1).numpy()
+    assert soup.member.tolist() == ["model", "1", "2", "soup"]
+    assert soup.accuracy == pytest.approx(accuracy)
+    assert soup.gain == pytest.approx(accuracy[-1] - accuracy)
+
+
 @pytest.mark.parametrize("batch_norm", ["reestimated", "interpolated"])
 def test_a_point_is_a_model_with_mixed_weights(batch_norm):
     first, second, images = normalized(0), normalized(1), data(8)
-    path, soup = mode_connectivity(
+    path, _ = mode_connectivity(
         first, {"b": second.state_dict()}, [images], points=5, batch_norm=batch_norm
     )
     for row, t in enumerate((0, 0.25, 0.5, 0.75, 1)):
@@ -82,5 +95,3 @@ def test_a_point_is_a_model_with_mixed_weights(batch_norm):
             logits = model(images[0])
         nll = functional.cross_entropy(logits, images[1]).item()
         assert path.nll[row] == pytest.approx(nll, abs=1e-5)
-        if t == 0.5:
-            assert soup.nll[-1] == pytest.approx(nll, abs=1e-5)

@@ -42,6 +42,7 @@ def test_sam_on_a_quadratic(quadratic):
     d = 0.3 * g / g.norm()
     assert result.sharpness.item() == pytest.approx(float(g @ d + d @ quadratic.a @ d / 2))
     assert result.first_order.item() == pytest.approx(0.3 * float(g.norm()))
+    assert result.gradient_norm.item() == pytest.approx(float(g.norm()))
 
 
 def test_asam_on_a_quadratic(quadratic):
@@ -84,6 +85,9 @@ def test_the_gaussian_average_of_a_quadratic_is_its_trace(quadratic):
     rise = result.sharpness[0]
     assert abs(rise - exact) < 2 * (rise.high - rise)
     assert rise.high - rise < 0.04 * exact
+    ball = Quadratic(torch.eye(6).double(), quadratic.b, quadratic.theta)
+    rise = sharpness(ball, ["gaussian"], rho=0.3, directions=3).sharpness[0]
+    assert (rise, rise.high) == pytest.approx((0.3**2 / 2,) * 2)  # the same in all directions
     assert "in random Gaussian directions" in str(result.findings()[0])
 
 
@@ -100,11 +104,13 @@ def linear_objective(images=24):
 
 def test_the_sharpness_of_mini_batches_is_that_of_each():
     objective = linear_objective(images=64)
-    result = mini_batch_sharpness(objective, ["sam", "asam"], rho=0.1)
+    measures = ["sam", "asam", "gaussian"]
+    result = mini_batch_sharpness(objective, measures, rho=0.1)
     for number in (0, 9):
         batch = objective.batches[number]
-        alone = sharpness(Objective(objective.model, [batch]), ["sam", "asam"], rho=0.1)
+        alone = sharpness(Objective(objective.model, [batch]), measures, rho=0.1)
         np.testing.assert_allclose(result.sharpness.by_unit[number], alone.sharpness, rtol=1e-9)
+    np.testing.assert_allclose(result.loss, objective.value())  # batches have one size
     sam = result.sharpness[0]
     assert sam == pytest.approx(sam.by_unit.mean())
     assert sam.low < sam < sam.high  # an interval over 32 mini-batches

@@ -32,18 +32,25 @@ def walk():
 
 
 def test_polar_coordinates_of_a_right_triangle():
-    # From (3, 0) over (0, 2) to the origin.
-    result = trajectory(*path((3.0, 0.0, 5.0), (0.0, 2.0, 5.0), (0.0, 0.0, 5.0)))
-    np.testing.assert_allclose(result.radius, [1, 2 / 3, 0])
+    # From (2, 0) over (0, 3) to the origin.
+    result = trajectory(*path((2.0, 0.0, 5.0), (0.0, 3.0, 5.0), (0.0, 0.0, 5.0)))
+    np.testing.assert_allclose(result.radius, [1, 3 / 2, 0])
     np.testing.assert_allclose(result.angle, [0, pi / 2, np.nan], atol=1e-7)
-    np.testing.assert_allclose(result.step, [np.nan, sqrt(13), 2])
-    assert result.distance == 3
+    np.testing.assert_allclose(result.step, [np.nan, sqrt(13), 3])
+    assert result.distance == 2
 
 
 def test_agrees_with_a_singular_value_decomposition(walk):
     result = trajectory(*walk)
     places = np.stack([np.append(s["head"].numpy(), s["rest"].numpy()) for s in walk[1]])
     u, s, _ = np.linalg.svd(places - places.mean(0), full_matrices=False)
+    away = (places - places[-1])[:-1]
+    units = away / np.linalg.norm(away, axis=1, keepdims=True)
+    cosines = (units @ units[0]).clip(-1, 1)
+    np.testing.assert_allclose(np.cos(result.angle[:-1]), cosines)
+    steps = np.linalg.norm(np.diff(places, axis=0), axis=1)
+    np.testing.assert_allclose(result.step[1:], steps)
+    assert max(result.first[0], result.second[0]) < 0  # the signs
     for i, (ours, share) in enumerate(
         ((result.first, result.first_share), (result.second, result.second_share))
     ):

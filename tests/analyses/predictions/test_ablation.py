@@ -234,6 +234,7 @@ def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
     sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
     assert joint.sum_of_drops[1] == pytest.approx(sum(sums) / 5)
     assert (joint.drop_min[1], joint.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
+    assert joint.nll_rise[1] == pytest.approx(pairs.nll_rise.mean())
     with pytest.raises(vp.InputError, match=r"Pass joint=\(2, 4\) to ablation"):
         single.joint()
 

@@ -2,12 +2,15 @@
 
 from copy import deepcopy
 from itertools import pairwise, product
+from types import SimpleNamespace
 
 import pytest
 import torch
 from attacked import MEAN, SPACE, STD, attacked, gray, predicted, small_network
-from internals import AttackLoss, attack_images, band
+from internals import AttackLoss, PerturbationBall, attack_images, band
+from scipy.stats import kstest
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from visprism import Adversarial, Attack, InputError, adversarial
 
@@ -75,6 +78,17 @@ def test_no_attack_goes_too_far(network, name, norm, frequency):
         assert outside.max() < 1e-4
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_starts_are_uniform_in_the_ball(norm):
+    pixels = torch.full((2000, 1, 1, 3), 0.5, dtype=torch.float64)
+    normal, uniform = torch.randn(pixels.shape).double(), torch.rand(2000, 1, 1, 1).double()
+    draws = SimpleNamespace(normal=lambda _: normal, uniform=lambda _: uniform)
+    ball = PerturbationBall.of(Attack("pgd", 0.3, norm), pixels)
+    start = ball.random_start(draws, 0) / 0.3
+    share = (start + 1) / 2 if norm == "linf" else start.flatten(1).norm(dim=1) ** 3
+    assert kstest(share.flatten().numpy(), "uniform").pvalue > 0.01
+
+
 def test_more_starts_and_more_steps_never_find_less(network):
     pixels = gray(6)[0].float()
     targets = predicted(network, pixels)
@@ -128,12 +142,16 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     attacks = [Attack("fgsm", 0.02), Attack("random", 0.02), Attack("pgd", 0.02, steps=3)]
     batches = [(SPACE.normalized(pixels), targets)]
     rows = robust(network, batches, [*attacks, Attack("fgsm", 0.1)])
-    correct = torch.ones(len(pixels), dtype=torch.bool)
-    for attack in attacks:
-        changed = attacked(network, pixels, targets, attack, SPACE)
-        correct &= predicted(network, changed) == targets
+    every = [pixels, *(attacked(network, pixels, targets, a, SPACE) for a in attacks)]
+    with torch.no_grad():
+        logits = [network(SPACE.normalized(x)) for x in every]
+    correct = torch.stack([z.argmax(1) == targets for z in logits]).all(0)
+    losses = torch.stack([cross_entropy(z, targets, reduction="none") for z in logits])
     assert rows.attack.tolist() == ["fgsm", "random", "pgd", "fgsm", "worst case"]
     assert rows.accuracy[4] == pytest.approx(correct.double().mean().item())
+    assert rows.nll[4] == pytest.approx(losses.amax(0).mean().item(), rel=1e-5)
+    assert rows.nll_rise == pytest.approx(rows.nll - losses[0].mean().item(), rel=1e-4)
+    assert rows.drop == pytest.approx(1 - rows.accuracy)
     assert rows.epsilon[4] == 0.02
     single, worst = rows.answers()  # of each size; models are compared by their images
     assert worst.by_unit.tolist() == correct.double().tolist()
@@ -200,5 +218,6 @@ def test_the_grid_holds_every_attack_at_every_size_once():
     assert {(a.norm, a.steps, a.restarts, a.frequency) for a in attacks} == {("l2", 7, 3, None)}
     # One gradient of FGSM, 7 steps from 3 starts with 2 losses, none for random signs.
     assert sum(a.gradients for a in attacks) == 2 * (1 + 2 * 7 * 3)
+    assert Attack("pgd", 0.2, steps=10).stride == pytest.approx(2.5 * 0.2 / 10)
     banded = Adversarial(attacks=("fgsm",), epsilons=(0.01,), frequencies=(0.3, 0.7)).grid()
     assert [a.frequency for a in banded] == [0.3, 0.7]

@@ -12,6 +12,7 @@ from internals import (
     PixelSpace,
     attack_images,
     auto_pgd,
+    checkpoints,
     other_classes,
 )
 from torch import nn
@@ -131,6 +132,7 @@ def by_the_paper(loss, pixels, perturbation, ball, steps):
 
 @pytest.mark.parametrize(("norm", "name"), [("linf", "dlr"), ("l2", "cross-entropy")])
 def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name):
+    assert checkpoints(100) == [22, 41, 57, 70, 80, 87, 93, 99]
     pixels = gray(3)[0]
     targets = network(pixels).argmax(1)
     attack = Attack("apgd", 0.2, norm, name, steps=24)

@@ -213,6 +213,15 @@ def test_risk_rises_from_none_to_the_error_rate_where_the_surest_are_right():
     assert curve.aurc == pytest.approx((1 / 3 + 1 / 2) / 4)
 
 
+def test_values_of_images_of_the_aurc_are_those_of_the_jackknife():
+    predictions = random_predictions(300)
+    aurc, images = calibration(predictions).of("aurc"), np.arange(300)
+    without = [calibration(predictions.subset(torch.from_numpy(images[images != i]))).of("aurc")
+               for i in images[::10]]  # fmt: skip
+    expected = aurc - 299 * (np.array(without) - aurc)
+    np.testing.assert_allclose(aurc.by_unit[::10], expected, atol=0.06)
+
+
 def test_confusions_are_those_of_torchmetrics():
     names = list("abcdefgh")
     generator = torch.Generator().manual_seed(0)
@@ -220,10 +229,11 @@ def test_confusions_are_those_of_torchmetrics():
     targets = torch.randint(0, 7, (200,), generator=generator)  # no image of the last class
     by_class, confusions = accuracy_by_class(Predictions(logits, targets), names)
     matrix = multiclass_confusion_matrix(logits, targets, 8).numpy()
-    counts = zip(confusions.target, confusions.predicted, confusions.images, strict=True)
-    for target, predicted, images in counts:
+    columns = confusions.target, confusions.predicted, confusions.images, confusions.fraction
+    for target, predicted, images, fraction in zip(*columns, strict=True):
         row, column = names.index(target), names.index(predicted)
         assert images == matrix[row, column]
+        assert fraction == images / (targets == row).sum().item()
         matrix[row, column] = 0
     assert not matrix.any()
     expected = multiclass_accuracy(logits, targets, 8, average=None).numpy()

@@ -55,12 +55,14 @@ def test_each_condition_has_the_metrics_of_its_own_images(model, data):
 
 
 def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_images():
-    conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 2): 0.7, ("snow", 1): 0.5}
+    conditions = {CLEAN: 1.0, ("fog", 1): 0.9, ("fog", 2): 0.7}
+    conditions |= {("snow", 1): 0.5, ("frost", 1): 0.1}
     errors = measured(conditions).corruption_errors()
-    assert errors.corruption.tolist() == ["fog", "snow"]
-    np.testing.assert_allclose(errors.error, [0.2, 0.5])
-    assert errors.mean_error == pytest.approx(0.35)
+    assert errors.corruption.tolist() == ["fog", "snow", "frost"]
+    np.testing.assert_allclose(errors.error, [0.2, 0.5, 0.9])
+    assert errors.mean_error == pytest.approx(1.6 / 3)
     assert errors.clean_error == 0
+    assert "over 3 corruptions at severities 1, 2, 0.0% on these" in str(errors.findings()[0])
     assert np.isnan(errors.mce)
     assert np.isnan(errors.relative).all()
 
@@ -122,6 +124,8 @@ def test_the_drop_is_paired_by_image(model):
     np.testing.assert_allclose(rows.change.low, p - q - half)
     np.testing.assert_allclose(rows.change.high, p - q + half)
     assert (rows.change.high < 0).all()
+    nll = result.select(result.metric == "nll")
+    np.testing.assert_allclose(nll.change[1:], nll.value[1:] - nll.value[0])
     assert result.mean_drop == pytest.approx(0.06)
     assert result.mean_drop.low == pytest.approx(q - p - half)
 

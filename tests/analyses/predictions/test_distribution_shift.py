@@ -35,6 +35,8 @@ def test_predictions_are_restricted_to_the_classes_of_the_set():
     assert result.reference_images.tolist() == [2, 4]
     np.testing.assert_allclose(result.reference, [1.0, 0.5])
     np.testing.assert_allclose(result.drop, [1 / 3, 0.5])
+    assert (result.drop.low < result.drop).all()
+    assert (result.drop < result.drop.high).all()
     low, high = wilson(np.array([2]), np.array([3]))
     assert (result.accuracy.low[0], result.accuracy.high[0]) == (low[0], high[0])
 

@@ -25,6 +25,7 @@ def test_kappa_by_hand():
     assert result.expected == pytest.approx(0.7 * 0.6 + 0.3 * 0.4)
     assert result.kappa == pytest.approx((0.7 - 0.54) / 0.46)
     assert (result.both_correct, result.both_wrong) == (25, 10)
+    assert result.only_one == pytest.approx(15 / 50)
     assert result.image[:3].tolist() == [7, 8, 9]
     assert result.only_first[:3].tolist() == [True, True, False]
 

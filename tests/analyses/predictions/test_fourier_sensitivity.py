@@ -31,6 +31,12 @@ def test_directions_are_a_basis(size):
         assert torch.equal(nonzero, both)
 
 
+def test_the_wave_has_the_strength_that_is_said():
+    pixels = torch.full((3, 3, 8, 12), 0.5)
+    changed = FourierSensitivity(rms=0.05).change(pixels, (2, 4), indices=range(3), seed=0)
+    assert (changed - pixels).square().mean((2, 3)).sqrt() == pytest.approx(0.05)
+
+
 @pytest.mark.parametrize(("size", "highest"), [((32, 40), 8), ((5, 9), 2)])
 def test_the_highest_frequency_fits_the_images(size, highest):
     frequencies = FourierSensitivity(frequency_step=1).conditions(size)
@@ -43,6 +49,7 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     bright = result.error > 0
     places = set(zip(result.vertical[bright], result.horizontal[bright], strict=True))
     assert places == {(2, 3), (-2, -3)}
+    assert (result.error_rise == result.error).all()
     assert (result.error[bright] == 1).all()
     assert result.clean_error == 0
     assert result.mean_rise == pytest.approx(2 / 81)

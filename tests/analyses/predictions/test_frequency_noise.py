@@ -74,14 +74,16 @@ def test_noise_has_the_same_energy_in_every_band(size):
 def test_the_papers_noise_grows_with_frequency_as_was_measured():
     # Closed form: white noise of variance 1 through a mask M, of which the real part is kept,
     # has the variance mean(((M(w) + M(-w)) / 2)^2).
+    # Theirs is the RMS of one image of the reference's code, whose lowest ring has few waves.
     size = (224, 224)
-    for f in (0.35, 0.75):
+    for f, theirs in ((0.05, 0.102), (0.75, 0.443)):
         mask = paper_band(size, f).double()
         opposite = mask.flip(0, 1).roll((1, 1), (0, 1))
         expected = ((mask + opposite) / 2).square().mean().sqrt()
         white = torch.randn(16, 3, *size, generator=torch.Generator().manual_seed(1)).sign()
         measured = filtered(white, paper_band(size, f)).square().mean().sqrt()
         assert float(measured) == pytest.approx(float(expected), rel=0.01)
+        assert float(measured) == pytest.approx(theirs, rel=0.03)
 
 
 def test_only_noise_of_the_models_own_frequency_costs_anything():
@@ -92,12 +94,15 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (result.drop.low[result.drop == 0] < 0).all()
     assert result.clean_accuracy == 1
     assert result.drop == pytest.approx(1 - result.accuracy)
+    assert result.nll_rise == pytest.approx(result.nll - result.clean_nll)
     # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
     every, high, high_accuracy, low, low_accuracy = (a.value for a in result.answers())
     lost = float(result.drop.max())
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
     assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
+    middle = noisy(Waves(basis_image((20, 20), (5, 0))).eval(), flat(20, (20, 20)), rms=0.2)
+    assert middle.mean_drop > middle.high_drop == middle.low_drop == middle.contrast == 0
 
 
 def test_the_noise_that_is_added_has_the_strength_that_is_said():

@@ -80,6 +80,7 @@ def test_a_block_is_that_of_modules_rounded_by_hand(network):
         nll = functional.cross_entropy(model(images), targets).item()
     rise = nll - result.baseline_nll
     assert result.nll_rise[result.block == name].item() == pytest.approx(rise, abs=1e-5)
+    assert result.drop == pytest.approx(result.baseline_accuracy - result.accuracy)
 
 
 @pytest.mark.parametrize("network", ["vit_tiny_patch16_224"], indirect=True)

@@ -5,8 +5,9 @@ import pytest
 import torch
 from classifiers_by_hand import random_predictions
 from internals import temperature_if_finite
+from scipy.stats import t
 
-from visprism import InputError, Predictions, temperature
+from visprism import InputError, Predictions, calibration, outcomes, temperature
 
 
 def frequencies(logit: float, ones: int, images: int) -> Predictions:
@@ -20,17 +21,25 @@ def test_the_temperature_of_two_classes_is_the_logit_over_the_log_odds(factor):
     # Three of four images are of the second class, so that log 3 is the calibrated logit.
     scaling, _ = temperature(frequencies(factor * np.log(3), 75, 100))
     assert scaling.temperature == pytest.approx(factor, rel=1e-7)
+    # The variance of log odds is 1 / (n p (1 - p)); here n is 99, as variances are unbiased.
+    error = (99 * 0.75 * 0.25) ** -0.5 / np.log(3)
+    ends = factor * np.exp(np.array([-1, 1]) * t.ppf(0.975, 99) * error)
+    assert (scaling.temperature.low, scaling.temperature.high) == pytest.approx(ends, rel=1e-3)
 
 
 @pytest.mark.parametrize("factor", [0.25, 3.0])
 def test_the_temperature_undoes_a_factor_on_the_logits(factor):
     true = random_predictions(3000, 5)
     base, calibrated = temperature(true, seed=1)
-    scaling, scaled = temperature(Predictions(true.logits * factor, true.targets), seed=1)
+    given = Predictions(true.logits * factor, true.targets)
+    scaling, scaled = temperature(given, seed=1)
     assert base.temperature.low <= 1 <= base.temperature.high
     assert scaling.temperature == pytest.approx(factor * base.temperature, rel=1e-5)
     torch.testing.assert_close(scaled.logits, calibrated.logits, rtol=1e-4, atol=1e-5)
-    assert scaling.nll_after < scaling.nll_before
+    assert scaling.nll_change == pytest.approx(scaling.nll_after - scaling.nll_before)
+    assert scaling.nll_change.high < 0
+    ece = [calibration(p).of("ece") for p in (given, scaled)]
+    assert [scaling.ece_before, scaling.ece_after] == pytest.approx(ece)
     assert scaling.debiased_after.low == 0 < scaling.debiased_before.low
     words = "large (overconfident)" if factor > 1 else "small (underconfident)"
     assert f"the logits are too {words}" in scaling.findings()[0].text
@@ -44,6 +53,13 @@ def test_an_error_that_is_not_of_scale_remains():
     targets = torch.where(noise, (true.targets + 1) % 5, true.targets)
     scaling, _ = temperature(Predictions(true.logits, targets))
     assert scaling.debiased_after.low > 0
+
+
+def test_no_other_temperature_of_an_ensemble_has_a_lower_nll():
+    given = random_predictions(600, 4, scale=3.0, members=3)
+    best = temperature(given)[0].temperature
+    tried = [Predictions(given.logits / (t * best), given.targets) for t in (0.99, 1, 1.01)]
+    assert np.argmin([outcomes(p).nll.mean() for p in tried]) == 1
 
 
 def test_no_image_is_scaled_by_a_temperature_that_its_target_has_influenced():

@@ -76,3 +76,6 @@ def test_tables_of_this_librarys_layers_are_found_in_forward_order():
         "first": (2, 7, 7),
         "second": (4, 3, 7),
     }
+    offsets = vp.relative_scores(tables["second"])
+    for offset, reach in ((offsets.dy, 1), (offsets.dx, 3)):
+        assert set(offset) == set(range(-reach, reach + 1))

@@ -18,6 +18,7 @@ Values = dict[tuple[str, float], float]  # by metric and cut-off
 class SortedByConfidence:
     """Columns of `Outcomes` in descending order of the confidence."""
 
+    order: Int[np.ndarray, " n"]  # the images' places in the data
     confidence: Float[np.ndarray, " n"]
     correct: Float[np.ndarray, " n"]
     target: np.ndarray
@@ -30,6 +31,7 @@ class SortedByConfidence:
         order = np.argsort(-outcomes.confidence, kind="stable")
         confidence = outcomes.confidence[order]
         return cls(
+            order=order,
             confidence=confidence.astype(np.float64),
             correct=outcomes.correct[order].astype(np.float64),
             target=outcomes.target[order],
@@ -122,7 +124,7 @@ def aurc_contributions(ranked: SortedByConfidence) -> Float[np.ndarray, " n"]:
         e_i w_i - (e_i / i + ... + e_n / n) + mean of e.
 
     The spread of the values gives the standard error of the AURC. They are in the order of
-    `ranked`; images of equal confidence count with the mean over their orders.
+    the data; images of equal confidence count with the mean over their orders.
 
     Source: Geifman et al. (2019), Bias-reduced uncertainty estimation, for the AURC; Jaeckel
     (1972), The infinitesimal jackknife, for the influence.
@@ -131,7 +133,7 @@ def aurc_contributions(ranked: SortedByConfidence) -> Float[np.ndarray, " n"]:
     rank = np.arange(1, len(ranked) + 1)
     weight = ranked.mean_of_equals(_sums_to_the_end(1 / rank))
     below = ranked.mean_of_equals(_sums_to_the_end(ranked.mean_of_equals(wrong) / rank))
-    return wrong * weight - below + wrong.mean()
+    return (wrong * weight - below + wrong.mean())[ranked.order.argsort()]
 
 
 def _sums_to_the_end(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

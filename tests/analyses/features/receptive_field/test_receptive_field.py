@@ -83,11 +83,18 @@ def test_a_mean_over_all_positions_adds_a_flat_field(fields, noise):
     np.testing.assert_allclose(list(maps.values())[-1], expected / 2, rtol=1e-12)
 
 
+def test_a_flat_field_has_the_flat_sigma(fields, noise):
+    sizes, _ = fields(plain(box((11, 7), padding=(5, 3))), noise(1, 1, 11, 7))
+    assert sizes.sigma.item() == pytest.approx(sizes.uniform_sigma)
+    assert sizes.area_99.item() == pytest.approx(1)
+
+
 def test_other_batches_do_not_change_it(network, noise):
     layers = nn.Conv2d(3, 4, 3, padding=1), Branch(nn.Conv2d(4, 4, 3, padding=1), nn.Tanh())
     images = noise(5, 3, 9, 9)
     anatomy = dissect(network(*layers, channels=4), images[:2])
     uncut = receptive_field(anatomy, [images])
+    assert uncut[1].relative.reshape(2, -1).max(1).tolist() == [1, 1]
     for one, other in zip(uncut, receptive_field(anatomy, images.split(2)), strict=True):
         assert_results_equal(one, other)
 
