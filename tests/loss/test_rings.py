@@ -8,7 +8,7 @@ from landscape_cases import squares
 from scipy import stats
 from torch import nn
 
-from visprism import Answer, landscape, random_planes, rings
+from visprism import Answer, Run, landscape, random_planes, rings
 from visprism.results import Rings
 
 
@@ -52,9 +52,9 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
 def test_every_point_is_at_its_distance(normalized, treatment):
     """Against a surface that has the same points on its grid, for each treatment."""
     model, batches = normalized
-    result = rings(model, batches, angles=4)
+    result = rings(model, batches, angles=4, run=Run(seed=1))
     assert len(result) == 2 * 3
-    planes = random_planes(model, points=5, pairs=3)
+    planes = random_planes(model, points=5, pairs=3, seed=1)
     surface = landscape(model, batches, planes, batch_norm=treatment)
     (row,) = np.flatnonzero((result.batch_norm == treatment) & (result.radius == 0.5))
     points = result.nll.by_unit[:, row].reshape(3, 4)
