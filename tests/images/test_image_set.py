@@ -18,6 +18,7 @@ def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
     counts = np.bincount(targets[chosen], minlength=10)
     assert len(chosen) == len(set(chosen.tolist())) == limit
     assert counts.max() - counts.min() <= 1
+    assert set(balanced(targets, limit - 1)) < set(chosen)
 
 
 def test_a_limit_draws_from_the_whole_class_by_seed():

@@ -72,6 +72,7 @@ PLACES = {
     "images.corruptions.blur": "copied_from",
     "images.corruptions.corrupt": "Randomness",
     "images.corruptions.filters": "motion_taps rotated tilted",
+    "images.corruptions.severities": "severity_parameters",
     "images.corruptions.weather": "distances edges ice plasma",
     "images.image_set": "NO_CLASS balanced",
     "images.images": "decoded_images ordered tensor_images to_pixels",

@@ -54,13 +54,6 @@ def test_the_better_model_is_that_of_a_significant_difference(question, differen
     assert line.better == expected
 
 
-def test_a_ratio_below_1_is_of_a_second_model_that_is_lower():
-    lower = row(questions.CALIBRATION, {"cnn": 1, "vit": 2})
-    lower.differences[MODELS] = Difference(0.5, 0.4, 0.6, "ratio")
-    (line,) = glance_of([lower], MODELS)
-    assert line.better == "vit"
-
-
 def test_why_nothing_can_be_said_stands_beside_it():
     values, why = {"cnn": 1, "vit": 2}, "fewer than 32 images"
     rows = [row(questions.ACCURACY, values, difference=(NAN, NAN), missing=why)]

@@ -51,6 +51,14 @@ def test_decay_alone_shrinks_what_decays(net, optimizer):
             assert new.norm() < old.norm()
 
 
+def test_optimizers_have_the_numbers_of_the_recipe(net):
+    recipe = replace(RECIPE, beta2=0.95, momentum=0.5)
+    made = [make_optimizers(net, replace(recipe, optimizer=o))[0][0] for o in ("adamw", "sgd")]
+    assert [optimizer.defaults["lr"] for optimizer in made] == [0.05, 0.05]
+    assert made[0].defaults["betas"] == (0.9, 0.95)
+    assert made[1].defaults["momentum"] == 0.5
+
+
 def test_muon_moves_only_the_matrices_inside_of_blocks():
     model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), nn.Linear(4, 2))
     (adamw, _), (muon, _) = make_optimizers(model, replace(RECIPE, optimizer="muon"))
