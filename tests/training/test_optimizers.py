@@ -52,11 +52,10 @@ def test_decay_alone_shrinks_what_decays(net, optimizer):
 
 
 def test_optimizers_have_the_numbers_of_the_recipe(net):
-    recipe = replace(RECIPE, beta2=0.95, momentum=0.5)
-    made = [make_optimizers(net, replace(recipe, optimizer=o))[0][0] for o in ("adamw", "sgd")]
-    assert [optimizer.defaults["lr"] for optimizer in made] == [0.05, 0.05]
-    assert made[0].defaults["betas"] == (0.9, 0.95)
-    assert made[1].defaults["momentum"] == 0.5
+    recipes = replace(RECIPE, beta2=0.95), replace(RECIPE, optimizer="sgd", momentum=0.5)
+    (adamw, _), (sgd, _) = (make_optimizers(net, recipe)[0] for recipe in recipes)
+    assert (adamw.defaults["lr"], adamw.defaults["betas"]) == (0.05, (0.9, 0.95))
+    assert (sgd.defaults["lr"], sgd.defaults["momentum"]) == (0.05, 0.5)
 
 
 def test_muon_moves_only_the_matrices_inside_of_blocks():
