@@ -9,6 +9,7 @@ from visprism.core.statistics import (
     heavy_tailed_interval,
     mean_fraction_interval,
     mean_interval,
+    paired_proportions_interval,
     standard_error,
     wilson,
 )
@@ -124,6 +125,10 @@ def test_wilson_interval_is_that_of_scipy(successes: int, trials: int):
     expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
     low, high = wilson(np.array([successes]), np.array([trials]))
     np.testing.assert_allclose((low[0], high[0]), (expected.low, expected.high), atol=1e-12)
+
+
+def test_a_difference_of_proportions_lies_within_1():
+    assert paired_proportions_interval(5, 0, 5)[1] == 1 == -paired_proportions_interval(0, 5, 5)[0]
 
 
 def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():
