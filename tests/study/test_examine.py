@@ -289,9 +289,7 @@ def test_a_folder_of_another_study_or_with_files_of_the_user_is_refused(
     examine(net(), loader, analyses=[brightness], out=index.parent)
     for data, seed in ((loader[:1], 0), (loader, 1)):
         with pytest.raises(InputError, match="same images in the same order"):
-            examine(
-                net(), data, analyses=[brightness], out=index.parent, run=Run(seed=seed)
-            )
+            examine(net(), data, analyses=[brightness], out=index.parent, run=Run(seed=seed))
     index.write_text(index.read_text().replace("results/", "../results/"))
     with pytest.raises(InputError, match="must name files inside its folder"):
         Study.load(index.parent)
