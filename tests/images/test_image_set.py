@@ -11,7 +11,7 @@ from visprism import ImageSet, load_data, statistics, stratified
 from visprism.images import held_out
 
 
-@pytest.mark.parametrize("limit", [1, 11, 30])
+@pytest.mark.parametrize("limit", [1, 14, 30])
 def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
     targets = np.repeat(np.arange(10), 3)  # sorted by class, as a folder is
     chosen = balanced(targets, limit)

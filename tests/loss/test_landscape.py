@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import read_samples
 from landscape_cases import lines, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
@@ -170,6 +171,12 @@ def test_reestimated_statistics_are_those_of_torch(small, batches):
         assert surface.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
     frozen = vp.landscape(small, batches, [plane])
     assert abs(frozen.nll - surface.nll).max() > 0.01
+
+
+@pytest.mark.parametrize(("images", "side", "used"), [(600, 1, 512), (40, 512, 32)])
+def test_statistics_are_of_512_images_or_fewer_large_ones(images, side, used):
+    batch = torch.zeros(images, 1, side, side), torch.zeros(images)
+    assert len(read_samples([batch], vp.Compute()).for_statistics()) == used
 
 
 def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
