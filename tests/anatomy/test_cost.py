@@ -73,7 +73,7 @@ def test_attention_of_one_query_by_hand():
             self.patches, self.head = nn.Conv2d(3, 6, 4, stride=4), nn.Linear(6, 7)
 
         def forward(self, x):
-            tokens = self.patches(x).flatten(2).mT[:, None]
+            tokens = self.patches(x).flatten(2).mT[:, None].contiguous()
             query = tokens.mean(2, keepdim=True)
             attend = nn.functional.scaled_dot_product_attention
             return self.head(attend(query, tokens, tokens)[:, 0, 0])
