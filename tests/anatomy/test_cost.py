@@ -66,21 +66,6 @@ def test_a_recurrence_by_hand(make, gates, two_ways):
     assert cost.macs.sum() == 16 * 6 * 48 + 16 * ways * gates * (6 * 5 + 5 * 5) + ways * 5 * 7
 
 
-def test_attention_of_one_query_by_hand():
-    class Pooled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.patches, self.head = nn.Conv2d(3, 6, 4, stride=4), nn.Linear(6, 7)
-
-        def forward(self, x):
-            tokens = self.patches(x).flatten(2).mT[:, None].contiguous()
-            query = tokens.mean(2, keepdim=True)
-            attend = nn.functional.scaled_dot_product_attention
-            return self.head(attend(query, tokens, tokens)[:, 0, 0])
-
-    assert cost_of(Pooled(), 16).macs.sum() == 16 * 6 * 48 + 16 * 2 * 6 + 6 * 7
-
-
 @pytest.mark.parametrize(
     "name", ["resnet18", "mobilenet_v2", pytest.param("swin_t", marks=pytest.mark.slow)]
 )

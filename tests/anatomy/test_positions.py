@@ -198,7 +198,7 @@ def test_merged_patches_are_places_of_a_coarser_grid(name):
 
 LOSES = {
     "pooled": lambda x: x.mean((2, 3)),
-    "pooled to a map": lambda x: x.mean((2, 3), keepdim=True),
+    "pooled to one token": lambda x: tokens(x).mean(1, keepdim=True),
     "upside down": lambda x: x.flip(2),
     "flattened": lambda x: x.flatten(1),
     "half of the tokens": lambda x: tokens(x)[:, torch.tensor([0, 1, 2, 7, 8, 9, 14])],

@@ -83,6 +83,7 @@ def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
     assert rows[LOW_DROP].difference.verdict == low
     assert rows[HIGH_DROP].difference.verdict == high
     text = rows[HIGH_DROP].difference_text()
+    assert " points [" in text
     assert text.endswith("claim C7)") if high else "C7" not in text
     untrained = rows[HIGH_DROP].without_verdicts(["b"])
     assert untrained.difference.verdict == ""

@@ -4,6 +4,7 @@ import copy
 import itertools
 
 import pytest
+import timm
 import torch
 from torch import nn
 
@@ -36,9 +37,10 @@ def test_a_vit_without_one_attention_is_a_vit_without_it(built, images):
 
 
 @torch.no_grad()
-def test_a_resnet_without_one_block_or_its_first_convolution_is_a_resnet_without_it(dissected):
-    anatomy = dissected("resnet18")
+def test_a_resnet_without_one_block_or_its_first_convolution_is_a_resnet_without_it():
     images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    model = timm.create_model("resnet18", channels=(8, 8, 16, 16), zero_init_last=False)
+    anatomy = dissect(model.eval(), images)
     by_hand, block = copy.deepcopy(anatomy.model), anatomy["layer3.1"]
     ((part,), _) = convolution_parts([block], anatomy)
     by_hand.layer3[1].conv1 = nn.Identity()
