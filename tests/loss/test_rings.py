@@ -106,6 +106,17 @@ def test_the_interval_covers_the_mean_over_all_directions_and_images(
     assert 0.92 <= inside / simulations <= 0.99
 
 
+def test_the_interval_is_that_of_the_mean_squares_of_crossed_effects():
+    rng, (p, n) = np.random.default_rng(0), (4, 30)
+    values = rng.normal(size=(p, 1)) + rng.normal(size=(1, n)) + rng.normal(size=(p, n))
+    pairs, images = n * values.mean(1).var(ddof=1), p * values.mean(0).var(ddof=1)
+    rest = values.size * values.var() - (p - 1) * pairs - (n - 1) * images
+    variance = (pairs + images - rest / ((p - 1) * (n - 1))) / values.size
+    freedom = (pairs + images) ** 2 / (pairs**2 / (p - 1) + images**2 / (n - 1))
+    made = crossed_mean(values)
+    assert made.high - made == pytest.approx(stats.t.ppf(0.975, freedom) * variance**0.5)
+
+
 def test_without_differences_between_images_it_is_students():
     means = np.array([1.0, 2.0, 4.0])
     made = crossed_mean(np.repeat(means[:, None], 8, axis=1))
