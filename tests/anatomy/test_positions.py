@@ -158,12 +158,14 @@ def test_work_on_each_position_keeps_every_place(name):
 
 @pytest.mark.parametrize(("before", "after"), [(1, 0), (0, 2), (2, 1)])
 def test_tokens_around_the_patches_are_counted(before, after):
-    def around(x):
-        ends = [torch.zeros(len(x), n, x.shape[1]) for n in (before, after)]
-        return torch.cat([ends[0], tokens(x), ends[1]], dim=1)
-
-    layout, _ = layout_after(around, numbered())
-    assert (layout.num_prefix_tokens, layout.num_suffix_tokens) == (before, after)
+    ends = [-1 - torch.rand(2, n, 5) for n in (before, after)]
+    for turned in ((), (1,)):
+        layout, given = layout_after(
+            lambda x, axes=turned: torch.cat([ends[0], tokens(x).flip(axes), ends[1]], dim=1),
+            numbered(),
+        )
+        assert (layout.num_prefix_tokens, layout.num_suffix_tokens) == (before, after)
+        assert torch.equal(layout.off_grid(given), torch.cat(ends, dim=1))
 
 
 MERGES = {
@@ -196,6 +198,8 @@ def test_merged_patches_are_places_of_a_coarser_grid(name):
 
 LOSES = {
     "pooled": lambda x: x.mean((2, 3)),
+    "pooled to one token": lambda x: tokens(x).mean(1, keepdim=True),
+    "upside down": lambda x: x.flip(2),
     "flattened": lambda x: x.flatten(1),
     "half of the tokens": lambda x: tokens(x)[:, torch.tensor([0, 1, 2, 7, 8, 9, 14])],
     "linear over tokens": lambda x: functional.linear(x.flatten(2), torch.randn(24, 24)),

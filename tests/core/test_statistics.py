@@ -9,6 +9,7 @@ from visprism.core.statistics import (
     heavy_tailed_interval,
     mean_fraction_interval,
     mean_interval,
+    paired_proportions_interval,
     standard_error,
     wilson,
 )
@@ -46,14 +47,17 @@ def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance():
     assert high - 3 == pytest.approx(quantile * stats.sem(values))
 
 
-def test_interval_of_a_mean_inverts_halls_polynomial():
-    values = np.random.default_rng(2).exponential(size=50)
+@pytest.mark.parametrize("power", [1, 6])  # with the skewness as it is, and limited
+def test_interval_of_a_mean_inverts_halls_polynomial(power: int):
+    values = np.random.default_rng(2).exponential(size=50) ** power
     b = stats.skew(values, bias=True) * (49 / 50) ** 1.5 / np.sqrt(50)
+    quantile = stats.t.ppf(0.975, freedom(values))
+    assert (b > 0.9 / quantile) == (power == 6)
+    b = min(b, 0.9 / quantile)
     low, high = mean_interval(values)
     studentized = (values.mean() - np.array([high, low])) / stats.sem(values)
     x = studentized
     transformed = x + b * x**2 / 3 + b**2 * x**3 / 27 + b / 6
-    quantile = stats.t.ppf(0.975, freedom(values))
     np.testing.assert_allclose(transformed, [-quantile, quantile])
 
 
@@ -103,11 +107,29 @@ def test_the_interval_of_a_mean_fraction_never_leaves_0_to_1_and_is_never_empty(
     assert high[0] == pytest.approx(stats.binomtest(0, 100).proportion_ci(method="wilson").high)
 
 
+@pytest.mark.parametrize(
+    ("fraction", "error", "images", "trials"),
+    [(0.8, 0.049, 16, 0.16 / 0.049**2), (0.8, 0.051, 16, 16), (0.8, 0.03, 15, 15),
+     (0.8, 0.04, 900, 900)],
+)  # fmt: skip
+def test_the_error_of_a_mean_fraction_counts_up_to_a_quarter_of_it_and_from_16_images_on(
+    fraction: float, error: float, images: int, trials: float
+):
+    ends = mean_fraction_interval(np.array([fraction]), np.array([error]), images)
+    for (end,) in ends:  # Wilson's equation
+        assert (fraction - end) ** 2 == pytest.approx(1.959964**2 * end * (1 - end) / trials)
+
+
 @pytest.mark.parametrize(("successes", "trials"), [(81, 263), (15, 148), (0, 20), (29, 29)])
 def test_wilson_interval_is_that_of_scipy(successes: int, trials: int):
     expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
     low, high = wilson(np.array([successes]), np.array([trials]))
     np.testing.assert_allclose((low[0], high[0]), (expected.low, expected.high), atol=1e-12)
+
+
+def test_a_difference_of_proportions_lies_within_1():
+    assert paired_proportions_interval(5, 0, 5)[1] == 1
+    assert paired_proportions_interval(0, 5, 5)[0] == -1
 
 
 def test_the_ends_solve_newcombes_equation_and_lie_within_0_and_1():
@@ -163,5 +185,8 @@ def test_the_unit_of_the_values_does_not_matter():
 def test_values_that_are_not_positive_have_the_interval_of_their_mean_and_31_have_none():
     values = log_normal(40, 1.0) - 1.0
     assert heavy_tailed_interval(values) == mean_interval(values)
+    centered = values - values.mean()  # linearized, with small logarithms
+    ends = heavy_tailed_interval(centered, np.full(40, -9.0))
+    assert ends == (0, mean_interval(centered)[1])
     assert np.isnan(heavy_tailed_interval(log_normal(31, 0.5))).all()
     assert np.isfinite(heavy_tailed_interval(log_normal(32, 0.5))).all()

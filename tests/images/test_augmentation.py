@@ -118,6 +118,18 @@ def test_mixup_and_cutmix_take_turns_and_a_part_is_left_alone():
     assert kinds == [{True}, {False}, {True}]
 
 
+def test_images_and_targets_of_a_batch_are_mixed_by_one_weight(shapes):
+    how = vp.Augmentation(mixup=1.0)
+    seen, probabilities = next(iter(vp.batches(shapes, SMALL, 20, augmentation=how)))
+    plain, targets = next(iter(vp.batches(shapes, SMALL, 20)))
+    rows = soft(targets, probabilities.shape[1], 0.0)
+    away = plain - plain.flip(0)
+    weight = float(((seen - plain.flip(0)) * away).sum() / away.square().sum())
+    assert 0 < weight < 1
+    torch.testing.assert_close(seen, weight * plain + (1 - weight) * plain.flip(0))
+    torch.testing.assert_close(probabilities, weight * rows + (1 - weight) * rows.flip(0))
+
+
 def test_in_an_odd_batch_the_middle_image_is_not_mixed(shapes):
     _, targets = vp.fixed_augmentation(shapes, SMALL, 21, 10)[0]
     expected = torch.full((10,), 0.01)

@@ -11,13 +11,14 @@ from visprism import ImageSet, load_data, statistics, stratified
 from visprism.images import held_out
 
 
-@pytest.mark.parametrize("limit", [1, 11, 30])
+@pytest.mark.parametrize("limit", [1, 14, 30])
 def test_a_limit_takes_as_many_of_each_class_as_of_any_other(limit):
     targets = np.repeat(np.arange(10), 3)  # sorted by class, as a folder is
     chosen = balanced(targets, limit)
     counts = np.bincount(targets[chosen], minlength=10)
     assert len(chosen) == len(set(chosen.tolist())) == limit
     assert counts.max() - counts.min() <= 1
+    assert set(balanced(targets, limit - 1)) < set(chosen)
 
 
 def test_a_limit_draws_from_the_whole_class_by_seed():

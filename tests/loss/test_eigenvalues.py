@@ -70,6 +70,7 @@ def test_density_has_the_moments_of_the_dense_hessian(objective, dense):
     np.testing.assert_allclose(np.bincount(density.run, density.weight), 1, rtol=1e-10)
     for degree in (1, 2, 3):
         assert_within_four_errors(density.moment(degree), float((exact**degree).mean()))
+    assert np.isnan(density.select(density.run < 2).moment(1).low)  # of fewer than 3
 
 
 def test_the_outermost_nodes_are_the_outermost_eigenvalues(objective, dense):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import read_samples
 from landscape_cases import lines, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
@@ -44,8 +45,8 @@ def test_of_least_squares_it_is_a_parabola():
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
     targets = torch.randn(7, 2, generator=generator, dtype=torch.float64)
-    (plane,) = vp.random_planes(model, points=5)
-    surface = vp.landscape(model, [(images, targets)], [plane], loss=squares)
+    (plane,) = vp.random_planes(model, seed=1)
+    surface = vp.landscape(model, [(images, targets)], loss=squares, run=vp.Run(seed=1))
     x = images.flatten(1)
     residual = model(images).detach() - targets
     d1, d2 = (x @ d["1.weight"].T for d in (plane.first, plane.second))
@@ -170,6 +171,22 @@ def test_reestimated_statistics_are_those_of_torch(small, batches):
         assert surface.nll[i] == pytest.approx(plainly(there.eval(), batches)[0], rel=1e-5)
     frozen = vp.landscape(small, batches, [plane])
     assert abs(frozen.nll - surface.nll).max() > 0.01
+
+
+@pytest.mark.parametrize(("images", "side", "used"), [(600, 1, 512), (40, 512, 32)])
+def test_statistics_are_of_512_images_or_fewer_large_ones(images, side, used):
+    batch = torch.zeros(images, 1, side, side), torch.zeros(images)
+    assert len(read_samples([batch], vp.Compute()).for_statistics()) == used
+
+
+def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
+    other = copy.deepcopy(small)
+    with torch.no_grad():
+        other[3].weight.mul_(0.5)
+        other[4].weight.mul_(0.5)  # a vector, which random directions do not move
+    plane = vp.plane_through(small, [other.state_dict()], points=3, margin=0)
+    surface = vp.landscape(small, batches, [plane])
+    assert surface.nll[-1] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
 
 
 def test_half_precision_is_near(small, batches):

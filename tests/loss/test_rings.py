@@ -8,7 +8,7 @@ from landscape_cases import squares
 from scipy import stats
 from torch import nn
 
-from visprism import Answer, landscape, random_planes, rings
+from visprism import Answer, Run, landscape, random_planes, rings
 from visprism.results import Rings
 
 
@@ -52,9 +52,9 @@ def test_on_a_quadratic_the_increase_is_exact_at_every_distance(linear, angles):
 def test_every_point_is_at_its_distance(normalized, treatment):
     """Against a surface that has the same points on its grid, for each treatment."""
     model, batches = normalized
-    result = rings(model, batches, angles=4)
+    result = rings(model, batches, angles=4, run=Run(seed=1))
     assert len(result) == 2 * 3
-    planes = random_planes(model, points=5, pairs=3)
+    planes = random_planes(model, points=5, pairs=3, seed=1)
     surface = landscape(model, batches, planes, batch_norm=treatment)
     (row,) = np.flatnonzero((result.batch_norm == treatment) & (result.radius == 0.5))
     points = result.nll.by_unit[:, row].reshape(3, 4)
@@ -104,6 +104,17 @@ def test_the_interval_covers_the_mean_over_all_directions_and_images(
         made = crossed_mean(values + residual * rng.normal(size=(3, 30)))
         inside += made.low <= 0 <= made.high
     assert 0.92 <= inside / simulations <= 0.99
+
+
+def test_the_interval_is_that_of_the_mean_squares_of_crossed_effects():
+    rng, (p, n) = np.random.default_rng(0), (4, 30)
+    values = rng.normal(size=(p, 1)) + rng.normal(size=(1, n)) + rng.normal(size=(p, n))
+    pairs, images = n * values.mean(1).var(ddof=1), p * values.mean(0).var(ddof=1)
+    rest = values.size * values.var() - (p - 1) * pairs - (n - 1) * images
+    variance = (pairs + images - rest / ((p - 1) * (n - 1))) / values.size
+    freedom = (pairs + images) ** 2 / (pairs**2 / (p - 1) + images**2 / (n - 1))
+    made = crossed_mean(values)
+    assert made.high - made == pytest.approx(stats.t.ppf(0.975, freedom) * variance**0.5)
 
 
 def test_without_differences_between_images_it_is_students():

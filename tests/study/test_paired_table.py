@@ -32,11 +32,15 @@ def network(seed):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "remark"),
-    [(math.nan, math.nan, "no interval"), (-1.0, 2.0, "not significant"), (1.5, 2.0, "")],
-)
-def test_a_difference_without_an_interval_is_neither_significant_nor_not(low, high, remark):
-    difference = Difference(1.25, low, high)
+    ("form", "low", "high", "remark"),
+    [("difference", math.nan, math.nan, "no interval"), ("difference", 0.5, 2.0, ""),
+     ("difference", -1.0, 2.0, "not significant"), ("ratio", 0.5, 2.0, "not significant"),
+     ("ratio", 0.1, 0.9, "")],
+)  # fmt: skip
+def test_a_difference_without_an_interval_is_neither_significant_nor_not(
+    form, low, high, remark
+):
+    difference = Difference(1.25, low, high, form)
     row = Row("How bright?", "brightness", "", {}, {("a", "b"): difference})
     text = row.difference_text()
     assert difference.remark == remark
@@ -79,6 +83,7 @@ def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
     assert rows[LOW_DROP].difference.verdict == low
     assert rows[HIGH_DROP].difference.verdict == high
     text = rows[HIGH_DROP].difference_text()
+    assert " points [" in text
     assert text.endswith("claim C7)") if high else "C7" not in text
     untrained = rows[HIGH_DROP].without_verdicts(["b"])
     assert untrained.difference.verdict == ""

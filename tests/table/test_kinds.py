@@ -80,6 +80,7 @@ def test_a_raised_mean_is_no_low_pass_filter(noise):
     assert rows(summary, "conv", ABSOLUTE)["mean"] == pytest.approx(0, abs=1e-9)
     (finding,) = summary.findings()
     assert "low-pass" not in finding.text
+    assert f"itself changes by {-change['mean']:+.2g} at frequency 0" in finding.text
     assert finding.code == "VP107"
     assert {answer.verdict for answer in summary.answers()} == {"undecided"}
 
@@ -109,6 +110,10 @@ def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise)
     row = rows(summary, "mlp", VARIANCE)
     assert (row["falls"], row["rises"], row["undecided"]) == (2, 2, 0)
     assert row["mean"] == pytest.approx(0, abs=1e-2)
+    text = summary.findings()[0].text
+    assert text.startswith("mlp blocks do not change the feature-map variance significantly")
+    text = variances(["stem", "mlp"], x, 3 * x)[-1].findings()[0].text
+    assert text.startswith("mlp blocks raise the feature-map variance: +800%")
 
 
 def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
@@ -158,6 +163,7 @@ def test_blocks_that_subsample_or_change_the_grid_do_not_count(noise):
     maps = [noise(4, 3, 8, 8), noise(4, 3, 8, 8), noise(4, 3, 4, 4), noise(4, 3, 4, 4)]
     _, counted = variances(["stem", "conv", "conv", "conv"], *maps)
     assert set(counted.blocks) == {2}  # the third has another grid
+    assert set(counted.undecided) == {2}
     _, none = variances(["stem", "conv", "conv", "conv"], *maps, subsampling=True)
     assert len(none) == 0
     assert none.findings()[0].text == (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from visprism import calibration, fit, predict
 
@@ -34,8 +35,15 @@ def test_every_optimizer_learns(recipe, test_batches, optimizer, make_feed):
         block = nn.Sequential(nn.Linear(48, 8), nn.ReLU())
         model = nn.Sequential(nn.Flatten(), block, nn.Linear(8, 2))
     recipe = replace(recipe, optimizer=optimizer, lr=0.1 if optimizer == "sgd" else 0.02)
+    rates = {"AdamW": [], "Muon": [], "SGD": [], "Lamb": []}
+    hook = register_optimizer_step_pre_hook(
+        lambda made, *_: rates[type(made).__name__].append(made.param_groups[0]["lr"])
+    )
     history = fit(model, make_feed(recipe), recipe, test=test_batches)
+    hook.remove()
     assert history.test_accuracy[-1] == 1.0
+    if optimizer == "muon":
+        assert rates["Muon"] == [4 * rate for rate in rates["AdamW"]]
 
 
 def test_every_epoch_sees_each_image_once(recipe, make_images, make_feed):

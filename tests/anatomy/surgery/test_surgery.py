@@ -4,10 +4,12 @@ import copy
 import itertools
 
 import pytest
+import timm
 import torch
 from torch import nn
 
 from visprism import InputError, ablate, dissect, replace, watch
+from visprism.anatomy import convolution_parts
 
 
 def maps_of(anatomy, images):
@@ -34,15 +36,19 @@ def test_a_vit_without_one_attention_is_a_vit_without_it(built, images):
     torch.testing.assert_close(logits, by_hand(images))
 
 
-def test_a_resnet_without_one_block_is_a_resnet_without_it(dissected):
-    anatomy = dissected("resnet18")
+@torch.no_grad()
+def test_a_resnet_without_one_block_or_its_first_convolution_is_a_resnet_without_it():
     images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
-    by_hand = copy.deepcopy(anatomy.model)
+    model = timm.create_model("resnet18", channels=(8, 8, 16, 16), zero_init_last=False)
+    anatomy = dissect(model.eval(), images)
+    by_hand, block = copy.deepcopy(anatomy.model), anatomy["layer3.1"]
+    ((part,), _) = convolution_parts([block], anatomy)
+    by_hand.layer3[1].conv1 = nn.Identity()
+    with part.surgery(torch.zeros_like):
+        torch.testing.assert_close(anatomy.model(images), by_hand(images))
     by_hand.layer3[1] = nn.Identity()
-    with ablate(anatomy, anatomy["layer3.1"]), torch.no_grad():
-        logits = anatomy.model(images)
-    with torch.no_grad():
-        torch.testing.assert_close(logits, by_hand(images))
+    with ablate(anatomy, block):
+        torch.testing.assert_close(anatomy.model(images), by_hand(images))
 
 
 def test_a_lesioned_block_hands_on_the_feature_map_before_it(anatomy, images):

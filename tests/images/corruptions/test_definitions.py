@@ -8,7 +8,16 @@ from math import ceil
 import numpy as np
 import pytest
 import torch
-from internals import Randomness, copied_from, distances, edges, ice, motion_taps, plasma
+from internals import (
+    Randomness,
+    copied_from,
+    distances,
+    edges,
+    ice,
+    motion_taps,
+    plasma,
+    severity_parameters,
+)
 from PIL import Image
 from scipy import ndimage
 
@@ -217,6 +226,17 @@ def test_pixelation_is_pillows(noise, sizes, severity):
             if height in (32, 64, 224):  # the published code enlarges by a box, the same there
                 published = coarse.resize((width, height), Image.Resampling.BOX)
                 assert rgb(after).tobytes() == published.tobytes()
+
+
+@pytest.mark.parametrize("side", QUALITIES)
+def test_every_severity_is_the_published_one(side):
+    image = torch.empty(1, 3, side, side)
+    for name, published in {
+        "jpeg_compression": QUALITIES[side],
+        "pixelate": next(sides for sizes, sides in SIDES.items() if (side, side) in sizes),
+        "zoom_blur": [tuple(np.arange(1, *zoom)) for zoom in PUBLISHED_ZOOMS[side]],
+    }.items():
+        assert [severity_parameters(name, s, image) for s in range(1, 6)] == published
 
 
 def test_elastic_is_an_affine_map_where_nothing_else_is_asked_for():
