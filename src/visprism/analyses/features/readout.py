@@ -44,7 +44,7 @@ _HEAD = 3e-4  # seconds that the probes of a block take for an image, on two cor
 _TEST_ROWS = 1024  # similarities to all training images that are in memory at once
 
 Predictions = Mapping[Block, Int[np.ndarray, " n"]]
-Split = tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]]  # rows to fit on, rows to test on
+Split = tuple[Int[np.ndarray, "_"], Int[np.ndarray, "_"]]  # rows to fit on, rows to test on
 
 
 @result_type("readouts")
