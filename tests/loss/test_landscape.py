@@ -184,7 +184,7 @@ def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
     with torch.no_grad():
         other[3].weight.mul_(0.5)
         other[4].weight.mul_(0.5)  # a vector, which random directions do not move
-    plane = vp.plane_through(small, [other.state_dict()], points=3, margin=0)
+    plane = vp.plane_through(small, [other.state_dict()], points=3, margin=0.0)
     surface = vp.landscape(small, batches, [plane])
     assert surface.nll[-1] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
 

@@ -17,7 +17,8 @@ PLACES = {
     "analyses.features.token_similarity": "SERIES",
     "analyses.loss.mode_connectivity": "mode_connectivity",
     "analyses.predictions.attacks": (
-        "AttackLoss ImageNoise PerturbationBall attack_images auto_pgd checkpoints other_classes"
+        "AttackLoss ImageNoise PerturbationBall attack_images auto_pgd checkpoints "
+        "other_classes"
     ),
     "analyses.predictions.bands": "BAND_CENTERS band filtered paper_band radius with_rms",
     "analyses.predictions.corruptions": "ALEXNET CLEAN percent",
