@@ -13,7 +13,6 @@ import pytest
 from internals import MINUS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
     "--disable-background-networking --disable-component-update --disable-sync "
@@ -22,14 +21,12 @@ OPTIONS = (
 
 # Uses the page as a reader would, and writes down what it shows.
 PROBE = """
-addEventListener("load", () => setTimeout(() => {
-  const top = document.getElementById("test-gaps-title").getBoundingClientRect().top;
   const all = (selector) => [...document.querySelectorAll(selector)];
   const table = document.querySelector("table.sortable");
   const heads = [...table.tHead.rows[0].cells];
   const at = heads.findIndex((head) => head.dataset.name === "norm");
   const column = () => [...table.tBodies[0].rows].map((row) => row.cells[at].textContent);
-  const seen = { top, sorted: [column()], states: [] };
+  const seen = { sorted: [column()], states: [] };
   for (let i = 0; i < 3; i++) {
     heads[at].querySelector("button").click();
     seen.sorted.push(column());
@@ -88,7 +85,6 @@ addEventListener("load", () => setTimeout(() => {
     pre.textContent = JSON.stringify(seen);
     document.body.append(pre);
   });
-}, 1000));  // of virtual time, which passes also where nothing is painted
 """
 
 
@@ -99,14 +95,45 @@ def dom_with(probe, path, anchor=""):
     page = page.replace("script-src ", f"script-src 'sha256-{digest}' ")
     page = page.replace("</body>", f"<script>{probe}</script></body>")
     path.write_text(page, encoding="utf-8")
-    command = [CHROMIUM, *OPTIONS.split(), f"--user-data-dir={path.parent / 'user'}"]
-    command += ["--virtual-time-budget=5000", "--dump-dom", path.as_uri() + anchor]
+    command = [
+        CHROMIUM,
+        *OPTIONS.split(),
+        f"--user-data-dir={path.parent / 'user'}",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+        path.as_uri() + anchor,
+    ]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=True
     ).stdout
 
 
+@pytest.fixture
+def seen(study, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("needs a browser: chromium is not on the path")
+    study.to_html(tmp_path / "page.html")
+    dom = dom_with(PROBE, tmp_path / "page.html")
+    return json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+def test_an_address_with_a_section_shows_the_section(study, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("needs a browser: chromium is not on the path")
+    study.to_html(tmp_path / "page.html")
+    probe = """
+      addEventListener("load", () => setTimeout(() => {
+        document.body.dataset.top =
+          document.getElementById("test-gaps-title").getBoundingClientRect().top;
+      }, 1000));  // of virtual time, which passes also where nothing is painted
+    """
+    dom = dom_with(probe, tmp_path / "page.html", "#test-gaps-title")
+    assert 0 <= float(re.search(r'data-top="([^"]+)"', dom)[1]) < 600  # of the window
+
+
 def test_a_slider_shows_the_figure_of_one_step(study, tmp_path):
+    if CHROMIUM is None:
+        pytest.skip("needs a browser: chromium is not on the path")
     steps = tuple(
         replace(study, header={"step": step, "metrics": {"loss": loss}})
         for step, loss in [(0, 2.5), (50, 1.25), (100, 0.5)]
@@ -135,11 +162,7 @@ def numbers(texts):
     return [float(text.replace(MINUS, "-")) for text in texts]
 
 
-def test_a_reader_goes_to_a_section_sorts_marks_hides_and_downloads(study, tmp_path):
-    study.to_html(tmp_path / "page.html")
-    dom = dom_with(PROBE, tmp_path / "page.html", "#test-gaps-title")
-    seen = json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))
-    assert 0 <= seen["top"] < 600  # of the window
+def test_a_reader_sorts_marks_hides_and_downloads(seen):
     before, up, down, after = map(numbers, seen["sorted"])
     assert up == sorted(before) != before
     assert down == before  # the norms fall with depth
