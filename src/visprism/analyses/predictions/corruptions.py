@@ -224,8 +224,8 @@ class CorruptedMetrics(Result):
     def _calibration(self, rows: "CorruptedMetrics") -> str:
         ece = rows.value[rows.metric == "debiased_ece"]
         clean = self.value[(self.metric == "debiased_ece") & (self.corruption == CLEAN[0])]
-        beside = f", {clean[0]:.1%} on these images without them" if len(clean) else ""
-        return f"mean debiased ECE on corrupted images {ece.mean():.1%}{beside}"
+        uncorrupted = f", {clean[0]:.1%} on the same images uncorrupted" if len(clean) else ""
+        return f"mean debiased ECE on corrupted images {ece.mean():.1%}{uncorrupted}"
 
 
 @result_type("corruption-errors")
@@ -258,7 +258,7 @@ class CorruptionErrors(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Mean error with its severities, the mCE or why there is none, and the worst."""
-        clean = f", {self.clean_error:.1%} on these images without them"
+        clean = f", {self.clean_error:.1%} on the same images uncorrupted"
         clean = "" if np.isnan(self.clean_error) else clean
         plural = "y" if self.severities.isdigit() else "ies"
         severities = f" at severit{plural} {self.severities}" if self.severities else ""
