@@ -62,7 +62,7 @@ def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_im
     np.testing.assert_allclose(errors.error, [0.2, 0.5, 0.9])
     assert errors.mean_error == pytest.approx(1.6 / 3)
     assert errors.clean_error == 0
-    assert "over 3 corruptions at severities 1, 2, 0.0% on the same" in str(errors.findings()[0])
+    assert "at severities 1, 2, 0.0% on the same images" in str(errors.findings()[0])
     assert np.isnan(errors.mce)
     assert np.isnan(errors.relative).all()
 
