@@ -33,13 +33,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from visprism import CKA, observe
-from visprism.anatomy import Anatomy, dissect, layers, watch
+from visprism import CKA, Anatomy, dissect, in_memory, layers, load_model, observe, watch
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.images.open_data import load_data
-from visprism.images.pixels import in_memory
-from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "cka.json"
 BATCH = 50  # Gram matrices cost as much again for each doubling

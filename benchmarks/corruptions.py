@@ -35,10 +35,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from visprism import corrupt, in_memory, load_data
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images import in_memory, load_data
-from visprism.images.corruptions import COMMON, EXTRA, corrupt
+from visprism.images.corruptions.corrupt import COMMON, EXTRA
 
 RESULTS = Path(__file__).parent / "results" / "corruptions.json"
 Peer = Callable[..., np.ndarray]

@@ -19,9 +19,9 @@ from corruptions import patched  # pyrefly: ignore
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from visprism import corrupt, in_memory, load_data
 from visprism.core.preprocessing import Preprocessing
-from visprism.images import in_memory, load_data
-from visprism.images.corruptions import COMMON, EXTRA, corrupt
+from visprism.images.corruptions.corrupt import COMMON, EXTRA
 
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "corruptions.png"
 SEVERITIES, PUBLISHED = (1, 3, 5), 3

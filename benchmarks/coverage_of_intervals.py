@@ -31,12 +31,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from visprism import Block, batches, dissect, load_data, load_model
 from visprism.analyses.features.class_separability import separability
 from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by_image
 from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
 from visprism.analyses.predictions.shape_bias import shape_bias
 from visprism.analyses.predictions.temperature import temperature
-from visprism.anatomy import Block, dissect
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import (
@@ -61,8 +61,6 @@ from visprism.estimates.eigenvalues import (
     negative_proportion,
 )
 from visprism.estimates.estimated import Number, mean, within_one
-from visprism.images import batches, load_data
-from visprism.models import load_model
 from visprism.passes.outcomes import Outcomes
 from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.passes.predictions import Predictions

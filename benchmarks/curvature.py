@@ -38,17 +38,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from visprism.anatomy import costs, dissect
+from visprism import RECIPES, costs, dissect, fit, in_memory, load_model
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.images.open_data import load_data
-from visprism.images.pixels import in_memory
 from visprism.images.training_batches import memory_feed
 from visprism.loss.eigenvalues import top_eigenvalues
 from visprism.loss.objective import Objective
-from visprism.models import load_model
-from visprism.training import RECIPES, fit
 
 RESULTS = Path(__file__).parent / "results" / "curvature.json"
 BATCH, K = 16, 5

@@ -32,10 +32,10 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from visprism import load_model
 from visprism.core.devices import Compute
 from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.models import load_model
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
 

@@ -46,19 +46,16 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision.datasets import ImageFolder
 
 import visprism as vp
+from visprism import Feed, Recipe, attentions, dissect, fit, layers, load_model
 from visprism.analyses.attention.attention import Attention
-from visprism.anatomy import attentions, dissect, layers
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images import Feed
 from visprism.images.batches import batches
 from visprism.images.open_data import load_data
 from visprism.loss.eigenvalues import top_eigenvalues
 from visprism.loss.objective import Objective
 from visprism.loss.planes import random_planes
-from visprism.models import load_model
-from visprism.training import Recipe, fit
 
 HALF = Preprocessing((32, 32), mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scipy")

@@ -37,16 +37,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+from visprism import load_model, statistics
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
 from visprism.core.run import Run
-from visprism.images import statistics
 from visprism.images.batches import batches, fixed_augmentation
 from visprism.images.open_data import load_data
 from visprism.loss.landscape import landscape
 from visprism.loss.planes import Plane, random_planes
-from visprism.models import load_model
 
 RESULTS = Path(__file__).parent / "results" / "landscape.json"
 MODELS = {

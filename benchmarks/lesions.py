@@ -24,14 +24,9 @@ import timm
 import torch
 from torch import Tensor
 
-from visprism.anatomy import (
-    Ablation,
-    Anatomy,
-    block_ablations,
-    cache_cuts,
-    dissect,
-    forward,
-)
+from visprism import Anatomy, dissect, forward
+from visprism.anatomy.run.ablations import Ablation, block_ablations
+from visprism.anatomy.run.cached_forward import cache_cuts
 from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "lesions.json"

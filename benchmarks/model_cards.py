@@ -27,7 +27,7 @@ visprism examine resnet20 --pretrained --data cifar10 --out report   # its defau
 ```
 
 ```python
-from visprism.models import load_model
+from visprism import load_model
 import timm
 
 network = load_model("resnet20.cifar10")

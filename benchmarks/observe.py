@@ -31,9 +31,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from visprism import CKA, Fourier, Variance, observe
+from visprism import CKA, Anatomy, Fourier, Variance, attentions, dissect, observe, watch
 from visprism.analyses.attention.attention import Attention
-from visprism.anatomy import Anatomy, attentions, dissect, watch
 from visprism.core.provenance import revision
 
 MODELS: dict[str, dict[str, Any]] = {

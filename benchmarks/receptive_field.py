@@ -25,8 +25,8 @@ from statistics import median
 import timm
 import torch
 
+from visprism import dissect
 from visprism.analyses.features.receptive_field import receptive_field
-from visprism.anatomy import dissect
 from visprism.core.provenance import revision
 
 MODELS = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny_patch16_224")

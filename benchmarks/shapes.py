@@ -18,11 +18,18 @@ from typing import TypeVar
 import numpy as np
 from torch import nn
 
+from visprism import (
+    RECIPES,
+    Recipe,
+    batches,
+    fit,
+    load_data,
+    load_model,
+    memory_feed,
+    statistics,
+)
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Run
-from visprism.images import batches, load_data, memory_feed, statistics
-from visprism.models import load_model
-from visprism.training import RECIPES, Recipe, fit
 
 T = TypeVar("T")
 

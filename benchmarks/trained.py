@@ -38,12 +38,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from visprism import LoadedModel, batches, load_data, load_model, read_metadata, save_checkpoint
 from visprism.analyses.predictions.calibration import calibration
 from visprism.cli import main as visprism
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import wilson
-from visprism.images import batches, load_data
-from visprism.models import LoadedModel, load_model, read_metadata, save_checkpoint
 from visprism.models.pretrained import PretrainedCard
 from visprism.models.spec import ModelSpec
 from visprism.passes.predict import predict

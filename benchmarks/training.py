@@ -36,12 +36,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchvision import transforms
 
+from visprism import RECIPES, Feed, load_model
 from visprism.core.devices import Compute
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.provenance import revision
-from visprism.images import STRONG, Feed
-from visprism.models import load_model
-from visprism.training import RECIPES
+from visprism.images.augmentation import STRONG
 from visprism.training.engine import Engine
 
 RESULTS = Path(__file__).parent / "results" / "training.json"

@@ -30,8 +30,8 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from visprism import MODELS
 from visprism.core.provenance import revision
-from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
 from visprism.passes.forward_passes import model_cost
 

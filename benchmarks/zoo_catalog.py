@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
+from visprism import MODELS
 from visprism.cli.catalog import CATALOG, ZooEntry
 from visprism.core.files import write_text
-from visprism.models import MODELS
 from visprism.models.zoo_registry import image_size
 from visprism.passes.forward_passes import model_cost
 

@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from visprism import MODELS, load_model
 from visprism.core.provenance import revision
 from visprism.core.run import stream
-from visprism.models import MODELS, load_model
 from visprism.models.zoo_registry import image_size
 
 RESULTS = Path(__file__).parent / "results" / "zoo_steps.json"

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import visprism
-from visprism.analyses import ANALYSES
+from visprism import ANALYSES
 from visprism.cli.parser import commands
 from visprism.core.options import Option, options_of
 from visprism.table.result import result_types

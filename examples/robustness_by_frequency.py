@@ -11,8 +11,8 @@ it means for damaged images.
 import matplotlib.pyplot as plt
 
 import visprism as vp
-from visprism.images import in_memory
-from visprism.images.corruptions import COMMON
+from visprism import in_memory
+from visprism.images.corruptions.corrupt import COMMON
 
 study = vp.examine(
     {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"},

@@ -88,7 +88,7 @@ def real_images():
 @contextmanager
 def _installed(folder):
     """Install the example of an analysis as a plug-in, as `pip install` would, and undo it."""
-    from visprism.analyses import ANALYSES
+    from visprism import ANALYSES
     from visprism.core import registry
     from visprism.table import result
 

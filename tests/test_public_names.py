@@ -6,7 +6,6 @@ import runpy
 import subprocess
 import sys
 from dataclasses import fields
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def test_every_analysis_is_public():
         assert getattr(visprism.analyses, name) is analysis
         assert name in dir(visprism.analyses)
         assert name.lower() == analysis.name.replace("-", "")
-        if not hasattr(import_module("visprism.anatomy"), name):  # `vp.Anatomy` is of a model
+        if name not in ("Anatomy", "Attention"):  # `vp.Anatomy` is of a model
             assert getattr(visprism, name) is analysis
 
 

@@ -1,4 +1,4 @@
-"""`check_statistic` (src/visprism/testing/statistics.py) finds each way to break its laws."""
+"""`check_statistic` (src/visprism/testing.py) finds each way to break its laws."""
 
 import numpy as np
 import pytest

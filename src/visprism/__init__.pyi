@@ -1,13 +1,13 @@
 # ruff: noqa: I001 (grouped by topic; docs/reference.md has the same groups)
 
 # Studies.
-from visprism.study import Entry as Entry
-from visprism.study import Failure as Failure
-from visprism.study import ModelStudy as ModelStudy
-from visprism.study import Plan as Plan
-from visprism.study import Step as Step
-from visprism.study import Study as Study
-from visprism.study import examine as examine
+from visprism.study.study import Entry as Entry
+from visprism.study.study import Failure as Failure
+from visprism.study.study import ModelStudy as ModelStudy
+from visprism.study.plan import Plan as Plan
+from visprism.study.plan import Step as Step
+from visprism.study.study import Study as Study
+from visprism.study.examine import examine as examine
 from visprism.study.events import Finished as Finished
 from visprism.study.events import Planned as Planned
 from visprism.study.events import Started as Started
@@ -27,7 +27,7 @@ from visprism.core.run import Run as Run
 from visprism.core.run import TimeBudgetError as TimeBudgetError
 
 # Analyses: what a new one is made of.
-from visprism.analyses import ANALYSES as ANALYSES
+from visprism.analyses.base import ANALYSES as ANALYSES
 from visprism.analyses.base import Analysis as Analysis
 from visprism.analyses.base import Cost as Cost
 from visprism.analyses.base import FeatureAnalysis as FeatureAnalysis
@@ -91,45 +91,47 @@ from visprism.analyses.loss.trajectory import Trajectory as Trajectory
 from visprism.analyses.features.variance import Variance as Variance
 
 # Models.
-from visprism.models import MODELS as MODELS
-from visprism.models import LoadedModel as LoadedModel
-from visprism.models import load_checkpoint as load_checkpoint
-from visprism.models import load_model as load_model
-from visprism.models import read_metadata as read_metadata
-from visprism.models import save_checkpoint as save_checkpoint
+from visprism.models.zoo_registry import MODELS as MODELS
+from visprism.models.loading import LoadedModel as LoadedModel
+from visprism.models.checkpoints import load_checkpoint as load_checkpoint
+from visprism.models.loading import load_model as load_model
+from visprism.models.checkpoints import read_metadata as read_metadata
+from visprism.models.checkpoints import save_checkpoint as save_checkpoint
 from visprism.models.attention_as_convolution import attention_from_convolution as attention_from_convolution  # noqa: E501  # fmt: skip
 
 # Images.
-from visprism.images import DATA as DATA
-from visprism.images import Augmentation as Augmentation
-from visprism.images import Batches as Batches
-from visprism.images import Feed as Feed
-from visprism.images import ImageSet as ImageSet
-from visprism.images import batches as batches
-from visprism.images import load_data as load_data
-from visprism.images import loader_feed as loader_feed
-from visprism.images import memory_feed as memory_feed
-from visprism.images import statistics as statistics
-from visprism.images import stratified as stratified
-from visprism.images.corruptions import CORRUPTIONS as CORRUPTIONS
-from visprism.images.corruptions import corrupt as corrupt
-from visprism.images import fixed_augmentation as fixed_augmentation
+from visprism.images.image_set import DATA as DATA
+from visprism.images.augmentation import Augmentation as Augmentation
+from visprism.images.batches import Batches as Batches
+from visprism.images.training_batches import Feed as Feed
+from visprism.images.image_set import ImageSet as ImageSet
+from visprism.images.batches import batches as batches
+from visprism.images.open_data import image_set as image_set
+from visprism.images.open_data import load_data as load_data
+from visprism.images.pixels import in_memory as in_memory
+from visprism.images.training_batches import loader_feed as loader_feed
+from visprism.images.training_batches import memory_feed as memory_feed
+from visprism.images.image_set import statistics as statistics
+from visprism.images.image_set import stratified as stratified
+from visprism.images.corruptions.corrupt import CORRUPTIONS as CORRUPTIONS
+from visprism.images.corruptions.corrupt import corrupt as corrupt
+from visprism.images.batches import fixed_augmentation as fixed_augmentation
 
 # Blocks of a model.
-from visprism.anatomy import Anatomy as Anatomy
-from visprism.anatomy import Attention as Attention
-from visprism.anatomy import Block as Block
-from visprism.anatomy import Layout as Layout
-from visprism.anatomy import Weights as Weights
-from visprism.anatomy import ablate as ablate
-from visprism.anatomy import attend as attend
-from visprism.anatomy import attentions as attentions
-from visprism.anatomy import costs as costs
-from visprism.anatomy import dissect as dissect
-from visprism.anatomy import forward as forward
-from visprism.anatomy import layers as layers
-from visprism.anatomy import replace as replace
-from visprism.anatomy import watch as watch
+from visprism.anatomy.blocks.anatomy import Anatomy as Anatomy
+from visprism.anatomy.blocks.attention import Attention as Attention
+from visprism.anatomy.blocks.anatomy import Block as Block
+from visprism.anatomy.trace.token_positions import Layout as Layout
+from visprism.anatomy.blocks.attention import Weights as Weights
+from visprism.anatomy.run.surgery import ablate as ablate
+from visprism.anatomy.run.attention_weights import attend as attend
+from visprism.anatomy.blocks.attention import attentions as attentions
+from visprism.anatomy.blocks.anatomy import costs as costs
+from visprism.anatomy.blocks.dissect import dissect as dissect
+from visprism.anatomy.trace.forward import forward as forward
+from visprism.anatomy.blocks.layers import layers as layers
+from visprism.anatomy.run.surgery import replace as replace
+from visprism.anatomy.run.surgery import watch as watch
 
 # Measurements of feature maps and attention.
 from visprism.passes.features import FeatureStatistic as FeatureStatistic
@@ -231,12 +233,12 @@ from visprism.harmonize.blocks import conv_blocks as conv_blocks
 from visprism.harmonize.convert import harmonize_model as harmonize_model
 from visprism.harmonize.search import search_by_recipe as search_by_recipe
 from visprism.harmonize.search import search_replacements as search_replacements
-from visprism.training import RECIPES as RECIPES
-from visprism.training import Job as Job
-from visprism.training import Recipe as Recipe
-from visprism.training import fit as fit
-from visprism.training import load_recipe as load_recipe
-from visprism.training import train as train
+from visprism.training.recipe import RECIPES as RECIPES
+from visprism.training.job import Job as Job
+from visprism.training.recipe import Recipe as Recipe
+from visprism.training.loop import fit as fit
+from visprism.training.recipe_files import load_recipe as load_recipe
+from visprism.training.job import train as train
 
 # Checks for new analyses.
 from visprism.testing import assert_results_equal as assert_results_equal

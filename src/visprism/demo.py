@@ -5,10 +5,15 @@ from pathlib import Path
 
 from visprism.analyses.predictions.calibration import calibration
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images import ImageSet, batches, load_data, memory_feed
-from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.images.batches import batches
+from visprism.images.image_set import ImageSet
+from visprism.images.open_data import load_data
+from visprism.images.training_batches import memory_feed
+from visprism.models.checkpoints import save_checkpoint
+from visprism.models.loading import LoadedModel, load_model
 from visprism.passes.predict import predict
-from visprism.training import RECIPES, Recipe, fit
+from visprism.training.loop import fit
+from visprism.training.recipe import RECIPES, Recipe
 
 NETWORKS = {"resnet20": "demo_resnet", "vit_pico_patch4_32": "demo_vit"}  # -> its recipe
 TEST_IMAGES = 2000  # for the accuracy

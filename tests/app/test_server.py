@@ -11,12 +11,11 @@ from app_cases import VIT
 from PIL import Image
 
 import visprism.app.library
-from visprism import ANALYSES, InputError, Study
+from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
 from visprism.app.forms import form_options
 from visprism.app.renderer import Renderer
 from visprism.app.server import Server
 from visprism.app.settings import Settings
-from visprism.models import load_model, save_checkpoint
 
 
 def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client):

@@ -7,7 +7,7 @@ from visprism.cli import main
 from visprism.results import ReplacementSearch
 
 SHALLOW = """
-from visprism.models import load_model
+from visprism import load_model
 
 def shallow():
     model = load_model("resnet20").model

@@ -8,9 +8,8 @@ import torch
 from internals import Checkpointer, read_state_dict
 from PIL import Image
 
-from visprism import Result, read_metadata
+from visprism import Result, load_data, read_metadata
 from visprism.cli import main
-from visprism.images import load_data
 
 TINY = [
     "--data", "shapes", "--model", "resnet20", "--limit", "40", "--set", "batch_size=20",

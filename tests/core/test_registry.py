@@ -10,7 +10,7 @@ from visprism.core import registry as module
 
 @pytest.fixture
 def models():
-    registry = Registry("model")
+    registry = Registry("model", "visprism.core")
     registry.register(resnet20)
     return registry
 

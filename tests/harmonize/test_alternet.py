@@ -40,7 +40,7 @@ def test_a_saved_network_is_loaded_by_its_file_alone(saved, images, tmp_path):
 def test_a_network_is_named_in_a_fresh_process():
     """Where the package of the conversion was not imported before."""
     code = (
-        "from visprism.models import load_model;"
+        "from visprism import load_model;"
         "print(type(load_model('alternet?base=resnet20').model.layer3[2]).__name__)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -66,9 +66,7 @@ def test_its_weights_are_those_of_the_cnn_and_the_conversion(blocks, placement, 
 
 def test_a_cnn_of_a_file_is_named_by_the_user_and_not_by_metadata(tmp_path, images):
     (tmp_path / "mine.py").write_text(
-        "from visprism.models import load_model\n"
-        "def cnn():\n"
-        "    return load_model('resnet20').model\n"
+        "from visprism import load_model\ndef cnn():\n    return load_model('resnet20').model\n"
     )
     cnn = f"{tmp_path / 'mine.py'}:cnn"
     network = load_model(cnn)

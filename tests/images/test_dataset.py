@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset
 
-from visprism.images import image_set
+from visprism import image_set
 
 
 class Pictures(Dataset):

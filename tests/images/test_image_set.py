@@ -4,11 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from internals import balanced
+from internals import balanced, held_out
 from PIL import Image
 
 from visprism import ImageSet, load_data, statistics, stratified
-from visprism.images import held_out
 
 
 @pytest.mark.parametrize("limit", [1, 14, 30])

@@ -5,8 +5,7 @@ import pytest
 import torch
 from internals import SILHOUETTES, TEXTURES
 
-from visprism import Preprocessing, load_data
-from visprism.images import in_memory
+from visprism import Preprocessing, in_memory, load_data
 
 
 def pixels(images, positions):

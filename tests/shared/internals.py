@@ -32,6 +32,13 @@ PLACES = {
     "analyses.predictions.stability": "relative_flip_rates",
     "analyses.predictions.temperature": "temperature_if_finite",
     "analyses.subject": "subject_of",
+    "anatomy.run.ablations": (
+        "block_ablations combine_ablations convolutional_blocks inner_blocks quantized "
+        "replaced_ablation weights_of"
+    ),
+    "anatomy.run.cached_forward": "cache_cuts can_start_at",
+    "anatomy.run.replaced_parts": "convolution_parts head_parts",
+    "anatomy.run.surgery": "watch_tokens",
     "analyses.weights.relative_scores": "relative_score_tables",
     "app.forms": "Form StudyRequest",
     "app.library": "Library",
@@ -67,15 +74,16 @@ PLACES = {
     "harmonize.alternet": "save_alternet",
     "harmonize.replacement_search": "paired_gain",
     "harmonize.search": "SearchLog is_significant",
+    "images.augmentation": "STRONG STRONG_LARGE",
     "images.augmented": "Mix batch_share cut draw_mix mixed shifted soft",
     "images.batches": "prepared_ahead",
-    "images.corruptions": "COMMON EXTRA PERTURBATIONS sequence table_for",
     "images.corruptions.blur": "copied_from",
-    "images.corruptions.corrupt": "Randomness",
+    "images.corruptions.corrupt": "COMMON EXTRA Randomness",
     "images.corruptions.filters": "motion_taps rotated tilted",
-    "images.corruptions.severities": "severity_parameters",
+    "images.corruptions.sequences": "PERTURBATIONS sequence",
+    "images.corruptions.severities": "severity_parameters table_for",
     "images.corruptions.weather": "distances edges ice plasma",
-    "images.image_set": "NO_CLASS balanced",
+    "images.image_set": "NO_CLASS balanced held_out",
     "images.images": "decoded_images ordered tensor_images to_pixels",
     "images.pixels": "center_crop decode fault normalized to_rgb",
     "images.shapes": "SILHOUETTES TEXTURES",
@@ -141,7 +149,7 @@ PLACES = {
     "training.loggers": "TensorBoardLogger log_arrays make_loggers",
     "training.losses": "distillation_loss task_loss",
     "training.optimizers": "decay_groups learning_rate make_optimizers sam_displaced sam_step",
-    "training.recipe_files": "read_recipe recipe_fields",
+    "training.recipe_files": "as_yaml read_recipe recipe_fields recipe_from_fields",
 }
 
 

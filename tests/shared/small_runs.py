@@ -3,8 +3,7 @@
 import torch
 from torch import nn
 
-from visprism import Preprocessing
-from visprism.images import Feed
+from visprism import Feed, Preprocessing
 
 PLAIN = Preprocessing((4, 4), mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
 

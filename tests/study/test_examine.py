@@ -20,8 +20,8 @@ from visprism import (
     Preprocessing,
     Study,
     examine,
+    load_data,
 )
-from visprism.images import load_data
 
 
 def images_of(loader):

@@ -19,7 +19,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from two_processes import SHARED
 
 import visprism as vp
-from visprism.images import Feed
+from visprism import Feed
 
 
 class Net(nn.Module):

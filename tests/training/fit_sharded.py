@@ -13,10 +13,9 @@ from small_runs import feed_of, images_of_noise
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from visprism import Augmentation, InputError, Recipe, fit, processes
+from visprism import Augmentation, Feed, InputError, Recipe, fit, processes
 from visprism.core.devices import CPU
 from visprism.core.processes import gather, rank, world_size
-from visprism.images import Feed
 from visprism.training.checkpoint_files import write_checkpoint
 from visprism.training.engine import Engine
 

@@ -1,28 +1,10 @@
 """Analyses: one declaration each, from which commands, reports, plans and docs are made.
 
-A file of this package holds an analysis: its declaration, computation, result and figures.
-Importing the package registers them all; a plug-in registers its own with the same decorator.
+A file of this package holds an analysis: its declaration, computation, result and figures. All
+register when `ANALYSES` is first read; a plug-in registers its own with the same decorator.
 """
 
-from importlib import import_module
-from pkgutil import walk_packages
-
-from visprism.analyses.base import ANALYSES, Analysis, Cost, FeatureAnalysis, Needs, Section
-from visprism.analyses.subject import Measured, Subject
-
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
-
-__all__ = [
-    "ANALYSES",
-    "Analysis",
-    "Cost",
-    "FeatureAnalysis",
-    "Measured",
-    "Needs",
-    "Section",
-    "Subject",
-]
+from visprism.analyses.base import ANALYSES, Analysis
 
 
 def __getattr__(name: str) -> type[Analysis]:

@@ -11,8 +11,7 @@ from matplotlib.patches import Patch
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
 from visprism.analyses.subject import Subject
-from visprism.anatomy import costs
-from visprism.anatomy.blocks.anatomy import Costs
+from visprism.anatomy.blocks.anatomy import Costs, costs
 from visprism.core.run import Run
 from visprism.drawing.depth import in_order, legend_above
 from visprism.drawing.registry import figure

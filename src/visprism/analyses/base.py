@@ -300,7 +300,7 @@ class AnalysisRegistry(Registry):
     """Analyses by name; a plug-in registers its own with the same decorator."""
 
     def __init__(self) -> None:
-        super().__init__("analysis")
+        super().__init__("analysis", "visprism.analyses")
 
     def register(self, cls: type[A]) -> type[A]:  # pyrefly: ignore
         """Add an analysis under its name."""

@@ -9,14 +9,10 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from visprism.anatomy import (
-    Anatomy,
-    SeveralOutputsError,
-    attentions,
-    dissect,
-    errors_of_model,
-    pixels,
-)
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.blocks.attention import attentions
+from visprism.anatomy.blocks.dissect import dissect
+from visprism.anatomy.trace.forward import SeveralOutputsError, errors_of_model, pixels
 from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import OUTPUT, Preprocessing
@@ -293,7 +289,7 @@ def subject_of(
 ) -> Subject:
     """A subject from a model and batches, for one analysis outside of a study."""
     if not isinstance(model, nn.Module | Anatomy):
-        from visprism.models import LoadedModel  # imports timm: seconds
+        from visprism.models.loading import LoadedModel
 
         if not isinstance(model, LoadedModel):
             raise InputError(

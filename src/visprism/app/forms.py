@@ -8,14 +8,14 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from visprism.analyses import ANALYSES, Needs
+from visprism.analyses.base import ANALYSES, Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort, Option, OptionInfo, options_of
 from visprism.core.registry import suggestion
-from visprism.images.corruptions import CORRUPTIONS
+from visprism.images.corruptions.corrupt import CORRUPTIONS
 from visprism.models.sources import stored_model_name
 from visprism.models.spec import ModelSpec
 
@@ -264,9 +264,9 @@ def _models() -> dict[str, list[str]]:
     import timm
     from torchvision import models as torchvision_models
 
-    from visprism.models import MODELS
     from visprism.models.pretrained import pretrained_cards
     from visprism.models.timm_entries import PREFIX
+    from visprism.models.zoo_registry import MODELS
 
     torchvision = torchvision_models.list_models(module=torchvision_models)
     return {

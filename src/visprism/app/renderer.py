@@ -20,12 +20,12 @@ from visprism.app.serve import end_with_parent
 from visprism.core.errors import InputError
 from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html
-from visprism.study import Study
 from visprism.study.evolve import evolve
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.monitor import steps_of_run
 from visprism.study.report_content import content_of
 from visprism.study.store import INDEX
+from visprism.study.study import Study
 
 Value = TypeVar("Value")
 

@@ -87,8 +87,8 @@ def _examine(values: dict[str, Any], write: Write) -> None:
     from visprism.app.forms import StudyRequest, parsed_analyses
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
-    from visprism.study import examine
     from visprism.study.events import Event, Finished, Planned, Started, Stopped
+    from visprism.study.examine import examine
     from visprism.study.subjects import DataOptions
 
     request = StudyRequest.from_json(values["request"])

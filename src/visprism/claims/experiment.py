@@ -28,7 +28,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import read_json, write_text
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images import load_data
+from visprism.images.open_data import load_data
 
 RAW = "claims.json"
 _DATA = "data.txt"  # in the folder of a scale: the data of all of its networks

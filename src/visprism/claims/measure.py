@@ -42,9 +42,9 @@ from visprism.loss.eigenvalues import top_eigenvalues
 from visprism.loss.objective import Objective
 from visprism.loss.rings import rings
 from visprism.loss.spectrum import hessian_spectrum
-from visprism.models import LoadedModel, load_model
+from visprism.models.loading import LoadedModel, load_model
 from visprism.passes.predict import predict
-from visprism.study import examine
+from visprism.study.examine import examine
 from visprism.table.kinds import CHANGES, KindSummary
 from visprism.table.result import Result
 

@@ -128,7 +128,7 @@ class Models(Printing):
     def _cost(self, name: str) -> dict[str, Any]:
         import torch
 
-        from visprism.models import load_model
+        from visprism.models.loading import load_model
         from visprism.passes.forward_passes import model_cost
 
         loaded = load_model(name, pretrained=False)
@@ -169,7 +169,7 @@ def _zoo_rows(pattern: str | None) -> list[tuple[Any, ...]]:
     catalog = read_catalog()
     names = list(catalog)
     if entry_points(group="visprism.plugins"):
-        from visprism.models import MODELS
+        from visprism.models.zoo_registry import MODELS
 
         names += [name for name in MODELS if name not in catalog]
     tags: dict[str, list[str]] = {}
@@ -207,7 +207,7 @@ class Data(Printing):
 
     def run(self) -> None:
         """List the registered data sets, also of plug-ins, and how to name them."""
-        from visprism.images import DATA as REGISTERED
+        from visprism.images.image_set import DATA as REGISTERED
 
         print_table(["data", "description"], described(REGISTERED), as_json=self.json)
         if not self.json:
@@ -241,12 +241,12 @@ class Anatomy(Printing, Sized, Weights):
         import torch
 
         from visprism.analyses.subject import dissected_on
-        from visprism.anatomy import costs
+        from visprism.anatomy.blocks.anatomy import costs
         from visprism.core.files import output_folder, slug
         from visprism.core.run import stream
         from visprism.drawing.panel import panel
         from visprism.drawing.save import save_figure
-        from visprism.models import load_model
+        from visprism.models.loading import load_model
 
         loaded = load_model(self.model, pretrained=self.pretrained, seed=self.seed)
         size = self.size or loaded.preprocessing.size

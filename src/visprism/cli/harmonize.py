@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from visprism.harmonize.blocks import Placement
     from visprism.harmonize.convert import MSAConfig
     from visprism.harmonize.replacement_search import ReplacementSearch
-    from visprism.models import LoadedModel
+    from visprism.models.loading import LoadedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Harmonize(Printing, Weights, Training):
         """Convert a CNN by a rule, or search for the blocks that attention should replace."""
         import torch
 
-        from visprism.anatomy import errors_of_model
+        from visprism.anatomy.trace.forward import errors_of_model
         from visprism.core.files import output_folder
         from visprism.core.processes import require_single_process
         from visprism.drawing.panel import panel
@@ -124,7 +124,7 @@ class Harmonize(Printing, Weights, Training):
         print(*values["findings"], where, sep="\n")
 
     def _network(self) -> "LoadedModel":
-        from visprism.models import load_model
+        from visprism.models.loading import load_model
 
         loaded = load_model(self.model, pretrained=self.pretrained, seed=self.seed)
         if self.size is None:
@@ -134,7 +134,7 @@ class Harmonize(Printing, Weights, Training):
     def _searched(self, msa: "MSAConfig") -> "tuple[ReplacementSearch, LoadedModel]":
         from visprism.core.progress import console_progress
         from visprism.harmonize.search import LOG, search_by_recipe
-        from visprism.training import Job
+        from visprism.training.job import Job
 
         if self.data is None:
             raise InputError("--search needs --data, on which candidates are trained")

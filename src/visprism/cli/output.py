@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from visprism.core.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from visprism.study import Study
+    from visprism.study.study import Study
 
 
 def print_json(content: Any) -> None:

@@ -182,7 +182,7 @@ def _listing(available: dict[str, Entry]) -> str:
 
 def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
     """Commands of analyses that plug-ins register in ways that their text does not show."""
-    from visprism.analyses import ANALYSES
+    from visprism.analyses.base import ANALYSES
 
     return {
         name: _analysis(

@@ -32,8 +32,8 @@ from visprism.core.registry import suggestion
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
-    from visprism.study import Study
     from visprism.study.events import Listener
+    from visprism.study.study import Study
 
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
@@ -219,8 +219,8 @@ class _Measuring(Computation, _Study, _Images, _Models):
         listener: "Listener",
     ) -> "Study":
         """The study of these analyses."""
-        from visprism.analyses import ANALYSES
-        from visprism.study import examine
+        from visprism.analyses.base import ANALYSES
+        from visprism.study.examine import examine
         from visprism.study.subjects import DataOptions
 
         number = len(ANALYSES.chosen(analyses, options))
@@ -269,7 +269,7 @@ class Examine(_Measuring):
 
 
 def _options(texts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    from visprism.analyses import ANALYSES
+    from visprism.analyses.base import ANALYSES
 
     settings: dict[str, dict[str, Any]] = {}
     for text in texts:
@@ -295,7 +295,7 @@ class OneAnalysis(_Measuring):
 
     def run(self) -> int:
         """Run a study of this analysis; returns the exit code."""
-        from visprism.analyses import ANALYSES
+        from visprism.analyses.base import ANALYSES
 
         name = self.analysis
         ANALYSES[name].check_settings(self.precision, self.size)
@@ -363,7 +363,7 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
 
     status = StatusLine()
     with console_progress(status):  # torch is imported, which takes seconds
-        from visprism.analyses import ANALYSES
+        from visprism.analyses.base import ANALYSES
 
         options = options_of(ANALYSES[name])
         status.show(str)
@@ -406,7 +406,7 @@ class Merge(_Output):
 
     def run(self) -> int:
         """Merge the studies, write the files of the one and print it; the exit code."""
-        from visprism.study import Study
+        from visprism.study.study import Study
 
         if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
             raise InputError(f"out must be another folder than the studies', got {self.out}")
@@ -434,8 +434,8 @@ class Demo(_Study, Seeded):
         return self.perform(self._examined)
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
-        from visprism.analyses import ANALYSES
-        from visprism.study import examine
+        from visprism.analyses.base import ANALYSES
+        from visprism.study.examine import examine
         from visprism.study.subjects import DataOptions
 
         models, begin = dict(SHIPPED), self.begin

@@ -126,9 +126,9 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     import shtab
 
     from visprism.cli.catalog import read_catalog
-    from visprism.images import DATA as REGISTERED
+    from visprism.images.image_set import DATA as REGISTERED
     from visprism.models.pretrained import pretrained_cards
-    from visprism.training import RECIPES
+    from visprism.training.recipe import RECIPES
 
     names = {
         "MODEL": [*read_catalog(), *pretrained_cards()],

@@ -13,10 +13,11 @@ from visprism.core.errors import InputError
 
 if TYPE_CHECKING:
     from visprism.core.run import Run
-    from visprism.images import ImageSet
+    from visprism.images.image_set import ImageSet
     from visprism.study.monitor import Monitor
-    from visprism.training import Logger, Recipe
     from visprism.training.job import Prepared
+    from visprism.training.loggers import Logger
+    from visprism.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ class Changes:
 
     def changed(self, name: str) -> "Recipe":
         """The recipe of this name with the changes."""
-        from visprism.training import load_recipe
+        from visprism.training.recipe_files import load_recipe
 
         changes: dict[str, Any] = {}
         for text in self.set:
@@ -76,8 +77,8 @@ class Recipes(Printing, Changes):
     def run(self) -> None:
         """List the recipes, or print one."""
         from visprism.cli.catalog import described
-        from visprism.training import RECIPES, as_yaml
-        from visprism.training.recipe_files import recipe_fields
+        from visprism.training.recipe import RECIPES
+        from visprism.training.recipe_files import as_yaml, recipe_fields
 
         if self.recipe is None:
             print_table(["recipe", "description"], described(RECIPES), as_json=self.json)
@@ -156,8 +157,8 @@ class Train(Printing, Training):
         """Train, draw the learning curves, and print the outcome."""
         from visprism.core.processes import processes, rank
         from visprism.core.progress import console_progress
-        from visprism.training import Job, train
         from visprism.training.checkpoint_files import valid_checkpoint
+        from visprism.training.job import Job, train
 
         recipe = self.changed(self.recipe)
         given = {"folder": self.out, "logs": self.log or None}

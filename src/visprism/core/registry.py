@@ -10,12 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import walk_packages
 from typing import Any, TypeVar
 
 from visprism.core.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LOGGER = logging.getLogger("visprism")
+
+
+@cache
+def import_all(name: str) -> None:
+    """Import a module, and all modules below it if it is a package."""
+    below = getattr(import_module(name), "__path__", ())
+    for module in walk_packages(below, f"{name}."):
+        import_module(module.name)
 
 
 @cache
@@ -45,10 +54,15 @@ def suggestion(name: str, names: Sequence[str]) -> str:
 
 
 class Registry(Mapping[str, Callable[..., Any]]):
-    """A read-only mapping from name to function, filled by `register`."""
+    """A read-only mapping from name to function, filled by `register`.
 
-    def __init__(self, kind: str) -> None:
+    Its built-in members register when the registry is first read: they are the modules of
+    `home`, a module or package.
+    """
+
+    def __init__(self, kind: str, home: str) -> None:
         self._kind = kind
+        self._home = home
         self._functions: dict[str, Callable[..., Any]] = {}
         self._declared: dict[str, str] = {}  # name -> module
 
@@ -63,6 +77,10 @@ class Registry(Mapping[str, Callable[..., Any]]):
             raise InputError(f"{self._kind} {name!r} is already registered")
         self._functions[name] = function
 
+    def _fill(self) -> None:
+        import_all(self._home)
+        load_plugins()
+
     def declare(self, name: str, module: str) -> None:
         """Add a function of a module that is imported when the function is looked up.
 
@@ -72,11 +90,11 @@ class Registry(Mapping[str, Callable[..., Any]]):
 
     def __contains__(self, name: object) -> bool:
         """Whether the name can be looked up."""
-        load_plugins()
+        self._fill()
         return name in self._functions or name in self._declared
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        load_plugins()
+        self._fill()
         if name in self._functions:
             return self._functions[name]
         if name in self._declared:
@@ -86,9 +104,9 @@ class Registry(Mapping[str, Callable[..., Any]]):
         )
 
     def __iter__(self) -> Iterator[str]:
-        load_plugins()
+        self._fill()
         return iter(sorted(self._functions))
 
     def __len__(self) -> int:
-        load_plugins()
+        self._fill()
         return len(self._functions)

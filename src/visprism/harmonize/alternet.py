@@ -17,7 +17,8 @@ from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.harmonize.blocks import Placement, conv_blocks
 from visprism.harmonize.convert import MSAConfig, default_window, harmonize_model
-from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.models.checkpoints import save_checkpoint
+from visprism.models.loading import LoadedModel, load_model
 from visprism.models.spec import ModelSpec
 
 WEIGHTS = "alternet.safetensors"

@@ -6,7 +6,9 @@ from typing import Literal
 
 from torch import nn
 
-from visprism.anatomy import Anatomy, Block, Images, dissect
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.dissect import dissect
+from visprism.anatomy.trace.forward import Images
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.operations import SUMS, Role
 from visprism.core.errors import InputError

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torchvision.ops import StochasticDepth
 
-from visprism.anatomy import Images
+from visprism.anatomy.trace.forward import Images
 from visprism.core.errors import InputError
 from visprism.core.run import stream
 from visprism.harmonize.blocks import ConvBlock, Placement, conv_blocks, select_blocks

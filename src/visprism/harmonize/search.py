@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from visprism.anatomy import Images
+from visprism.anatomy.trace.forward import Images
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, exists, not_written
 from visprism.core.provenance import fingerprint
@@ -26,10 +26,13 @@ from visprism.harmonize.replacement_search import (
     paired_gain,
     t_tail,
 )
-from visprism.images import batches, held_out
-from visprism.models import LoadedModel
-from visprism.training import Job, Recipe, as_yaml, fit
-from visprism.training.job import choose_preprocessing, prepare, training_feed
+from visprism.images.batches import batches
+from visprism.images.image_set import held_out
+from visprism.models.loading import LoadedModel
+from visprism.training.job import Job, choose_preprocessing, prepare, training_feed
+from visprism.training.loop import fit
+from visprism.training.recipe import Recipe
+from visprism.training.recipe_files import as_yaml
 
 Train = Callable[[nn.Module, int], float]  # candidate and seed -> validation accuracy
 Blocks = tuple[str, ...]  # names of replaced blocks, in forward order

@@ -12,7 +12,7 @@ from visprism.core.errors import InputError
 from visprism.core.registry import Registry
 from visprism.core.run import Progress, stream
 
-DATA = Registry("data")
+DATA = Registry("data", "visprism.images")
 
 # In the order of preference where none is named: measurements use images that a model has not
 # been trained on.

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from visprism.anatomy import dissect
+from visprism.anatomy.blocks.dissect import dissect
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run

@@ -14,17 +14,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from visprism.anatomy import (
-    Anatomy,
-    Block,
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.dissect import dissect
+from visprism.anatomy.trace.forward import (
     Images,
+    as_written,
     check_repeatable,
-    dissect,
     forward,
     pixels,
     placed,
 )
-from visprism.anatomy.trace.forward import as_written
 from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, share

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from visprism.anatomy import Images, check_repeatable, forward, pixels
-from visprism.anatomy.trace.forward import as_written
+from visprism.anatomy.trace.forward import Images, as_written, check_repeatable, forward, pixels
 from visprism.core.devices import Compute, delayed_interrupts
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance

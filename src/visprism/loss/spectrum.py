@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from visprism.anatomy import Images, batch_size
+from visprism.anatomy.trace.forward import Images, batch_size
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError, stream

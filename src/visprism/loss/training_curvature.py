@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from visprism.anatomy import batch_size
+from visprism.anatomy.trace.forward import batch_size
 from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream

@@ -70,7 +70,7 @@ class Zoo(Registry):
     """The registry of networks, each of which timm can build too."""
 
     def __init__(self) -> None:
-        super().__init__("model")
+        super().__init__("model", "visprism.models.zoo")
 
     def register(self, function: F) -> F:
         """Add `function` under its own name, and to timm under ``visprism_`` and that name."""

@@ -13,18 +13,11 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from visprism.anatomy import (
-    Ablation,
-    Anatomy,
-    Images,
-    ReplacedPart,
-    Replacement,
-    cache_cuts,
-    can_start_at,
-    forward,
-    part_of,
-    pixels,
-)
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.run.ablations import Ablation
+from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at
+from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
+from visprism.anatomy.trace.forward import Images, forward, part_of, pixels
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.provenance import Provenance

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Int, Int64
 from torch import Tensor, nn
 
-from visprism.anatomy import Anatomy, Block, Images, batch_size, part_of, pixels, placed
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.trace.forward import Images, batch_size, part_of, pixels, placed
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size

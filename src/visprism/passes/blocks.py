@@ -11,7 +11,7 @@ from einops import rearrange
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from visprism.anatomy import Block
+from visprism.anatomy.blocks.anatomy import Block
 
 
 def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:

@@ -18,16 +18,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from visprism.anatomy import (
-    Anatomy,
-    Attention,
-    Block,
-    Images,
-    Weights,
-    batch_size,
-    forward,
-    watch,
-)
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.attention import Attention, Weights
+from visprism.anatomy.run.surgery import watch
+from visprism.anatomy.trace.forward import Images, batch_size, forward
 from visprism.core.devices import Compute, on_cpu
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size

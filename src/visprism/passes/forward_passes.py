@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.anatomy import Images, forward
+from visprism.anatomy.trace.forward import Images, forward
 from visprism.anatomy.trace.operation_counter import MacCounter
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError

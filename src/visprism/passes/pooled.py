@@ -11,7 +11,9 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
-from visprism.anatomy import Anatomy, Block, batch_size, forward, watch_tokens
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.run.surgery import watch_tokens
+from visprism.anatomy.trace.forward import batch_size, forward
 from visprism.core.devices import on_cpu
 from visprism.core.errors import InputError
 from visprism.core.processes import gather

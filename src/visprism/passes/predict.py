@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.anatomy import Images, batch_size, pixels
+from visprism.anatomy.trace.forward import Images, batch_size, pixels
 from visprism.core.devices import Compute, reused_memory
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size

@@ -9,21 +9,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from visprism.anatomy import (
-    Anatomy,
-    Attention,
-    Block,
-    Layout,
-    Weights,
-    attend,
-    attentions,
-    watch,
-    watch_heads,
-    watch_tokens,
-)
-from visprism.anatomy.run.attention_weights import attend_in_parts
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.attention import Attention, Weights, attentions
+from visprism.anatomy.run.attention_weights import attend, attend_in_parts, watch_heads
 from visprism.anatomy.run.interception import fixed_image_size, intercept
+from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
+from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
 from visprism.passes.features import AttentionStatistic, FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles

@@ -17,8 +17,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from visprism.anatomy import Anatomy, Attention, Block, Images, forward
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.attention import Attention
 from visprism.anatomy.run.interception import intercept
+from visprism.anatomy.trace.forward import Images, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError

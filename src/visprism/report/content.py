@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, Literal
 
-from visprism.analyses import ANALYSES, Analysis, Section
+from visprism.analyses.base import ANALYSES, Analysis, Section
 from visprism.analyses.evolution import SECTION as DURING_TRAINING
 from visprism.core.errors import InputError
 from visprism.core.files import slug

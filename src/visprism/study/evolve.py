@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from visprism.analyses import ANALYSES, Analysis
+from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
 from visprism.analyses.features.fourier import Spectrum
@@ -198,8 +198,8 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
 
 def loaded_checkpoint(path: Path, model: Any) -> Any:
     """The model with the weights of a checkpoint."""
-    from visprism.models import LoadedModel, load_checkpoint, load_model, read_metadata
-    from visprism.models.checkpoints import require_finite
+    from visprism.models.checkpoints import load_checkpoint, read_metadata, require_finite
+    from visprism.models.loading import LoadedModel, load_model
     from visprism.models.state_dicts import read_state_dict
 
     if model is None and (path.parent / "config.json").is_file():

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from visprism.analyses import ANALYSES
-from visprism.analyses.base import Analysis, FeatureAnalysis, Needs
+from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
-from visprism.anatomy import forward
+from visprism.anatomy.trace.forward import forward
 from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError, OutputError
 from visprism.core.options import Effort, option_values

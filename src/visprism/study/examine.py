@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from visprism.analyses import ANALYSES
-from visprism.analyses.base import Analysis
+from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, forget_choice
 from visprism.core.devices import require_default_device, reused_memory
 from visprism.core.errors import InputError

@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from visprism.analyses import ANALYSES
-from visprism.analyses.base import Analysis, Needs
+from visprism.analyses.base import ANALYSES, Analysis, Needs
 from visprism.core.errors import InputError
 from visprism.study.store import Store
 from visprism.study.study import Entry, Failure, Study

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from visprism.analyses import ANALYSES, Analysis
+from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, without_replicas
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder

@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_leaves
 
 from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
 from visprism.analyses.subject import Subject
-from visprism.anatomy import costs, forward
+from visprism.anatomy.blocks.anatomy import costs
+from visprism.anatomy.trace.forward import forward
 from visprism.core.devices import peak_memory
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather

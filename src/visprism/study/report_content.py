@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import nan
 from typing import TYPE_CHECKING
 
-from visprism.analyses import ANALYSES, Analysis, Needs
+from visprism.analyses.base import ANALYSES, Analysis, Needs
 from visprism.anatomy.blocks.anatomy import Costs, short
 from visprism.core.preprocessing import NOT_STATED
 from visprism.core.provenance import Provenance

@@ -15,15 +15,15 @@ from visprism.analyses.subject import (
     preprocessing_of,
     without_replicas,
 )
-from visprism.anatomy import Anatomy
+from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.preprocessing import NORMALIZATIONS, OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images import ImageSet, load_data
+from visprism.images.image_set import ImageSet
 from visprism.images.images import Images, ordered, tensor_images
-from visprism.images.open_data import image_set_of, in_order, normalization_of
+from visprism.images.open_data import image_set_of, in_order, load_data, normalization_of
 
 _TRAIN = "train"
 
@@ -311,7 +311,7 @@ def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
         model = without_replicas(model)
         written = getattr(model, "_orig_mod", model)  # what torch.compile was given
         return Candidate(model, type(written).__name__, preprocessing=preprocessing_of(written))
-    from visprism.models import LoadedModel, load_model  # imports timm: seconds
+    from visprism.models.loading import LoadedModel, load_model
 
     if isinstance(model, str):
         model = load_model(model, pretrained=pretrained, seed=run.seed)

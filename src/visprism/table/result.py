@@ -22,7 +22,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
-from visprism.core.registry import load_plugins
+from visprism.core.registry import import_all, load_plugins
 from visprism.core.statistics import t_quantile
 from visprism.estimates.answers import Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, Number
@@ -407,8 +407,9 @@ class Result:
 
 def declare_types() -> None:
     """Import what declares types of results: the analyses and plug-ins, which are above."""
-    for module in ("analyses", "claims.effects", "harmonize.replacement_search", "training"):
-        import_module(f"visprism.{module}")
+    homes = "analyses", "claims.effects", "harmonize.replacement_search", "training.history"
+    for home in homes:
+        import_all(f"visprism.{home}")
     load_plugins()
 
 

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from visprism.anatomy import forward
+from visprism.anatomy.trace.forward import forward
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, rank, world_size

@@ -10,24 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from visprism.anatomy import errors_of_model, forward
+from visprism.anatomy.trace.forward import errors_of_model, forward
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import processes, rank
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images import (
-    Feed,
-    ImageSet,
-    batches,
-    load_data,
-    loader_feed,
-    memory_feed,
-    statistics,
-    stratified,
-)
-from visprism.images.image_set import NoSplitsError
-from visprism.models import LoadedModel, load_model, save_checkpoint
+from visprism.images.batches import batches
+from visprism.images.image_set import ImageSet, NoSplitsError, statistics, stratified
+from visprism.images.open_data import load_data
+from visprism.images.training_batches import Feed, loader_feed, memory_feed
+from visprism.models.checkpoints import save_checkpoint
+from visprism.models.loading import LoadedModel, load_model
 from visprism.models.pretrained import names_weights
 from visprism.training.history import History
 from visprism.training.loggers import Logger, make_loggers

@@ -16,7 +16,7 @@ from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.training_batches import Feed
-from visprism.models import save_checkpoint
+from visprism.models.checkpoints import save_checkpoint
 from visprism.training.checkpointer import Checkpointer, Save
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate

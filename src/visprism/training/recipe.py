@@ -12,7 +12,7 @@ from visprism.core.registry import Registry
 from visprism.images.augmentation import Augmentation
 from visprism.images.augmentation import unused_fields as unused_augmentation_fields
 
-RECIPES = Registry("recipe")
+RECIPES = Registry("recipe", "visprism.training.recipes")
 OPTIMIZERS = ("adamw", "sgd", "muon")  # without timm
 
 

@@ -4,15 +4,8 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import ablated_outcomes, mean, subject_of
-from maps import small_vit
-from results_by_hand.base import complete
-from torch import nn
-from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
-
-import visprism as vp
-from visprism.anatomy import (
+from internals import (
+    ablated_outcomes,
     block_ablations,
     cache_cuts,
     can_start_at,
@@ -20,8 +13,17 @@ from visprism.anatomy import (
     convolution_parts,
     convolutional_blocks,
     head_parts,
+    mean,
     replaced_ablation,
+    subject_of,
 )
+from maps import small_vit
+from results_by_hand.base import complete
+from torch import nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+import visprism as vp
 from visprism.results import Ablations
 
 MODELS = {

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import quantized, weights_of
 from torch import nn
 from torch.nn import functional
 
 from visprism import Quantization, dissect
-from visprism.anatomy import quantized, weights_of
 
 SMALL = {
     "resnet18": {"channels": (8, 12, 16, 20), "layers": (1, 1, 2, 1)},

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from internals import block_ablations, inner_blocks
 from torch import nn
 from torch.nn import functional
 
 from visprism import Variance, ablate, dissect, observe, watch
-from visprism.anatomy import block_ablations, inner_blocks
 
 
 def conv(in_chans, out_chans, stride=1):

@@ -6,10 +6,10 @@ import itertools
 import pytest
 import timm
 import torch
+from internals import convolution_parts
 from torch import nn
 
 from visprism import InputError, ablate, dissect, replace, watch
-from visprism.anatomy import convolution_parts
 
 
 def maps_of(anatomy, images):

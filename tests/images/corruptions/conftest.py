@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from visprism import Preprocessing, load_data
-from visprism.images import in_memory
+from visprism import Preprocessing, in_memory, load_data
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
-from visprism.anatomy import Anatomy, Weights, attentions
-from visprism.anatomy import Attention as Layer
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.blocks.attention import Attention as Layer
+from visprism.anatomy.blocks.attention import Weights, attentions
 from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry, TokenGrid
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure

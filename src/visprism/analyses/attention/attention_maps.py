@@ -16,7 +16,10 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Attention, Images, attend, attentions, batch_size, forward
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.blocks.attention import Attention, attentions
+from visprism.anatomy.run.attention_weights import attend
+from visprism.anatomy.trace.forward import Images, batch_size, forward
 from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
 from visprism.core.errors import InputError
 from visprism.core.options import option

@@ -28,9 +28,9 @@ from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block, forward
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
-from visprism.anatomy.trace.forward import as_written
+from visprism.anatomy.trace.forward import as_written, forward
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather

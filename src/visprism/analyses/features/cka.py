@@ -47,7 +47,8 @@ from visprism.analyses.features.hsic import (
     scaled,
 )
 from visprism.analyses.subject import Measured, Subject
-from visprism.anatomy import Anatomy, Block, batch_size
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.trace.forward import batch_size
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather, rank, share, world_size

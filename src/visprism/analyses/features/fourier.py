@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.anatomy import Anatomy
+from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.provenance import Provenance

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.anatomy import batch_size, forward, watch
+from visprism.anatomy.run.surgery import watch
+from visprism.anatomy.trace.forward import batch_size, forward
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run

@@ -25,7 +25,9 @@ from jaxtyping import Bool, Float, Int
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block, cache_cuts, can_start_at, forward, forward_from_cut
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forward_from_cut
+from visprism.anatomy.trace.forward import forward
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather

@@ -21,8 +21,9 @@ from torch.nn.functional import avg_pool2d
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block, Images, batch_size, forward, pixels, watch
-from visprism.anatomy.trace.forward import as_written
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.run.surgery import watch
+from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
 from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option

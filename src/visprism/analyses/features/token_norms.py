@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.anatomy import Attention, Block, Weights
+from visprism.anatomy.blocks.anatomy import Block
+from visprism.anatomy.blocks.attention import Attention, Weights
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.core.options import option
 from visprism.estimates import questions

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run

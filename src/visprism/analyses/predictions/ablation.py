@@ -19,7 +19,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism import anatomy as parts_of
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
@@ -32,7 +31,10 @@ from visprism.analyses.predictions.ablation_by_kind import (
     kind_ablations,
 )
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block, Parts, ReplacedPart
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.run import ablations as part_ablations
+from visprism.anatomy.run import replaced_parts as parts_of
+from visprism.anatomy.run.replaced_parts import Parts, ReplacedPart
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, stream
@@ -258,7 +260,7 @@ class Ablation(Analysis):
         roles = token_roles(anatomy) if "tokens" in self.parts else {}
         planned, reasons = self._planned(anatomy, roles, run.seed)
         values = replacements(anatomy, planned, batches, replacement=self.replacement, run=run)
-        single = list(map(parts_of.replaced_ablation, planned, values))
+        single = list(map(part_ablations.replaced_ablation, planned, values))
         ablations = [*single, *self._joint(single, run.seed)]
         if not ablations:
             because = f": {reasons[0]}" if reasons else ""
@@ -289,7 +291,7 @@ class Ablation(Analysis):
             not_ablated="; ".join(reasons),
             replacement=self.replacement,
             classes=outcomes.classes,
-            blocks=len(parts_of.inner_blocks(anatomy)),
+            blocks=len(part_ablations.inner_blocks(anatomy)),
             provenance=origin,
         )
         return (rows, rows.by_kind(), *([rows.joint()] if self.joint else []))
@@ -298,7 +300,7 @@ class Ablation(Analysis):
         self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]], seed: int
     ) -> tuple[list[ReplacedPart], tuple[str, ...]]:
         """The parts to ablate one by one, and why other parts cannot be ablated."""
-        inner = parts_of.inner_blocks(anatomy)
+        inner = part_ablations.inner_blocks(anatomy)
         made: list[Parts] = []
         for part in dict.fromkeys(self.parts):
             if part == "tokens":
@@ -314,7 +316,7 @@ class Ablation(Analysis):
             elif part == "blocks":
                 made.append(parts_of.block_parts(inner, anatomy))
             else:
-                blocks = parts_of.convolutional_blocks(anatomy)
+                blocks = part_ablations.convolutional_blocks(anatomy)
                 made.append(parts_of.convolution_parts(blocks, anatomy))
         reasons = dict.fromkeys(reason for _, reasons in made for reason in reasons)
         return [item for plan, _ in made for item in plan], tuple(reasons)
@@ -329,8 +331,8 @@ class Ablation(Analysis):
         return chosen
 
     def _joint(
-        self, single: Sequence[parts_of.Ablation], seed: int
-    ) -> Iterator[parts_of.Ablation]:
+        self, single: Sequence[part_ablations.Ablation], seed: int
+    ) -> Iterator[part_ablations.Ablation]:
         """Random sets of blocks ablated together, all by one experiment.
 
         Whole blocks where some are ablated one by one, otherwise convolutions, so that a joint
@@ -347,7 +349,7 @@ class Ablation(Analysis):
             for draw in range(self.draws):
                 generator = stream(seed, "joint ablations", number, draw)
                 order = torch.randperm(len(blocks), generator=generator)[:number]
-                yield parts_of.combine_ablations([blocks[i] for i in order.tolist()])
+                yield part_ablations.combine_ablations([blocks[i] for i in order.tolist()])
 
     def cost(self, subject: Subject) -> Cost:
         """Half a forward pass per ablation on average, as nothing before it is computed.

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from visprism.analyses.predictions.bands import BAND_WIDTH, band, filtered
-from visprism.anatomy import forward
+from visprism.anatomy.trace.forward import forward
 from visprism.core.errors import InputError
 from visprism.core.options import check_options, option
 from visprism.passes.perturbed import Pixels, PixelSpace, random_numbers

@@ -29,7 +29,7 @@ from visprism.analyses.predictions.bands import (
 )
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy
+from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.drawing.depth import from_zero

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Block
+from visprism.anatomy.blocks.anatomy import Block
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run

@@ -18,7 +18,8 @@ import numpy as np
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy, Block, quantization, quantized, weights_of
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.run.ablations import quantization, quantized, weights_of
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run, TimeBudgetError

@@ -17,7 +17,7 @@ from visprism.analyses.base import (
     reason_of_error,
 )
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy
+from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Section, reason_of_error
 from visprism.analyses.subject import Subject
-from visprism.anatomy import Anatomy
+from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar, framed

@@ -12,23 +12,24 @@ from PIL import Image
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from visprism.analyses import Needs
 from visprism.analyses.attention.attention_maps import (
     Query,
     attention_maps,
     class_tokens,
     rollouts,
 )
+from visprism.analyses.base import Needs
 from visprism.analyses.features.fourier import Fourier, HighFrequency, Spectrum
 from visprism.analyses.features.receptive_field import receptive_map
 from visprism.analyses.predictions.bands import band, filtered, with_rms
 from visprism.analyses.predictions.frequency_noise import white_noise
-from visprism.anatomy import attentions, combine_ablations
+from visprism.anatomy.blocks.attention import attentions
+from visprism.anatomy.run.ablations import combine_ablations
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.app.live.pool import Specimen
 from visprism.core.errors import InputError
 from visprism.core.options import Option, OptionInfo
-from visprism.images.corruptions import CORRUPTIONS, corrupt
+from visprism.images.corruptions.corrupt import CORRUPTIONS, corrupt
 from visprism.loss.planes import random_planes
 from visprism.loss.points import displaced_weights
 from visprism.passes.features import observations

@@ -11,8 +11,11 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from visprism.analyses import Subject
-from visprism.anatomy import Ablation, Anatomy, attentions, block_ablations, forward
+from visprism.analyses.subject import Subject
+from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.blocks.attention import attentions
+from visprism.anatomy.run.ablations import Ablation, block_ablations
+from visprism.anatomy.trace.forward import forward
 from visprism.app.forms import ModelForm, data_name, model_name, stated
 from visprism.app.settings import Settings
 from visprism.core.devices import Compute

@@ -18,7 +18,7 @@ from visprism.core.registry import Registry
 from visprism.core.run import stream
 from visprism.images.corruptions.severities import check_severity, severity_parameters
 
-CORRUPTIONS = Registry("corruption")
+CORRUPTIONS = Registry("corruption", "visprism.images.corruptions")
 
 Images = Float[Tensor, "b 3 h w"]  # in 0 ... 1
 Pixels = UInt8[Tensor, "b 3 h w"]

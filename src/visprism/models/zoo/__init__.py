@@ -1,1 +1,5 @@
-"""The zoo: one architecture family per file."""
+"""The zoo: one architecture family per file; importing the package registers all with timm."""
+
+from visprism.core.registry import import_all
+
+import_all(__name__)
