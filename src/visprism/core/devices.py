@@ -327,7 +327,8 @@ def copied_buffers(model: nn.Module) -> Iterator[None]:
     tensors = [(buffer, buffer.data) for buffer in model.buffers()]
     try:
         for tensor, data in tensors:
-            tensor.data = data.clone()
+            with torch.inference_mode(tensor.is_inference()):  # a copy has the same kind
+                tensor.data = data.clone()
         yield
     finally:
         with delayed_interrupts():

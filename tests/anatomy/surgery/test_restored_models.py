@@ -4,7 +4,9 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 
+import visprism as vp
 from visprism import ablate, replace, watch
 
 
@@ -90,3 +92,32 @@ def test_works_in_inference_mode(anatomy, images, operation):
         with torch.inference_mode():
             fast = anatomy.model(images)
     torch.testing.assert_close(fast.clone(), plain)
+
+
+class Caching(nn.Module):
+    """Keeps what it adds, as networks keep the positions of their last size."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, 4, 4, 4), nn.Linear(4, 3)
+        self.register_buffer("kept", torch.zeros(1, 1, 1), persistent=False)
+
+    def forward(self, x):
+        x = self.stem(x)
+        if self.kept.shape != x.shape[1:]:
+            self.kept = torch.linspace(0, 1, x[0].numel()).view(x.shape[1:])
+        return self.head((x + self.kept.expand(len(x), -1, -1, -1)).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize("analysis", [vp.Variance(), vp.Hessian()])
+def test_a_model_that_kept_a_tensor_of_inference_mode_is_measured(analysis):
+    model, fresh = Caching().eval(), Caching().eval()
+    fresh.load_state_dict(model.state_dict())
+    batches = [(torch.rand(6, 3, 16, 16), torch.tensor([0, 1, 2, 0, 1, 2]))]
+    with torch.inference_mode():
+        model(batches[0][0])
+    kept = model.kept
+    results = analysis(model, batches), analysis(fresh, batches)
+    assert model.kept is kept
+    assert kept.is_inference()
+    vp.assert_results_equal(*results)

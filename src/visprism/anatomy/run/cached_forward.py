@@ -162,7 +162,7 @@ def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recordi
             tensor = operands[0] if name == "__setitem__" else out
             recording.values[wanted[number]] = tensor.detach().clone()
 
-    with count_operations(anatomy.model, Recorder(written)):
+    with count_operations(anatomy.model, Recorder(written), anatomy.graph.caches):
         recording.logits = forward(anatomy.model, images)
     return recording
 
@@ -178,8 +178,8 @@ def forward_from_cut(
             "cut must be after the image: a pass that begins at the image is an ordinary "
             "forward pass. Call the model."
         )
-    number = anatomy.graph.nodes[cut].call
-    with count_operations(anatomy.model, PartialForward(recording.calls, number, start)):
+    partial = PartialForward(recording.calls, anatomy.graph.nodes[cut].call, start)
+    with count_operations(anatomy.model, partial, anatomy.graph.caches):
         yield
 
 

@@ -122,7 +122,7 @@ def intercept(
     with ExitStack() as stack:
         running = _RUNNING.get(anatomy.model)
         if running is None:
-            running = stack.enter_context(_intercepting(anatomy.model))
+            running = stack.enter_context(_intercepting(anatomy))
         stack.enter_context(running.acting(_Actions(nodes, reads, changes, calls)))
         for index, action in [*reads.items(), *changes.items()]:
             if nodes[index].op == "opaque":  # no torch function: its module gives the tensor
@@ -217,10 +217,10 @@ _RUNNING: WeakKeyDictionary[nn.Module, _Interceptor] = WeakKeyDictionary()
 
 
 @contextmanager
-def _intercepting(model: nn.Module) -> Iterator[_Interceptor]:
-    mode = _Interceptor()
+def _intercepting(anatomy: Anatomy) -> Iterator[_Interceptor]:
+    model, mode = anatomy.model, _Interceptor()
     with ExitStack() as stack:
         stack.callback(_RUNNING.pop, model)
         _RUNNING[model] = mode
-        stack.enter_context(count_operations(model, mode))
+        stack.enter_context(count_operations(model, mode, anatomy.graph.caches))
         yield mode

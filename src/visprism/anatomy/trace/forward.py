@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.devices import images_at_once
+from visprism.core.devices import copied_buffers, images_at_once
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import OUTPUT
 
@@ -91,12 +91,8 @@ def _refusal(name: str, model: nn.Module, given: Any, error: Exception) -> str:
 @torch.no_grad()
 def check_repeatable(model: nn.Module, images: Images) -> Tensor:
     """Check that two forward passes agree; returns their logits. Buffers are restored."""
-    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
+    with copied_buffers(model):
         once, again = forward(model, images), forward(model, images)
-    finally:
-        for buffer, before in buffers:
-            buffer.copy_(before)
     apart = float((once - again).abs().max())
     if apart > _SAME * float(once.abs().max()):
         raise InputError(

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from torch import Tensor
+
 from visprism.anatomy.trace.operations import Role
 from visprism.anatomy.trace.token_grids import AttentionGeometry
 from visprism.anatomy.trace.token_positions import Layout
@@ -61,6 +63,8 @@ class Graph:
     calls: Mapping[str, int]  # how often each module was called
     output: int  # node that made the logits
     batch_size: int
+    # What an earlier pass assigned to buffers, by their names: this pass did not compute it.
+    caches: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
     def macs(self, indices: Iterable[int]) -> int:
         """Multiply-accumulates for one image of these nodes."""

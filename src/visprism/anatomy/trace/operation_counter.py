@@ -91,9 +91,32 @@ def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:
 
 
 @contextmanager
-def count_operations(model: nn.Module, mode: OperationCounter) -> Iterator[None]:
-    """Inside, the mode is on and is informed where each forward pass begins and ends."""
-    with as_written(), ExitStack() as stack:
+def _with_buffers(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Inside, the model has these tensors as buffers of these names."""
+    places = []
+    for full_name, tensor in tensors.items():
+        path, _, name = full_name.rpartition(".")
+        buffers = model.get_submodule(path)._buffers
+        places.append((buffers, name, buffers[name], tensor))
+    try:
+        for buffers, name, before, tensor in places:
+            buffers[name] = tensor if before is None else tensor.to(before.device)
+        yield
+    finally:
+        for buffers, name, before, _ in places:
+            buffers[name] = before
+
+
+@contextmanager
+def count_operations(
+    model: nn.Module, mode: OperationCounter, caches: Mapping[str, Tensor]
+) -> Iterator[None]:
+    """Inside, the mode is on and is informed where each forward pass begins and ends.
+
+    The model has the `caches` of its graph as buffers: a pass that computes them would have
+    other numbers.
+    """
+    with as_written(), _with_buffers(model, caches), ExitStack() as stack:
         first = {"with_kwargs": True, "prepend": True}  # hooks of the user are part of the pass
         stack.callback(model.register_forward_pre_hook(mode.begin, **first).remove)
         stack.callback(model.register_forward_hook(mode.end, always_call=True).remove)

@@ -9,6 +9,7 @@ innermost module that it is hidden in.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -356,6 +357,7 @@ def trace(model: nn.Module, images: Images) -> Graph:
     What a first pass leaves in a cache, later ones do not compute: then a later pass counts,
     with the parameters that were read for the cache.
     """
+    buffers = dict(model.named_buffers(remove_duplicate=False))
     first, names = _trace(model, images)
     again = _Names()
     with torch.no_grad(), as_written(), again:
@@ -364,7 +366,8 @@ def trace(model: nn.Module, images: Images) -> Graph:
         return first
     later, _ = _trace(model, images)
     _add_parameters(later, of=first)
-    return later
+    assigned = model.named_buffers(remove_duplicate=False)
+    return replace(later, caches={n: t for n, t in assigned if buffers.get(n) is not t})
 
 
 def _add_parameters(graph: Graph, *, of: Graph) -> None:
