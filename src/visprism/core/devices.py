@@ -324,11 +324,13 @@ def copied_buffers(model: nn.Module) -> Iterator[None]:
     """Inside, a model has copies of its buffers; on exit it has its own back."""
     registered = [m._buffers for m in model.modules() if isinstance(m._buffers, dict)]
     names = [dict(buffers) for buffers in registered]
-    tensors = [(buffer, buffer.data) for buffer in model.buffers()]
+    tensors = [(b, b.data) for b in model.buffers() if not b.is_inference()]
     try:
         for tensor, data in tensors:
-            with torch.inference_mode(tensor.is_inference()):  # a copy has the same kind
-                tensor.data = data.clone()
+            tensor.data = data.clone()
+        for buffers in registered:  # gradients cannot pass tensors of inference mode
+            kept = {n: b for n, b in buffers.items() if b is not None and b.is_inference()}
+            buffers.update({name: buffer.clone() for name, buffer in kept.items()})
         yield
     finally:
         with delayed_interrupts():
