@@ -152,6 +152,7 @@ from visprism.analyses.weights.position_embeddings import (
     positional_similarity as positional_similarity,
 )
 from visprism.analyses.weights.relative_scores import relative_scores as relative_scores
+from visprism.analyses.weights.relative_scores import relative_score_tables as relative_score_tables  # noqa: E501  # fmt: skip
 
 # Measurements of the loss.
 from visprism.loss.objective import Objective as Objective

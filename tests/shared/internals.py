@@ -39,7 +39,6 @@ PLACES = {
     "anatomy.run.cached_forward": "cache_cuts can_start_at",
     "anatomy.run.replaced_parts": "convolution_parts head_parts",
     "anatomy.run.surgery": "watch_tokens",
-    "analyses.weights.relative_scores": "relative_score_tables",
     "app.forms": "Form StudyRequest",
     "app.library": "Library",
     "app.settings": "Settings",

@@ -10,7 +10,7 @@ import torch
 from internals import code_of, fingerprint_of, json_of
 from torch import nn
 
-from visprism import Cost, Finished, InputError, Planned, Stopped, Study, examine
+from visprism import Cost, Finished, InputError, Planned, Stopped, Study, Variance, examine
 
 
 class Scaled(nn.Module):
@@ -81,14 +81,19 @@ def test_a_folder_that_another_run_writes_to_is_refused(net, loader, brightness,
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), InputError("it must be nice")])
+@pytest.mark.parametrize("method", ["measure", "inapplicable"])
 def test_an_error_of_any_type_in_one_model_does_not_cost_the_other(
-    error, net, loader, brightness
+    error, method, net, loader, brightness
 ):
+    def failing(self, subject, *rest):
+        if subject.name == "a":
+            raise error
+        return getattr(super(Failing, self), method)(subject, *rest)
+
     class Failing(type(brightness)):
-        def measure(self, subject, run):
-            if subject.name == "a":
-                raise error
-            return super().measure(subject, run)
+        pass
+
+    setattr(Failing, method, failing)
 
     models, events = {"a": net(0), "b": net(1)}, []
     study = examine(models, loader, analyses=[Failing()], listener=events.append)
@@ -99,6 +104,18 @@ def test_an_error_of_any_type_in_one_model_does_not_cost_the_other(
     assert [e.models for e in study.entries] == [("b",)]
     with pytest.raises(type(error)):
         examine(models, loader, analyses=[Failing()], on_error="raise")
+
+
+def test_a_statistic_that_fails_costs_no_other_of_its_pass(net, loader):
+    class Failing(Variance):
+        name = "failing"
+
+        def extract(self, x):
+            raise ArithmeticError("no number")
+
+    study = examine(net(), loader, analyses=[Failing(), "fourier", "variance"])
+    assert [entry.analysis for entry in study.entries] == ["fourier", "variance"]
+    assert [f.reason for f in study.failures] == ["ArithmeticError: no number"]
 
 
 def test_what_is_stored_is_shown_whatever_the_time_limit(net, loader, brightness, tmp_path):

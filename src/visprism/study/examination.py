@@ -227,12 +227,12 @@ class Examination:
         """The steps of what applies, and is not beyond the effort unless it is named."""
         images = self.store.header.setdefault("sizes", {})
         for analysis in self.analyses:
-            reasons = {s.name: self._inapplicable(analysis, s) for s in self.subjects}
-            self.applicable[analysis.name] = [s for s in self.subjects if not reasons[s.name]]
+            failures = {s.name: self._inapplicable(analysis, s) for s in self.subjects}
+            self.applicable[analysis.name] = [s for s in self.subjects if not failures[s.name]]
             number, beyond = number_of_images(analysis, self.subjects, self.effort)
-            for name, reason in reasons.items():
-                if reason:
-                    self._fail(Failure(name, analysis.name, reason, "skipped"))
+            for name, failure in failures.items():
+                if failure:
+                    self._fail(failure)
                 elif beyond and not self.named and ((name,), analysis.name) not in stored:
                     self._fail(Failure(name, analysis.name, beyond, "effort"))
             if beyond and not self.named:
@@ -312,7 +312,15 @@ class Examination:
             )
         return (*(s.preparation(self.run) for s in self.subjects), *again)
 
-    def _inapplicable(self, analysis: Analysis, subject: Subject) -> str | None:
+    def _inapplicable(self, analysis: Analysis, subject: Subject) -> Failure | None:
+        try:
+            reason = self._reason_to_skip(analysis, subject)
+        except Exception as error:
+            self._raise_or_go_on(error)
+            return self._failure(subject.name, analysis.name, error)
+        return Failure(subject.name, analysis.name, reason, "skipped") if reason else None
+
+    def _reason_to_skip(self, analysis: Analysis, subject: Subject) -> str | None:
         if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
             return "it compares models, and the study has one"
         if Needs.TARGETS in analysis.needs and not subject.trained and not self.named:
@@ -369,7 +377,7 @@ class Examination:
                 self._keep(analysis, (subject,), of_analysis, time.monotonic() - begin)
         except Exception as error:  # a model may raise anything
             self._raise_or_go_on(error)
-            if len(analyses) > 1 and isinstance(error, InputError):
+            if len(analyses) > 1:
                 again += analyses  # one that cannot be measured costs no other
             else:
                 for analysis in analyses:

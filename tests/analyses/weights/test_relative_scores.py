@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import ShiftedWindowAttention, WindowAttention, relative_score_tables
+from internals import ShiftedWindowAttention, WindowAttention
 from torch import nn
 
 import visprism as vp
+from visprism import relative_score_tables
 
 
 def test_heads_of_a_convolution_look_at_one_offset_each():
@@ -45,22 +46,34 @@ def test_both_window_attentions_look_where_their_table_says(kind):
     assert (result.dy[best], result.dx[best]) == (1, -2)
 
 
-def test_tables_of_timms_swin_are_its_bias_by_offset_of_the_key():
+SMALL = {
+    "swin_tiny_patch4_window7_224": dict(
+        img_size=56, window_size=(7, 7), depths=(2, 2), num_heads=(2, 4), embed_dim=24
+    ),
+    "beit_base_patch16_224": dict(img_size=(64, 48), depth=2, embed_dim=24, num_heads=2),
+    "maxvit_tiny_tf_224": dict(img_size=64),
+    "maxvit_tiny_rw_224": dict(img_size=64),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_tables_of_timm_are_its_bias_by_offset_of_the_key(name):
     torch.manual_seed(0)
-    model = timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=56, window_size=(7, 7), depths=(2, 2),
-        num_heads=(2, 4), embed_dim=24, num_classes=3,
-    )  # fmt: skip
+    model = timm.create_model(name, **SMALL[name])
     tables = relative_score_tables(model)
     assert list(tables) == [
-        f"layers.{layer}.blocks.{block}.attn" for layer in (0, 1) for block in (0, 1)
+        n for n, m in model.named_modules() if hasattr(m, "relative_position_bias_table")
     ]
-    for name, table in tables.items():
-        attention = model.get_submodule(name)
-        bias = attention._get_rel_pos_bias()[0]  # heads, queries, keys: what timm adds
+    for place in tables:
+        attention = model.get_submodule(place)
+        nn.init.normal_(attention.relative_position_bias_table)
         rows, columns = attention.window_size
+        of_timm = getattr(attention, "get_bias", None) or attention._get_rel_pos_bias
+        bias = of_timm().reshape(-1, *of_timm().shape[-2:])  # heads, queries, keys
+        bias = bias[:, -rows * columns :, -rows * columns :]  # without a class token
         y, x = (k.ravel() for k in np.divmod(np.arange(rows * columns), columns))
         dy, dx = (k[None, :] - k[:, None] for k in (y, x))  # of the key from the query
+        table = relative_score_tables(attention)[""]
         torch.testing.assert_close(table[:, dy + rows - 1, dx + columns - 1], bias)
 
 

@@ -21,7 +21,8 @@ from visprism.drawing.style import FAINT
 from visprism.estimates.findings import Finding
 from visprism.table.result import Result, column, result_type
 
-_ATTRIBUTES = ("relative_scores", "relative_bias", "scores")
+_TABLE = "relative_position_bias_table"
+_ATTRIBUTES = ("relative_scores", "relative_bias", "scores", _TABLE)
 _DRAWN = 49  # most heads
 
 
@@ -107,19 +108,21 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
     """Tables of relative position scores by the name of their attention, in forward order.
 
     Recognized are an attention made from a convolution (`scores`), window attention of this
-    library (`relative_scores`, `relative_bias`) and of timm's Swin
-    (`relative_position_bias_table`).
+    library (`relative_scores`, `relative_bias`) and what timm and Transformers call
+    `relative_position_bias_table`: of Swin, of BEiT, where the last rows belong to the class
+    token, and of MaxViT, by head first.
     """
     tables = {}
     for name, module in model.named_modules():
         stored = (getattr(module, a, None) for a in _ATTRIBUTES)
         table = next((t for t in stored if isinstance(t, Tensor) and t.ndim == 3), None)
-        swin = getattr(module, "relative_position_bias_table", None)
+        swin = getattr(module, _TABLE, None)
         if table is None and isinstance(swin, Tensor):
             sides: Any = module.window_size
             rows, columns = (2 * side - 1 for side in sides)
             # Swin's offsets are the query's minus the key's.
-            table = swin.view(rows, columns, -1).permute(2, 0, 1).flip(1, 2)
+            by_offset = swin[: rows * columns].unflatten(0, (rows, columns))
+            table = by_offset.permute(2, 0, 1).flip(1, 2)
         if table is not None:
             tables[name] = table
     return tables
