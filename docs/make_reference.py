@@ -24,6 +24,7 @@ _STUDY = " MODEL ... --data DATA --out DIR"
 _ARGUMENTS = {
     "demo": "",
     "view": " [STUDY ...]",
+    "merge": " STUDY ... --out DIR",
     "evolve": " RUN ... --data DATA --out DIR",
     "claims": " run [CLAIM ...] --out DIR",
     "trajectory": " MODEL ... --data DATA --checkpoints FILE,FILE,FILE --out DIR",
@@ -52,7 +53,8 @@ def groups() -> dict[str, list[tuple[str, str]]]:
     """Title of each group -> (module, name) in the order of the stub."""
     by_title: dict[str, list[tuple[str, str]]] = {}
     title = ""
-    for line in STUB.read_text("utf-8").splitlines():
+    text = re.sub(r"import \(\n\s*(.*),\n\)", r"import \1", STUB.read_text("utf-8"))
+    for line in text.splitlines():
         if line.startswith("# ") and "ruff" not in line:
             title = line[2:].rstrip(".")
         elif match := re.match(r"from (\S+) import (\w+) as", line):

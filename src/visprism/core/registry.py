@@ -72,7 +72,9 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return function
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
-        """Add `function` under a name."""
+        """Add `function` under a name; one of a user comes after the built-in ones."""
+        if not function.__module__.startswith("visprism."):
+            import_all(self._home)
         if name in self._functions:
             raise InputError(f"{self._kind} {name!r} is already registered")
         self._functions[name] = function

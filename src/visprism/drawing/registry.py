@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from visprism.core.errors import InputError
+from visprism.core.registry import import_all
 from visprism.drawing.style import paper_style
-from visprism.table.result import Result
+from visprism.table.result import Result, declare_types
 
 Draw = Callable[..., Axes]
 # Explains the colors, once for all axes: in the margin of a figure, or on axes of the user's.
@@ -49,6 +50,12 @@ class Frame:
 FRAMES: dict[Draw, Frame] = {}  # by the function that is registered
 
 
+def load_figures() -> None:
+    """Import what registers figures: shared ones, and those beside the analyses."""
+    import_all("visprism.drawing")
+    declare_types()
+
+
 @singledispatch
 def plot(
     result: Result | Mapping[str, Result],
@@ -66,6 +73,10 @@ def plot(
 
     A plug-in adds a figure for its result with `figure`.
     """
+    load_figures()
+    drawing = plot.dispatch(type(result))
+    if drawing is not plot.dispatch(object):
+        return drawing(result, ax, **options)
     other = getattr(result, "drawn_in", "")
     drawn = f'Draw study["{other}"]' if other else "Add one with @visprism.figure()"
     raise InputError(f"no figure for {type(result).__name__}. {drawn}.")
@@ -124,6 +135,7 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
 
 def frame_of(result: Result) -> Frame:
     """The frame of the figure of `result`; a plugin may have registered one without."""
+    load_figures()
     return FRAMES.get(plot.dispatch(type(result)), Frame())
 
 

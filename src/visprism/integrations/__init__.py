@@ -1,1 +1,1 @@
-"""The monitor in the trainers that people use; each module needs the library of its name."""
+"""visprism in other libraries; each module needs the library of its name."""

@@ -69,7 +69,7 @@ class Seen:
 class FeatureStatistic(ABC):
     """A statistic of feature maps or of attention, computed in the one pass over the data.
 
-    It holds options only; the pass holds what is gathered. `visprism.testing.check_statistic`
+    It holds options only; the pass holds what is gathered. `visprism.check_statistic`
     checks that it depends neither on the batches nor on the number of processes.
     """
 
