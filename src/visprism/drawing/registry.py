@@ -51,7 +51,7 @@ FRAMES: dict[Draw, Frame] = {}  # by the function that is registered
 
 
 def load_figures() -> None:
-    """Import what registers figures: shared ones, and those beside the analyses."""
+    """Import what registers figures: shared ones, and those in the files of analyses."""
     import_all("visprism.drawing")
     declare_types()
 
