@@ -97,21 +97,24 @@ def test_works_in_inference_mode(anatomy, images, operation):
 class Caching(nn.Module):
     """Keeps what it adds, as networks keep the positions of their last size."""
 
-    def __init__(self):
+    def __init__(self, *, stated):
         super().__init__()
         self.stem, self.head = nn.Conv2d(3, 4, 4, 4), nn.Linear(4, 3)
-        self.register_buffer("kept", torch.zeros(1, 1, 1), persistent=False)
+        if stated:
+            self.register_buffer("kept", torch.zeros(1, 1, 1), persistent=False)
 
     def forward(self, x):
         x = self.stem(x)
-        if self.kept.shape != x.shape[1:]:
-            self.kept = torch.linspace(0, 1, x[0].numel()).view(x.shape[1:])
+        if not hasattr(self, "kept") or self.kept.shape != x.shape[1:]:
+            kept = torch.linspace(0, 1, x[0].numel()).view(x.shape[1:])
+            self.register_buffer("kept", kept, persistent=False)
         return self.head((x + self.kept.expand(len(x), -1, -1, -1) * x).relu().mean((2, 3)))
 
 
 @pytest.mark.parametrize("analysis", [vp.Variance(), vp.TokenNorms(), vp.Hessian()])
-def test_a_model_that_kept_a_tensor_of_inference_mode_is_measured(analysis):
-    model, fresh = Caching().eval(), Caching().eval()
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_model_that_kept_a_tensor_of_inference_mode_is_measured(analysis, stated):
+    model, fresh = (Caching(stated=stated).eval() for _ in range(2))
     fresh.load_state_dict(model.state_dict())
     batches = [(torch.rand(6, 3, 16, 16), torch.tensor([0, 1, 2, 0, 1, 2]))]
     with torch.inference_mode():

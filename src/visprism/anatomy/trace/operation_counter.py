@@ -92,19 +92,21 @@ def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:
 
 @contextmanager
 def _with_buffers(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Inside, the model has these tensors as buffers of these names."""
-    places = []
-    for full_name, tensor in tensors.items():
-        path, _, name = full_name.rpartition(".")
-        buffers = model.get_submodule(path)._buffers
-        places.append((buffers, name, buffers[name], tensor))
+    """Inside, the model has these tensors as buffers of these names, where its own lie."""
+    places = {name: p.device for name, p in [*model.named_buffers(), *model.named_parameters()]}
+    before = []
     try:
-        for buffers, name, before, tensor in places:
-            buffers[name] = tensor if before is None else tensor.to(before.device)
+        for full_name, tensor in tensors.items():
+            path, _, name = full_name.rpartition(".")
+            buffers = model.get_submodule(path)._buffers
+            before.append((buffers, dict(buffers)))
+            device = places.get(full_name, next(reversed(places.values()), tensor.device))
+            buffers[name] = tensor.to(device)
         yield
     finally:
-        for buffers, name, before, _ in places:
-            buffers[name] = before
+        for buffers, own in reversed(before):
+            buffers.clear()
+            buffers.update(own)
 
 
 @contextmanager
