@@ -5,12 +5,17 @@
     python benchmarks/coverage.py --all        every architecture name that timm lists, each on
                                                the smallest image that it takes
     python benchmarks/coverage.py --names vit  those whose name holds "vit"
+    python benchmarks/coverage.py --analyses   more analyses than Fourier and variance
 
 Networks have random weights; nothing is downloaded. An architecture counts if `dissect` and
 `observe` (Fourier and variance) raise nothing and each block has a kind. It counts as clean if
 moreover every block between stem and head lies on a grid and `Anatomy.notes` has nothing to
 say. Each runs in a process of its own, under a limit of time and memory. `--resume FILE` keeps
 one line of JSON for each architecture and goes on where an earlier run ended.
+
+With `--analyses`, a study of six images measures feature maps, attention, weights, predictions,
+sharpness and ablation. An error counts as a failure, a refusal in a sentence as a note. The
+images are as small as with `--all`.
 
 With `--all`, the first size from 64 pixels on that the architecture runs at is measured, and
 where that fails or has a note, the size that it states. Networks of over 1.5 billion parameters
@@ -23,6 +28,7 @@ import multiprocessing as mp
 import os
 import platform
 import random
+import re
 import resource
 import time
 import warnings
@@ -54,6 +60,9 @@ SMALLER = (
 )
 SIDES = (64, 96, 128, 160, 192, 224, 256)  # tried in turn with --all
 LARGE = 1.5e9  # parameters that a machine of 16 GB does not hold
+# What `--analyses` measures: these groups, and one of each other kind of pass.
+GROUPS = ("model", "feature maps", "attention", "weights")
+OTHERS = ("calibration", "ablation", "sharpness")
 SMALL = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 3}
 
 
@@ -145,7 +154,7 @@ def smallest(name: str) -> Iterator[tuple]:
             try:
                 if sized or model is None:
                     model = timm.create_model(arch, **sized, **options).eval()
-                with torch.inference_mode():
+                with torch.no_grad():
                     model(torch.zeros(2, channels, side, side))
             except Exception:
                 continue
@@ -177,6 +186,33 @@ def examine_smallest(name: str) -> dict:
         if not row["failure"] and not row["note"]:
             break
     return row
+
+
+def analyzed(name: str) -> dict:
+    """What came of a study with most analyses."""
+    warnings.simplefilter("ignore")
+    import torch
+
+    import visprism as vp
+
+    torch.set_num_threads(1)
+    model, side, channels = next(smallest(name)) if name.startswith("timm:") else build(name)
+    start = time.perf_counter()
+    images = torch.rand(6, channels, side, side, generator=torch.Generator().manual_seed(0))
+    names = [n for n, a in vp.ANALYSES.items() if a.group in GROUPS or n in OTHERS]
+    few = {"feature-similarity": {"neighbors": 2}}  # of six images
+    batches = [(images, torch.arange(6) % 2)]
+    study = vp.examine({name: model}, batches, analyses=names, options=few)
+    said = [f"{f.analysis}: {f.reason}" for f in study.failures if f.kind == "failed"]
+    errors = [text for text in said if re.match(r"[\w-]+: \w+(Error|Exception): ", text)]
+    return {
+        "name": name,
+        "failure": " ".join(errors),
+        "note": " ".join(text for text in said if text not in errors),
+        "kinds": {},
+        "seconds": round(time.perf_counter() - start, 1),
+        "side": side,
+    }
 
 
 def dissected(name: str, model, side: int, channels: int) -> dict:  # noqa: ANN001
@@ -242,6 +278,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--all", action="store_true", help="every name that timm lists")
+    parser.add_argument(
+        "--analyses", action="store_true", help="a study with most analyses, in place of two"
+    )
     parser.add_argument("--names", default="", help="only names that hold this")
     parser.add_argument("--seconds", type=float, default=240, help="limit for one architecture")
     parser.add_argument(
@@ -262,7 +301,7 @@ def main() -> None:
     import visprism as vp
 
     vp.dissect, vp.observe, vp.Fourier  # noqa: B018 (names are imported when they are read)
-    work = examine_smallest if args.all else examine
+    work = analyzed if args.analyses else examine_smallest if args.all else examine
     earlier = {}
     if args.resume and args.resume.exists():
         lines = args.resume.read_text().splitlines()
@@ -290,7 +329,8 @@ def main() -> None:
     if args.write:
         content = {"setting": setting(), "all": args.all, "rows": rows}
         RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(content, indent=1))
+        results = RESULTS.with_name("coverage_of_analyses.json") if args.analyses else RESULTS
+        results.write_text(json.dumps(content, indent=1))
 
 
 def setting() -> dict:
