@@ -199,7 +199,7 @@ def analyzed(name: str) -> dict:
     model, side, channels = next(smallest(name)) if name.startswith("timm:") else build(name)
     start = time.perf_counter()
     images = torch.rand(6, channels, side, side, generator=torch.Generator().manual_seed(0))
-    names = [n for n, a in vp.ANALYSES.items() if a.group in GROUPS or n in OTHERS]
+    names = [n for n in vp.ANALYSES if vp.ANALYSES[n].group in GROUPS or n in OTHERS]
     few = {"feature-similarity": {"neighbors": 2}}  # of six images
     batches = [(images, torch.arange(6) % 2)]
     study = vp.examine({name: model}, batches, analyses=names, options=few)
