@@ -323,7 +323,7 @@ def main() -> None:
     good = sum(not row["failure"] for row in rows)
     clean = sum(not (row["failure"] or row["note"]) for row in rows)
     print(
-        f"{good} of {len(rows)} architectures dissected and observed ({good / len(rows):.1%}), "
+        f"{good} of {len(rows)} architectures measured ({good / len(rows):.1%}), "
         f"{clean} of them clean ({clean / len(rows):.1%})"
     )
     if args.write:

@@ -15,8 +15,8 @@ of visprism in single precision.
     python benchmarks/landscape.py            # prints the table
     python benchmarks/landscape.py --write    # and writes benchmarks/results/landscape.json
 
-Claim: visprism takes at most 1.15 times a plain forward pass for a point and an image, and as
-much more as the images are from which BatchNorm statistics are re-estimated.
+Claim: visprism takes at most 1.15 times a plain forward pass for a point and an image, without
+the passes that re-estimate BatchNorm statistics.
 """
 
 import argparse

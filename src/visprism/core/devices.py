@@ -328,7 +328,7 @@ def copied_buffers(model: nn.Module) -> Iterator[None]:
     try:
         for tensor, data in tensors:
             tensor.data = data.clone()
-        for buffers in registered:  # gradients cannot pass tensors of inference mode
+        for buffers in registered:  # autograd saves no tensors of inference mode
             kept = {n: b for n, b in buffers.items() if b is not None and b.is_inference()}
             buffers.update({name: buffer.clone() for name, buffer in kept.items()})
         yield

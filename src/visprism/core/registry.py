@@ -56,8 +56,8 @@ def suggestion(name: str, names: Sequence[str]) -> str:
 class Registry(Mapping[str, Callable[..., Any]]):
     """A read-only mapping from name to function, filled by `register`.
 
-    Its built-in members register when the registry is first read: they are the modules of
-    `home`, a module or package.
+    Built-in functions register when the registry is first read: then `home` is imported, a
+    module or a package with all its modules.
     """
 
     def __init__(self, kind: str, home: str) -> None:
@@ -72,7 +72,7 @@ class Registry(Mapping[str, Callable[..., Any]]):
         return function
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
-        """Add `function` under a name; one of a user comes after the built-in ones."""
+        """Add `function` under a name that no other has, built-in ones included."""
         if not function.__module__.startswith("visprism."):
             import_all(self._home)
         if name in self._functions:
