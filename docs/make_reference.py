@@ -8,6 +8,7 @@ The groups are from src/visprism/__init__.pyi. Tests compare all files with the 
 import re
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
 
 import visprism
 from visprism import ANALYSES
@@ -82,6 +83,9 @@ def _summary(module: str, name: str) -> str:
 
 
 def _first_line(documented: object) -> str:
+    if isinstance(documented, UnionType):
+        text = re.sub(r"[\w.]+\.", "", str(documented)).replace("|", "\\|")
+        return f"Type of an argument: `{text}`"
     doc = documented.__doc__ or ""
     return doc.strip().partition("\n")[0].replace("|", "\\|")
 
