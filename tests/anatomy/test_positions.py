@@ -197,6 +197,10 @@ def test_merged_patches_are_places_of_a_coarser_grid(name):
 
 
 LOSES = {
+    "1x1 convolution of patches on another axis": lambda x: functional.conv2d(
+        functional.unfold(x, 2, stride=2).unflatten(1, (5, 4)),
+        constant_weight(7, 5)[..., None, None],
+    ),
     "pooled": lambda x: x.mean((2, 3)),
     "pooled to one token": lambda x: tokens(x).mean(1, keepdim=True),
     "upside down": lambda x: x.flip(2),

@@ -1,5 +1,8 @@
 """Networks as people write them, each small enough that its parts can be told by reading it."""
 
+import itertools
+from functools import cache
+
 import pytest
 import torch
 from torch import nn
@@ -191,6 +194,29 @@ class WithTable(Functional):
         return super().body(x * self.table(x))
 
 
+@cache
+def _rows(height):
+    return torch.linspace(0, 1, height)[:, None]
+
+
+class CachedTable(nn.Module):
+    def forward(self, x):
+        angle = _rows(x.shape[2]) * x.shape[3]
+        return torch.cos(angle), torch.sin(angle)
+
+
+class WithCachedTable(Functional):
+    def __init__(self):
+        super().__init__()
+        self.table = CachedTable()
+
+    def body(self, x):
+        cos, sin = self.table(x)
+        for layer in self.convs:
+            x = x + layer(x * cos + x.flip(1) * sin)
+        return x
+
+
 class Normed(Functional):
     """One of its weights is computed from two parameters."""
 
@@ -242,6 +268,15 @@ class Plain(nn.Sequential):
         )
 
 
+class Padded(nn.Sequential):
+    """The padding of each convolution is a module of its own, as with TensorFlow's rule."""
+
+    def __init__(self):
+        rows = [(nn.ZeroPad2d(1), nn.Conv2d(n, 4, 3), nn.ReLU()) for n in (3, 4, 4)]
+        head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)
+        super().__init__(*itertools.chain(*rows), *head)
+
+
 NETWORKS = {
     "encoder, norm first": lambda: Encoder(norm_first=True),
     "encoder, norm last": lambda: Encoder(norm_first=False),
@@ -260,8 +295,10 @@ NETWORKS = {
     "after halving": AfterHalving,
     "normed": Normed,
     "with a table": WithTable,
+    "with a cached table": WithCachedTable,
     "around hidden": AroundHidden,
     "plain": Plain,
+    "padded": Padded,
 }
 
 

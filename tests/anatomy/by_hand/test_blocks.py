@@ -21,6 +21,7 @@ TRANSFORMER = [("stem", (4, 4)), *[("attention", (4, 4)), ("mlp", (4, 4))] * 2, 
 
 
 CONVS = [(f"convs.{i}", "conv", SQUARE) for i in range(3)]
+PADDED = [(str(i), "conv", SQUARE) for i in (4, 7)]
 PLAIN = [("2", "conv", SQUARE), ("5", "downsample", (8, 8)), ("6", "conv", (8, 8))]
 
 
@@ -30,8 +31,10 @@ PLAIN = [("2", "conv", SQUARE), ("5", "downsample", (8, 8)), ("6", "conv", (8, 8
         ("functional", CONVS),
         ("after halving", CONVS),  # a custom function hides no layer around it
         ("with a table", CONVS),  # nor does a table of the size of its input
+        ("with a cached table", CONVS),  # nor one made of what an earlier pass cached (DINOv3)
         ("in place", CONVS[:2]),  # sums and activations
         ("plain", PLAIN),  # a block for each convolution
+        ("padded", PADDED),  # with the padding before it, which lies on no grid
         ("inceptions", [(f"mixed.{i}", "conv", SQUARE) for i in range(2)]),  # ways are one
         ("u net", [(name, "conv", SQUARE) for name in ("middle", "fuse")]),
         ("tied", [(f"block{call}", "conv", SQUARE) for call in ("", "#2", "#3")]),
@@ -84,10 +87,15 @@ def test_a_backbone_has_no_head_and_of_several_feature_maps_the_last_one_counts(
                 maps.append(x)
             return maps
 
-    anatomy = dissect(Stages().eval(), images)
-    stages = [(f"stages.{i}", "conv", (4, 4)) for i in (1, 2)]
-    assert parts(anatomy) == [("stem", "stem", (4, 4)), *stages]
-    assert [block.depth for block in anatomy] == [0, 0.5, 1]
+    class Named(Stages):  # as the backbones of Hugging Face
+        def forward(self, x):
+            return {"feature_maps": tuple(super().forward(x)), "attentions": None}
+
+    for model in (Stages(), Named()):
+        anatomy = dissect(model.eval(), images)
+        stages = [(f"stages.{i}", "conv", (4, 4)) for i in (1, 2)]
+        assert parts(anatomy) == [("stem", "stem", (4, 4)), *stages]
+        assert [block.depth for block in anatomy] == [0, 0.5, 1]
 
 
 def test_the_last_of_a_row_of_blocks_is_no_part_of_the_head(images):

@@ -7,12 +7,13 @@
    ``features.4``) is a block too, if it lies between two cuts: bottlenecks without a skip.
 3. What is left between two blocks is one block: the stem, a downsampling, the head. In a
    network without any of the above each operation with weights or a window is a block, with the
-   norm, activation and dropout that follow it.
+   padding before it, and the norm, activation and dropout that follow it.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from visprism.anatomy.blocks.cuts import CutSegment, cut_segments
 from visprism.anatomy.blocks.streams import Path, split_streams
@@ -209,9 +210,15 @@ def _with_gap(
     for part in gap[first:]:
         next_work = plain and part.type == "work" and any(u.has_work for u in groups[-1])
         if next_work or _pools(graph, part):
-            groups.append([])
+            # Padding belongs to the operation that it is made for.
+            n = sum(1 for _ in takewhile(_pads, reversed(groups[-1])))
+            groups[-1:] = [groups[-1][: len(groups[-1]) - n], groups[-1][len(groups[-1]) - n :]]
         groups[-1].append(part)
     return before + [Segment(tuple(group)) for group in groups if group]
+
+
+def _pads(part: CutSegment) -> bool:
+    return part.nodes[-1].op == "pad"
 
 
 def _pools(graph: Graph, part: CutSegment) -> bool:

@@ -132,9 +132,10 @@ def _without_last_cell(
 
     if not module or all(map(is_inside, groups)):
         return groups
-    joint.update(i for group in groups.values() for i in group if is_inside(i))
     rest = [[i for i in group if not is_inside(i)] for group in groups.values()]
-    return {group[-1]: group for group in rest if group}
+    paths = {group[-1]: group for group in rest if _is_path(graph, group)}
+    joint.update(set().union(*groups.values()).difference(*paths.values()))
+    return paths
 
 
 def _groups(graph: Graph, part: CutSegment) -> dict[int, list[int]]:
@@ -153,20 +154,21 @@ def _groups(graph: Graph, part: CutSegment) -> dict[int, list[int]]:
         groups.setdefault(last_of[index], []).append(index)
     groups = {last: sorted(group) for last, group in sorted(groups.items())}
 
-    def is_path(last: int, group: Sequence[int]) -> bool:
-        node = graph.nodes[last]
-        work = any(graph.nodes[i].role in WORK for i in group)
-        return last == part.end or (node.shape is not None and work)
-
     copied: dict[int, set[int]] = {}
     for last, group in groups.items():
         inputs = {i for index in group for i in graph.nodes[index].inputs}
         members = set(group).union(*(copied[i] for i in inputs & copied.keys()))
-        if is_path(last, group):
+        if last == part.end or _is_path(graph, group):
             groups[last] = sorted(members)
         else:
             copied[last] = members
     return {last: group for last, group in groups.items() if last not in copied}
+
+
+def _is_path(graph: Graph, group: Sequence[int]) -> bool:
+    """Whether the operations have work, and a tensor comes out."""
+    work = any(graph.nodes[i].role in WORK for i in group)
+    return work and graph.nodes[group[-1]].shape is not None
 
 
 def _meeting(after: dict[int, int], nodes: Sequence[int]) -> int:

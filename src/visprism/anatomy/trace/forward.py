@@ -222,12 +222,15 @@ def _logits(output: Any, model: nn.Module) -> Tensor:
     if isinstance(output, Tensor):
         return output
     if isinstance(output, Mapping):
-        named = output.items()
+        named = dict(output)
     elif isinstance(output, tuple | list):
-        named = zip(getattr(output, "_fields", range(len(output))), output, strict=True)
+        named = dict(zip(getattr(output, "_fields", range(len(output))), output, strict=True))
     else:
-        named = [("logits", getattr(output, "logits", None))]
-    parts = {str(name): part for name, part in named if isinstance(part, Tensor)}
+        named = {"logits": getattr(output, "logits", None)}
+    if not any(isinstance(part, Tensor) for part in named.values()):  # tuples of tensors
+        lists = {n: part for n, part in named.items() if isinstance(part, tuple | list)}
+        named = {f"{n}.{i}": t for n, part in lists.items() for i, t in enumerate(part)}
+    parts = {str(name): part for name, part in named.items() if isinstance(part, Tensor)}
     if not parts:
         raise InputError(
             f"the output of {type(model).__name__} must be logits, as a tensor or "

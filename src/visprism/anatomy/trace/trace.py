@@ -7,7 +7,15 @@ innermost module that it is hidden in.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -114,7 +122,11 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
         pooled = call.role == "global pool" and shape[2:].numel() == 1
         if len(shape) != 4 or pooled:
             return None
-        return propagate_windows(positions_of(call.operands[0]), shape) or raster(shape)
+        before = positions_of(call.operands[0])
+        pointwise = call.role == "linear" and before is not None
+        if pointwise and before.index_map.shape[2:] == shape[2:]:
+            return propagate_linear(before, 1, shape) or raster(shape)
+        return propagate_windows(before, shape) or raster(shape)
     if call.name == "scaled_dot_product_attention":
         return propagate_product(positions_of(call.operands[0]), None, shape)
     if call.name == "einsum" and isinstance(call.args[0], str):
@@ -154,9 +166,12 @@ def _summed(call: Call, data: Tensor) -> int:
 class _Recorder(OperationCounter):
     """Records each torch function while it is active."""
 
-    def __init__(self, model: nn.Module, batch_size: int) -> None:
+    def __init__(
+        self, model: nn.Module, batch_size: int, constant: Container[str] = ()
+    ) -> None:
         super().__init__()
         self.batch_size = batch_size
+        self._constant = constant  # modules whose output does not depend on the image
         self.nodes: list[Node] = []
         self.spans: list[Span] = []
         self.calls: Counter[str] = Counter()
@@ -291,7 +306,8 @@ class _Recorder(OperationCounter):
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
         hidden = not all(t in self._recorded for t in tensors)
-        if inputs and hidden and not self._nodes_of(tensors):
+        depends = name not in self._constant
+        if inputs and hidden and depends and not self._nodes_of(tensors):
             node = self._add("opaque", "opaque", sorted(inputs), tensors)
             node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))
         self._stack.pop()
@@ -382,6 +398,39 @@ def _add_parameters(graph: Graph, *, of: Graph) -> None:
 
 def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
     """The graph of one pass, and the names of all its torch functions."""
+    graph, names = _trace_once(model, images)
+    hidden = {node.module for node in graph.nodes if node.op == "opaque"}
+    constant = _constant(model, images, hidden) if hidden else []
+    return _trace_once(model, images, constant) if constant else (graph, names)
+
+
+def _constant(model: nn.Module, images: Images, names: Collection[str]) -> list[str]:
+    """Modules whose output is the same for darker images: tables made of cached ones."""
+
+    def outputs(images: Images) -> dict[str, list[Tensor]]:
+        made: dict[str, list[Tensor]] = {name: [] for name in names}
+        with torch.no_grad(), as_written(), ExitStack() as stack:
+            for name, tensors in made.items():
+                hook = model.get_submodule(name).register_forward_hook(
+                    lambda _module, _args, out, to=tensors: to.extend(
+                        map(torch.clone, tensors_in(out))
+                    )
+                )
+                stack.callback(hook.remove)
+            forward(model, images)
+        return made
+
+    darker = copies_of(images)
+    for tensor in tensors_in(darker):
+        if tensor.is_floating_point():
+            tensor.mul_(0.5)
+    before, after = outputs(images), outputs(darker)
+    return [n for n in names if all(map(torch.equal, before[n], after[n]))]
+
+
+def _trace_once(
+    model: nn.Module, images: Images, constant: Container[str] = ()
+) -> tuple[Graph, list[str]]:
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise InputError(
@@ -390,7 +439,7 @@ def _trace(model: nn.Module, images: Images) -> tuple[Graph, list[str]]:
             )
     images = copies_of(images)  # the tensors that the model is given
     tensors = tensors_in(images)
-    recorder = _Recorder(model, batch_size(images))
+    recorder = _Recorder(model, batch_size(images), constant)
     recorder.add_images(tensors)
     heard = module_calls(model, recorder.enter, recorder.leave)
     with torch.no_grad(), as_written(), heard, recorder:
