@@ -1,7 +1,8 @@
 """How many of the field's architectures are dissected and observed, and why the others are not.
 
     python benchmarks/coverage.py              one architecture of each timm family, all of
-                                               torchvision's classifiers, six of transformers
+                                               torchvision's classifiers, all classifiers and
+                                               backbones of transformers, small
     python benchmarks/coverage.py --all        every architecture name that timm lists, each on
                                                the smallest image that it takes
     python benchmarks/coverage.py --names vit  those whose name holds "vit"
@@ -42,7 +43,12 @@ from typing import Any
 from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-HUGGING_FACE = ("vit", "deit", "swin", "convnext", "beit", "dinov2_with_registers")
+# Of transformers: they take colors as words, text or patches; have no grid; need a library of
+# another site; are networks of timm; or are listed twice.
+LEFT_OUT = {
+    *("imagegpt", "shieldgemma2", "siglip2", "perceiver", "dinat", "timm_wrapper"),
+    *("timm_backbone", "tipsv2_vision_model"),
+}
 # What the small members of a family are called, the smallest first.
 SMALLER = (
     "atto",
@@ -63,7 +69,7 @@ LARGE = 1.5e9  # parameters that a machine of 16 GB does not hold
 # What `--analyses` measures: these groups, and one of each other kind of pass.
 GROUPS = ("model", "feature maps", "attention", "weights")
 OTHERS = ("calibration", "ablation", "sharpness")
-SMALL = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 3}
+SMALL = {"hidden_size": 96, "num_attention_heads": 3, "intermediate_size": 192}
 
 
 def timm_names(*, everything: bool) -> Iterator[tuple[str, str]]:
@@ -93,9 +99,47 @@ def torchvision_names() -> Iterator[tuple[str, str]]:
 
 
 def hugging_face_names() -> Iterator[tuple[str, str]]:
-    """Image classifiers of transformers, built from their configuration."""
-    for kind in HUGGING_FACE:
-        yield f"transformers {kind}", f"transformers:{kind}"
+    """Image classifiers and backbones of transformers, built from their configuration."""
+    from transformers.models.auto import modeling_auto as auto
+
+    classifiers = auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES
+    for listed in (classifiers, auto.MODEL_FOR_BACKBONE_MAPPING_NAMES):
+        for kind, classes in listed.items():
+            for name in (classes,) if isinstance(classes, str) else classes:
+                if kind not in LEFT_OUT:
+                    yield f"transformers {kind}", f"transformers:{name}"
+
+
+def hugging_face(name: str) -> tuple:
+    """A network of transformers with four layers or two blocks a stage, as small as it runs."""
+    import torch
+    import transformers
+
+    cls = getattr(transformers, name)
+    known = cls.config_class().to_dict()
+    lists = {k: list(v) for k in ("hidden_sizes", "embed_dims") if (v := known.get(k))}
+    if known.get("depths"):
+        few = {"depths": [min(2, n) for n in known["depths"]], **lists}
+    else:
+        few = {k: 4 for k in ("num_hidden_layers",) if k in known}
+    small = few | {k: v for k, v in SMALL.items() if isinstance(known.get(k), int)}
+    for options in (small | {"image_size": 96}, small | {"image_size": 128}, small, few, {}):
+        try:
+            config = cls.config_class(**options)
+            model = cls(config).eval()
+            vision = getattr(config, "vision_config", config)
+            side, channels = (
+                getattr(vision, "image_size", 128),
+                getattr(vision, "num_channels", 3),
+            )
+            height, width = (side, side) if isinstance(side, int) else side
+            with torch.no_grad():
+                model(torch.zeros(2, channels, height, width))
+        except Exception as error:  # an option that it has not, or sizes that do not fit
+            reason = error
+        else:
+            return model, height, channels
+    raise reason
 
 
 def build(name: str) -> tuple:
@@ -113,13 +157,7 @@ def build(name: str) -> tuple:
         options = {"init_weights": True} if arch in {"googlenet", "inception_v3"} else {}
         model = torchvision.models.get_model(arch, weights=None, **options)
         return model.eval(), 299 if arch == "inception_v3" else 224, 3
-    from transformers import AutoConfig, AutoModelForImageClassification
-
-    small = {} if arch in {"swin", "convnext"} else SMALL
-    # Of the two heads of a DeiT none is chosen by itself.
-    heads = {"architectures": ["DeiTForImageClassification"]} if arch == "deit" else {}
-    config = AutoConfig.for_model(arch, **small, **heads)
-    return AutoModelForImageClassification.from_config(config).eval(), config.image_size, 3
+    return hugging_face(arch)
 
 
 def options_of(arch: str) -> dict[str, Any]:
