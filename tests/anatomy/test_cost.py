@@ -66,6 +66,25 @@ def test_a_recurrence_by_hand(make, gates, two_ways):
     assert cost.macs.sum() == 16 * 6 * 48 + 16 * ways * gates * (6 * 5 + 5 * 5) + ways * 5 * 7
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention_costs_what_fused_attention_does():
+    from torch.nn.attention.flex_attention import flex_attention
+
+    class Attending(nn.Module):
+        def __init__(self, attention):
+            super().__init__()
+            self.patches, self.out = nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 5)
+            self.attention = attention
+
+        def forward(self, x):
+            x = self.patches(x).flatten(2).mT[:, None]
+            return self.out((x + self.attention(x, x, x)).mean((1, 2)))
+
+    attentions = flex_attention, nn.functional.scaled_dot_product_attention
+    flex, fused = (list(cost_of(Attending(attention), 16).macs) for attention in attentions)
+    assert flex == fused
+
+
 @pytest.mark.parametrize(
     "name", ["resnet18", "mobilenet_v2", pytest.param("swin_t", marks=pytest.mark.slow)]
 )

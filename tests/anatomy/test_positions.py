@@ -88,6 +88,7 @@ KEEPS_ALL = {
     "tokens": tokens,
     "columns first": lambda x: x.transpose(2, 3).flatten(2).transpose(1, 2),
     "windows apart": lambda x: windows(x, 2).flatten(1, 2).flatten(2, 3),
+    "windows on axes of their own": lambda x: windows(x, 2),
     "window shift": shifted,
     "class token and registers": lambda x: class_token(tokens(x), 5),
     "class token last": lambda x: class_token(tokens(x).flip(1)).flip(1),

@@ -93,6 +93,23 @@ class Towers(nn.Module):
         return self.fc(torch.cat([self.left(x), self.right(x)], 1).mean((2, 3)))
 
 
+class Remembered(nn.Module):
+    """Each residual convolution after the first reads what the first gave, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.fc = conv(3, 4), nn.Linear(4, 5)
+        self.convs = nn.ModuleList(conv(4, 4) for _ in range(5))
+
+    def forward(self, x, without=None):
+        x = self.stem(x)
+        first = self.convs[0](x)
+        x = x + first.relu()
+        for layer in self.convs[1:]:
+            x = x if layer is without else x + layer(x + first).relu()
+        return self.fc(x.mean((2, 3)))
+
+
 @pytest.fixture(scope="module")
 def images():
     return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -150,6 +167,19 @@ def test_cells_that_read_two_others_are_blocks_of_one_stream(images):
         ("head", 0),
     ]
     assert [b.start for b in anatomy[1:]] == [b.end for b in anatomy[:-1]]
+
+
+def test_what_later_blocks_read_again_hides_no_block(images):
+    model = Remembered().eval()
+    anatomy = dissect(model, images)
+    assert [(b.name, b.kind) for b in anatomy[1:-1]] == [
+        (f"convs.{i}", "conv") for i in range(5)
+    ]
+    assert [b.start for b in anatomy[1:]] == [b.end for b in anatomy[:-1]]
+    with torch.no_grad():
+        expected = model(images, without=model.convs[2])
+        with ablate(anatomy, anatomy["convs.2"]):
+            torch.testing.assert_close(model(images), expected)
 
 
 def test_plain_towers_on_one_grid_are_two_streams(images):

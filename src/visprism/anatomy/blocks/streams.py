@@ -19,11 +19,11 @@ with one entry and one exit.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from visprism.anatomy.blocks.cuts import CutSegment, cut_segments, readers, type_of
-from visprism.anatomy.trace.graph import Graph
+from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import SUMS, WORK
 
 
@@ -60,11 +60,15 @@ class Split:
     joint: CutSegment
 
 
-def holds_most(graph: Graph, part: CutSegment) -> bool:
-    """Whether a segment has most of a model's operations with weights and arithmetic."""
+def _are_most(graph: Graph, nodes: Iterable[Node]) -> bool:
+    """Whether nodes are most of a model's operations with weights, and of its arithmetic."""
     work = [n.macs for n in graph.nodes if n.role in WORK]
-    inside = [n.macs for n in part.nodes if n.role in WORK]
+    inside = [n.macs for n in nodes if n.role in WORK]
     return 2 * len(inside) > len(work) and 2 * sum(inside) > sum(work)
+
+
+def _is_in(module: str, node: Node) -> bool:
+    return not module or f"{node.module}.".startswith(f"{module}.")
 
 
 def split_streams(graph: Graph, part: CutSegment) -> Split | None:
@@ -73,22 +77,45 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     It has streams if residual sums of two paths run in parallel, each after another block of
     its path. In a segment that holds most of the model, paths of two operations with weights
     count too. So do blocks that each read several before them (the cells of NASNet), which form
-    one stream.
+    one stream. Residual sums in a row are blocks also where later ones read what is inside the
+    earlier ones (the values of the first attention).
     """
     if part.type != "branches":
         return None
-    most = holds_most(graph, part)
+    most = _are_most(graph, part.nodes)
     split = _paths(graph, part, latest=False)
     if not _in_parallel(graph, part, split.paths, most=most):
-        cells = [path for path in split.paths if path.branches]
-        if not most or len(cells) < 2:
-            return None
+        residual = _residual_row(graph, part)
+        if residual is not None or not most or sum(path.branches for path in split.paths) < 2:
+            return residual
         split = _paths(graph, part, latest=True)
         paths = [replace(path, one_block=path.branches < 2) for path in split.paths]
         return replace(split, paths=tuple(paths))
     nested = [_with_nested(graph, path) for path in split.paths]
     paths = sorted(itertools.chain.from_iterable(nested), key=lambda path: path.end)
     return replace(split, paths=tuple(_with_streams(graph, part, paths)))
+
+
+def _residual_row(graph: Graph, part: CutSegment) -> Split | None:
+    """Sums of which each adds to the one before, and which each has other readers."""
+    inside = {node.index for node in part.nodes}
+    users = readers(graph, [node.index for node in part.nodes])
+    sums = [part.end]
+    while graph.nodes[sums[0]].op in SUMS and part.start not in graph.nodes[sums[0]].inputs:
+        before = [i for i in graph.nodes[sums[0]].inputs if len(users.get(i, ())) > 1]
+        if not before:
+            return None
+        sums.insert(0, min(before))
+    if len(sums) < 2 or graph.nodes[sums[0]].op not in SUMS:
+        return None
+    row, done, start = [], set[int](), part.start
+    for end in sums:
+        indices = sorted(graph.ancestors(end) & inside - done)
+        nodes = tuple(graph.nodes[i] for i in indices)
+        row.append(CutSegment(start, end, nodes, type_of(nodes)))
+        done.update(indices)
+        start = end
+    return Split((Path(tuple(row[:-1]), 0),), row[-1])
 
 
 def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
@@ -125,14 +152,11 @@ def _without_last_cell(
     The paths inside the last cell end where the segment does, as the cells themselves do.
     """
     module = graph.nodes[max(joint)].module
-    around = f"{module}."
-
-    def is_inside(index: int) -> bool:
-        return f"{graph.nodes[index].module}.".startswith(around)
-
-    if not module or all(map(is_inside, groups)):
+    if all(_is_in(module, graph.nodes[i]) for i in groups):
         return groups
-    rest = [[i for i in group if not is_inside(i)] for group in groups.values()]
+    rest = [
+        [i for i in group if not _is_in(module, graph.nodes[i])] for group in groups.values()
+    ]
     paths = {group[-1]: group for group in rest if _is_path(graph, group)}
     joint.update(set().union(*groups.values()).difference(*paths.values()))
     return paths
@@ -214,8 +238,9 @@ def _with_joint_sums(row: Sequence[CutSegment]) -> list[CutSegment]:
 
 def _is_side_sum(segment: CutSegment) -> bool:
     """Whether a segment adds side inputs to its start, and nothing that is made of it."""
-    reading = [n for n in segment.nodes if segment.start in n.inputs]
-    return all(n.op in SUMS for n in [*reading, segment.nodes[-1]])
+    made = {segment.start}
+    made.update(n.index for n in segment.nodes if n.op in SUMS and made.intersection(n.inputs))
+    return all(n.index in made for n in segment.nodes if made.intersection(n.inputs))
 
 
 def _pooled_tail(graph: Graph, path: Path) -> tuple[CutSegment, ...]:

@@ -163,8 +163,9 @@ def as_written() -> Iterator[None]:
     the weights or methods of the model may be others.
     """
     with ExitStack() as stack:
-        # The compiler takes seconds to import; if it is not imported, nothing is compiled.
-        if "torch._dynamo" in sys.modules:
+        # The compiler takes seconds to import; if it is not imported, nothing is compiled,
+        # unless by flex attention.
+        if not sys.modules.keys().isdisjoint(_COMPILERS):
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         if checkpoints := sys.modules.get("torch.utils.checkpoint"):
             for name, plain in _PLAIN.items():
@@ -188,6 +189,7 @@ class _PlainFunction:
         return function(*args)
 
 
+_COMPILERS = {"torch._dynamo", "torch.nn.attention.flex_attention"}
 # In place of what ``torch.utils.checkpoint`` does, by its names in versions of torch.
 _PLAIN = {
     "_checkpoint_without_reentrant_generator": _plain_generator,

@@ -143,6 +143,8 @@ class MacCounter(TorchDispatchMode):
     by "FLOPs" (4.1 G for ResNet-50). Elementwise operations count nothing, as there.
     """
 
+    supports_higher_order_operators = True  # flex_attention
+
     def __init__(self) -> None:
         super().__init__()
         self.macs = 0

@@ -317,7 +317,7 @@ def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | Non
     if tokens_first and constant_along(index_map, 1):
         layout = layout_of(TokenPositions(index_map.transpose(0, 1), grid), batch_size)
         return layout and replace(layout, axes="n b c")
-    if index_map.ndim not in (3, 4) or index_map.shape[0] != batch_size:
+    if index_map.ndim < 3 or index_map.shape[0] != batch_size:
         return None
     if index_map.ndim == 4 and constant_along(index_map, 1) and index_map.shape[2:] == grid:
         return Layout("b c h w", grid) if _in_raster_order(index_map[0, 0]) else None
