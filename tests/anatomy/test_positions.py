@@ -129,6 +129,7 @@ MAPS = {
         tokens(x),
     ),
     "1x1 convolution": lambda x: functional.conv2d(x, constant_weight(7, 5)[..., None, None]),
+    "shifted copies as channels": lambda x: torch.cat([x, x.roll(1, 2), x.roll(1, 3)], dim=1),
     "scaled by channel": lambda x: x * x.mean((2, 3), keepdim=True),
     "attention written out": lambda x: (tokens(x) @ tokens(x).mT * 1e9).softmax(-1) @ tokens(x),
     "fused attention": lambda x: functional.scaled_dot_product_attention(

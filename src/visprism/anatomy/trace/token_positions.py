@@ -137,6 +137,15 @@ def apply_layout_op(
     return [TokenPositions(s, grid) for s in (out if isinstance(out, tuple | list) else [out])]
 
 
+def of_first_channel(positions: TokenPositions) -> TokenPositions:
+    """Those of the first channel where it has the whole grid: the others are shifted copies."""
+    index_map = positions.index_map
+    whole = index_map.ndim == 4 and index_map.shape[2:] == positions.grid
+    if whole and _in_raster_order(index_map[0, 0]):
+        return TokenPositions(index_map[:, :1].expand(index_map.shape), positions.grid)
+    return positions
+
+
 def constant_along(index_map: Tensor, axis: int) -> bool:
     """Whether the positions are the same all along an axis."""
     if index_map.stride(axis) == 0 or index_map.shape[axis] == 1:

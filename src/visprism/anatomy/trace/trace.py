@@ -47,6 +47,7 @@ from visprism.anatomy.trace.token_positions import (
     TokenPositions,
     apply_layout_op,
     layout_of,
+    of_first_channel,
     propagate_einsum,
     propagate_linear,
     propagate_product,
@@ -82,9 +83,10 @@ def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPosi
     if call.name == "__setitem__":
         return [_after_assignment(call, positions_of)]
     if call.name in vocabulary.LAYOUTS:
-        return apply_layout_op(call.function, call.args, call.kwargs, positions_of) or [
-            None
-        ] * len(call.made)
+        moved = apply_layout_op(call.function, call.args, call.kwargs, positions_of)
+        if moved is not None and call.name in vocabulary.JOINS:
+            return [of_first_channel(positions) for positions in moved]
+        return moved or [None] * len(call.made)
     rest: list[TokenPositions | None] = [None] * (len(call.made) - 1)
     return [_after_work(call, positions_of), *rest]
 
