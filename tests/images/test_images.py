@@ -250,6 +250,9 @@ def test_other_targets_than_class_indices_are_left_out_with_the_reason(targets, 
 
 def test_a_mapping_of_images_and_labels_is_images_and_targets():
     pixels, labels = torch.rand(3, 3, 4, 4), torch.tensor([2, 0, 1])
+    alone = tensor_images([(pixels,)])  # of a TensorDataset of images
+    assert torch.equal(alone.tensors, pixels)
+    assert alone.targets is None
     data = tensor_images([{"pixel_values": pixels, "labels": labels}])
     assert torch.equal(data.tensors, pixels)
     assert data.targets.tolist() == [2, 0, 1]

@@ -328,7 +328,9 @@ def without_replicas(model: nn.Module) -> nn.Module:
 
 def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> None:
     """Refuse several images that are all equal."""
-    batches = (pixels(_inputs(batch)) for batch in images.batches(preprocessing, batch_size=2))
+    batches = (
+        pixels(inputs_of(batch)) for batch in images.batches(preprocessing, batch_size=2)
+    )
     first = next(batches)
     if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *batches)):
         raise InputError(
@@ -345,7 +347,7 @@ def dissected(
     name: str = "",
 ) -> Anatomy:
     """The anatomy of a model on the first two images; errors begin with its name."""
-    example = _inputs(images.batches(preprocessing, batch_size=2, limit=2)[0])
+    example = inputs_of(images.batches(preprocessing, batch_size=2, limit=2)[0])
     forget_choice(model)
     try:
         return dissected_on(model, example, run, name)
@@ -367,7 +369,8 @@ def forget_choice(model: nn.Module) -> None:
         delattr(model, OUTPUT)
 
 
-def _inputs(batch: Any) -> Any:
+def inputs_of(batch: Any) -> Any:
+    """What a model takes of a batch with or without targets."""
     return batch[0] if isinstance(batch, tuple | list) else batch
 
 

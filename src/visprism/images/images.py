@@ -246,7 +246,8 @@ def tensor_images(
     Reading once makes every pass see the same images, also where a loader shuffles.
 
     Args:
-        data: batches of images (B, C, H, W), of mappings of tensors, or of (images, targets).
+        data: batches of images (B, C, H, W) or (images,), of mappings of tensors, or of
+            (images, targets).
             A mapping of one image tensor and labels, as of Hugging Face, is (images, targets).
             Targets other than one class index per image, such as masks, are left out;
             `Images.without_labels` says so.
@@ -359,11 +360,11 @@ def _to_the_end(data: Iterable) -> Iterator:
 def _split_batch(batch: Any) -> tuple[Any, Any]:
     """Images and targets; None where there are no targets."""
     if isinstance(batch, tuple | list):
-        if len(batch) != 2:
+        if len(batch) not in (1, 2):
             raise InputError(
                 f"a batch must be images or (images, targets), got {len(batch)} items"
             )
-        return batch[0], batch[1]
+        return batch[0], batch[1] if len(batch) == 2 else None
     if isinstance(batch, Mapping):
         labels = [value for key, value in batch.items() if key in _LABELS]
         # Other vectors, such as indices, are no input of a model.

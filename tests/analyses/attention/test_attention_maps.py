@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import timm
 import torch
+from torch import nn
 
-from visprism import InputError, attend, attention_maps, dissect, rollout
+from visprism import InputError, attend, attention_maps, dissect, examine, rollout
 
 
 def built(name="vit_tiny_patch16_224", **options):
@@ -136,3 +137,22 @@ def test_windows_cannot_be_rolled_out(swin):
         InputError, match=r"must have the same tokens for a rollout.* Use attention_maps"
     ):
         rollout(*swin)
+
+
+def test_a_backbone_has_maps_and_no_rollout():
+    class Backbone(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model.forward_intermediates(x, intermediates_only=True)[-1]
+
+    anatomy, image = built()
+    study = examine(
+        Backbone(anatomy.model).eval(),
+        [torch.cat([image, -image])],
+        analyses=["attention-maps"],
+    )
+    assert not study.failures
+    assert [type(r).__name__ for e in study.entries for r in e.results] == ["QueryWeights"]

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.subject import Subject
+from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.attention_weights import attend
@@ -97,7 +97,8 @@ class AttentionMaps(Analysis):
             "Attention rollout",
             "Attention rollout: the product of the attention weights of all layers, which "
             "shows how much each position contributes to the tokens that the head reads. It is "
-            "undefined for models whose number of tokens changes between layers.",
+            "undefined for models whose number of tokens changes between layers, and for "
+            "backbones without logits.",
             table=False,
         ),
     )
@@ -109,8 +110,10 @@ class AttentionMaps(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
-        image = subject.batches(1)[0][0]
+        image = inputs_of(subject.batches(1)[0])
         maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
+        if not subject.num_classes:  # a backbone, without the class that a rollout follows
+            return (maps,)
         return maps, *rollouts(subject.anatomy, image, run=run)
 
     def cost(self, subject: Subject) -> Cost:
