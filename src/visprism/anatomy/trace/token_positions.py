@@ -138,7 +138,7 @@ def apply_layout_op(
 
 
 def of_first_channel(positions: TokenPositions) -> TokenPositions:
-    """Those of the first channel where it has the whole grid: the others are shifted copies."""
+    """Positions of the first channel if it has the whole grid: others are shifted copies."""
     index_map = positions.index_map
     whole = index_map.ndim == 4 and index_map.shape[2:] == positions.grid
     if whole and _in_raster_order(index_map[0, 0]):
