@@ -85,7 +85,7 @@ def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPosi
     if call.name in vocabulary.LAYOUTS:
         moved = apply_layout_op(call.function, call.args, call.kwargs, positions_of)
         if moved is not None and call.name in vocabulary.JOINS:
-            return [of_first_channel(positions) for positions in moved]
+            return [positions and of_first_channel(positions) for positions in moved]
         return moved or [None] * len(call.made)
     rest: list[TokenPositions | None] = [None] * (len(call.made) - 1)
     return [_after_work(call, positions_of), *rest]
