@@ -8,7 +8,7 @@ from internals import ModelSpec
 from safetensors.torch import save_file
 from small_models import hugging_face_config
 
-from visprism import load_model
+from visprism import InputError, load_model
 
 SMALL_VIT = "timm:vit_tiny_patch16_224?img_size=32&patch_size=8&depth=1&num_classes=10"
 SMALL_VIT += "&pretrained=False"
@@ -113,6 +113,43 @@ def test_a_hugging_face_folder_with_weights_gives_them_without_being_asked(huggi
     loaded = load_model(f"hf:{hugging_face_folder}")
     torch.testing.assert_close(weights(loaded), weights(stored), rtol=0, atol=0)
     assert "random" not in loaded.name
+
+
+TINY = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}
+VISION = TINY | {"image_size": 32, "patch_size": 8, "intermediate_size": 48}
+
+
+@pytest.mark.parametrize(
+    ("model", "part"),
+    [
+        (lambda: transformers.Dinov2Model(transformers.Dinov2Config(**VISION)), ""),
+        (
+            lambda: transformers.CLIPModel(
+                transformers.CLIPConfig(
+                    text_config=TINY | {"vocab_size": 50}, vision_config=VISION
+                )
+            ),
+            "vision_model",
+        ),
+    ],
+    ids=["a backbone", "images and text"],
+)
+def test_a_hugging_face_model_without_classes_is_a_backbone(model, part, tmp_path):
+    stored = model().eval()
+    stored.save_pretrained(tmp_path)
+    loaded = load_model(f"hf:{tmp_path}").model.eval()
+    images = torch.randn(2, 3, 32, 32)
+    expected = stored.get_submodule(part)(images).pooler_output
+    torch.testing.assert_close(loaded(images).pooler_output, expected)
+
+
+def test_weights_of_another_hugging_face_model_are_refused(hugging_face_folder):
+    named = {f"tower.{i}": torch.zeros(2) for i in range(3)}
+    save_file(named, hugging_face_folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        InputError, match=r"must have the weights of a ViTForImage.* are missing, such"
+    ):
+        load_model(f"hf:{hugging_face_folder}")
 
 
 @pytest.mark.parametrize(

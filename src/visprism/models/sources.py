@@ -189,9 +189,10 @@ def _check_architecture_only(spec: ModelSpec) -> None:
 
 
 def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
-    """A folder without weights gets random ones, as a name does without `pretrained`.
+    """An image classifier or a backbone; of a model of images and text, its part for images.
 
-    Python code in the folder or repository runs only with ``?trust_remote_code=True``.
+    A folder without weights gets random ones, as a name does without `pretrained`. Python code
+    in the folder or repository runs only with ``?trust_remote_code=True``.
     """
     folder = Path(spec.name).expanduser()
     if not folder.is_dir():
@@ -199,7 +200,7 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
             raise InputError(f"the folder {spec.name} of {spec.text} must exist")
         _require_hub(spec.name)
     try:
-        from transformers import AutoConfig, AutoModelForImageClassification
+        from transformers import AutoConfig
     except ImportError as error:
         raise InputError(
             "hf: models need the package transformers. Install it with pip "
@@ -222,22 +223,45 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
                 f"{spec.text} takes no argument {', '.join(map(repr, unknown))}. It takes the "
                 f"arguments of {type(config).__name__}."
             )
+        config, auto = _architecture(config)
         if not trusted:
             kernel = getattr(config, "_attn_implementation", None)  # which `to_dict` leaves out
             check_configuration(config.to_dict() | {"attn_implementation": kernel}, source)
         stored = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
         if stored or (pretrained and not folder.is_dir()):
-            model = AutoModelForImageClassification.from_pretrained(
-                source, config=config, **code
+            model, report = auto.from_pretrained(
+                source, config=config, output_loading_info=True, **code
             )
+            missing = sorted(report["missing_keys"])
+            if 2 * len(missing) > len(model.state_dict()):
+                raise InputError(
+                    f"{source} must have the weights of a {type(model).__name__}, and "
+                    f"{len(missing)} tensors are missing, such as {missing[0]}"
+                )
             words = "" if stored else "pretrained"
         else:
-            model = AutoModelForImageClassification.from_config(config, **code)
+            model = auto.from_config(config, **code)
             words = RANDOM
         processor = _image_processor(source, **code)
     if processor:
         return model.float(), from_image_processor(processor, options), words
     return model.float(), from_attributes(model, options), words
+
+
+def _architecture(config: Any) -> tuple[Any, Any]:
+    """The configuration of what takes the images, and the class that builds it."""
+    from transformers import AutoModel, AutoModelForImageClassification
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES as CLASSIFIERS,
+    )
+
+    code = [name for name in getattr(config, "auto_map", None) or () if name != "AutoConfig"]
+    named = [*(config.architectures or ()), *code]
+    if any("ImageClassification" in name for name in named) or (
+        not named and config.model_type in CLASSIFIERS
+    ):
+        return config, AutoModelForImageClassification
+    return getattr(config, "vision_config", config), AutoModel
 
 
 def _require_hub(repository: str) -> None:
