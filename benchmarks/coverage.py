@@ -70,7 +70,6 @@ LARGE = 1.5e9  # parameters that a machine of 16 GB does not hold
 GROUPS = ("model", "feature maps", "attention", "weights")
 OTHERS = ("calibration", "ablation", "sharpness")
 SMALL = {"hidden_size": 96, "num_attention_heads": 3, "intermediate_size": 192}
-SMALL |= {"width_coefficient": 1.0, "depth_coefficient": 1.0}
 
 
 def timm_names(*, everything: bool) -> Iterator[tuple[str, str]]:
@@ -123,7 +122,7 @@ def hugging_face(name: str) -> tuple:
         few = {"depths": [min(2, n) for n in known["depths"]], **lists}
     else:
         few = {k: 4 for k in ("num_hidden_layers",) if k in known}
-    small = few | {k: v for k, v in SMALL.items() if k in known}
+    small = few | {k: v for k, v in SMALL.items() if isinstance(known.get(k), int)}
     if "vision_config" in known:  # CLIP, SigLIP
         small = {"vision_config": SMALL | {"num_hidden_layers": 4}}
     for options in (small | {"image_size": 96}, small | {"image_size": 128}, small, few, {}):
