@@ -110,6 +110,32 @@ class Remembered(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Dense(nn.Module):
+    """A head of most of the arithmetic, which reads the outputs of all stages (SegFormer)."""
+
+    def __init__(self):
+        super().__init__()
+        stages = [(conv(n, 4, k), *(Residual(conv(4, 4)) for _ in range(2))) for n, k in STAGES]
+        self.stages = nn.ModuleList(nn.Sequential(*stage) for stage in stages)
+        self.sides = nn.ModuleList(nn.Conv2d(4, 32, 1) for _ in STAGES)
+        self.fuse, self.out = nn.Conv2d(32 * len(STAGES), 32, 1), nn.Conv2d(32, 5, 1)
+
+    def forward(self, x):
+        maps = []
+        for stage, side in zip(self.stages, self.sides, strict=True):
+            x = stage(x)
+            maps.append(functional.interpolate(side(x), size=(8, 8)))
+        return self.out(self.fuse(torch.cat(maps, 1)).relu())
+
+
+STAGES = [(3, 1), (4, 2), (4, 2)]
+
+
 @pytest.fixture(scope="module")
 def images():
     return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -180,6 +206,14 @@ def test_what_later_blocks_read_again_hides_no_block(images):
         expected = model(images, without=model.convs[2])
         with ablate(anatomy, anatomy["convs.2"]):
             torch.testing.assert_close(model(images), expected)
+
+
+def test_stages_that_a_heavy_head_reads_have_their_blocks(images):
+    anatomy = dissect(Dense().eval(), images)
+    grids = {b.name: b.shape[1:] for b in anatomy}
+    blocks = {f"stages.{i}.{k}": (8 >> i, 8 >> i) for i in range(3) for k in (1, 2)}
+    assert {name: grid for name, grid in grids.items() if name in blocks} == blocks
+    assert [b.name for b in anatomy if b.subsampling] == ["stages.1.0", "stages.2.0"]
 
 
 def test_plain_towers_on_one_grid_are_two_streams(images):

@@ -67,6 +67,19 @@ def _are_most(graph: Graph, nodes: Iterable[Node]) -> bool:
     return 2 * len(inside) > len(work) and 2 * sum(inside) > sum(work)
 
 
+def _is_outside(graph: Graph, part: CutSegment, paths: Sequence[Path]) -> bool:
+    """Whether a path has residual blocks in a row, and most of the model is around them.
+
+    As in the stages of a network whose outputs another head reads.
+    """
+    rows = [sum(segment.residual for segment in path.row) for path in paths]
+    module = part.nodes[-1].module
+    while not all(_is_in(module, node) for node in part.nodes):
+        module = module.rpartition(".")[0]
+    around = [node for node in graph.nodes if _is_in(module, node)]
+    return max(rows) > 1 and _are_most(graph, around)
+
+
 def _is_in(module: str, node: Node) -> bool:
     return not module or f"{node.module}.".startswith(f"{module}.")
 
@@ -86,11 +99,13 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     split = _paths(graph, part, latest=False)
     if not _in_parallel(graph, part, split.paths, most=most):
         residual = _residual_row(graph, part)
-        if residual is not None or not most or sum(path.branches for path in split.paths) < 2:
+        few = sum(path.branches for path in split.paths) < 2
+        if residual is not None or few or not (most or _is_outside(graph, part, split.paths)):
             return residual
         split = _paths(graph, part, latest=True)
         paths = [replace(path, one_block=path.branches < 2) for path in split.paths]
-        return replace(split, paths=tuple(paths))
+        nested = [[p] if p.one_block else _with_nested(graph, p) for p in paths]
+        return replace(split, paths=tuple(itertools.chain.from_iterable(nested)))
     nested = [_with_nested(graph, path) for path in split.paths]
     paths = sorted(itertools.chain.from_iterable(nested), key=lambda path: path.end)
     return replace(split, paths=tuple(_with_streams(graph, part, paths)))
