@@ -67,7 +67,7 @@ def _are_most(graph: Graph, nodes: Iterable[Node]) -> bool:
     return 2 * len(inside) > len(work) and 2 * sum(inside) > sum(work)
 
 
-def _is_outside(graph: Graph, part: CutSegment, paths: Sequence[Path]) -> bool:
+def _has_row(graph: Graph, part: CutSegment, paths: Sequence[Path]) -> bool:
     """Whether a path has residual blocks in a row, and most of the model is around them.
 
     As in the stages of a network whose outputs another head reads.
@@ -90,8 +90,9 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     It has streams if residual sums of two paths run in parallel, each after another block of
     its path. In a segment that holds most of the model, paths of two operations with weights
     count too. So do blocks that each read several before them (the cells of NASNet), which form
-    one stream. Residual sums in a row are blocks also where later ones read what is inside the
-    earlier ones (the values of the first attention).
+    one stream, and so do the stages whose outputs a dense head reads. Residual sums in a row are
+    blocks also where later ones read what is inside earlier ones (the values of the first
+    attention).
     """
     if part.type != "branches":
         return None
@@ -100,7 +101,7 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     if not _in_parallel(graph, part, split.paths, most=most):
         residual = _residual_row(graph, part)
         few = sum(path.branches for path in split.paths) < 2
-        if residual is not None or few or not (most or _is_outside(graph, part, split.paths)):
+        if residual is not None or few or not (most or _has_row(graph, part, split.paths)):
             return residual
         split = _paths(graph, part, latest=True)
         paths = [replace(path, one_block=path.branches < 2) for path in split.paths]
