@@ -90,8 +90,8 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     It has streams if residual sums of two paths run in parallel, each after another block of
     its path. In a segment that holds most of the model, paths of two operations with weights
     count too. So do blocks that each read several before them (the cells of NASNet), which form
-    one stream, and so do the stages whose outputs a dense head reads. Residual sums in a row are
-    blocks also where later ones read what is inside earlier ones (the values of the first
+    one stream, and so do the stages whose outputs a dense head reads. Residual sums in a row
+    are blocks also where later ones read what is inside earlier ones (the values of the first
     attention).
     """
     if part.type != "branches":
