@@ -315,7 +315,7 @@ def _without_side(graph: Graph, part: CutSegment) -> tuple[list[Path], CutSegmen
             dependent.add(node.index)
     side = [n.index for n in part.nodes if n.index not in dependent]
     read = {i for n in part.nodes if n.index in dependent for i in n.inputs}
-    if len(read.intersection(side)) != 1:
+    if len(read.intersection(side)) != 1 or graph.nodes[side[-1]].shape is None:
         return [], part
     row = cut_segments(graph, _source(graph, side, latest=False)[0], side)
     sums = [segment for segment in row if segment.residual and not _is_side_sum(segment)]
