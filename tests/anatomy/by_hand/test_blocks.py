@@ -98,6 +98,24 @@ def test_a_backbone_has_no_head_and_of_several_feature_maps_the_last_one_counts(
         assert [block.depth for block in anatomy] == [0, 0.5, 1]
 
 
+def test_a_map_that_the_model_only_turns_at_its_end_is_its_last_block(images):
+    class ChannelsLast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 8, 4, 4)
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+        def forward(self, x):
+            x = self.patches(x).permute(0, 2, 3, 1)
+            for layer in self.layers:
+                x = x + layer(x)
+            return x.permute(0, 3, 1, 2)
+
+    anatomy = dissect(ChannelsLast().eval(), images)
+    layers = [(f"layers.{i}", "mlp", (4, 4)) for i in range(2)]
+    assert parts(anatomy) == [("stem", "stem", (4, 4)), *layers]
+
+
 def test_the_last_of_a_row_of_blocks_is_no_part_of_the_head(images):
     class Pointwise(nn.Module):  # as ConvMixer's
         def __init__(self):

@@ -246,8 +246,12 @@ def _with_tail(graph: Graph, row: list[Segment]) -> list[Segment]:
     """The last segments as one head: what is pooled, or pointwise and without a skip.
 
     Not if they do the same work as a segment before, in modules with names that differ only in
-    numbers; nor where there is no head, as the last segment gives a feature map.
+    numbers; nor where there is no head, as the last segment gives a feature map. Operations
+    that only move the numbers of this map belong to its block.
     """
+    moved = all(node.role == "layout" for node in row[-1].nodes)
+    if moved and len(row) > 1 and graph.nodes[row[-1].end].layout is not None:
+        row = [*row[:-2], replace(row[-2], parts=row[-2].parts + row[-1].parts)]
     if not has_head(graph, row):
         return row
 
