@@ -143,6 +143,13 @@ def test_a_hugging_face_model_without_classes_is_a_backbone(model, part, tmp_pat
     torch.testing.assert_close(loaded(images).pooler_output, expected)
 
 
+def test_a_part_without_weights_is_named(tmp_path, caplog):
+    config = transformers.ViTConfig(**VISION)
+    transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path)
+    load_model(f"hf:{tmp_path}")
+    assert "lacks pooler.dense.bias, pooler.dense.weight, which is random" in caplog.text
+
+
 def test_weights_of_another_hugging_face_model_are_refused(hugging_face_folder):
     named = {f"tower.{i}": torch.zeros(2) for i in range(3)}
     save_file(named, hugging_face_folder / "model.safetensors", metadata={"format": "pt"})

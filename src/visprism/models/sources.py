@@ -4,6 +4,7 @@ A builder takes a `ModelSpec` and whether to ask for pretrained weights. It retu
 its `Preprocessing`, and a phrase for its weights (empty where only the user knows).
 """
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -106,6 +107,7 @@ def _refused(text: str, path: Path, reason: str) -> InputError:
     )
 
 
+_log = logging.getLogger(__name__)
 RANDOM = "random weights"
 _PATIENCE = 2.0  # seconds
 Built = tuple[nn.Module, Preprocessing, str]
@@ -229,15 +231,18 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
             check_configuration(config.to_dict() | {"attn_implementation": kernel}, source)
         stored = [*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")]
         if stored or (pretrained and not folder.is_dir()):
-            model, report = auto.from_pretrained(
-                source, config=config, output_loading_info=True, **code
-            )
+            with _quiet():  # lists all weights of the part for texts
+                model, report = auto.from_pretrained(
+                    source, config=config, output_loading_info=True, **code
+                )
             missing = sorted(report["missing_keys"])
             if 2 * len(missing) > len(model.state_dict()):
                 raise InputError(
                     f"{source} must have the weights of a {type(model).__name__}, and "
                     f"{len(missing)} tensors are missing, such as {missing[0]}"
                 )
+            if missing:
+                _log.warning("%s lacks %s, which is random", source, ", ".join(missing))
             words = "" if stored else "pretrained"
         else:
             model = auto.from_config(config, **code)
@@ -246,6 +251,18 @@ def _hugging_face(spec: ModelSpec, *, pretrained: bool) -> Built:
     if processor:
         return model.float(), from_image_processor(processor, options), words
     return model.float(), from_attributes(model, options), words
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    from transformers.utils import logging as transformers_logging
+
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
 
 
 def _architecture(config: Any) -> tuple[Any, Any]:
