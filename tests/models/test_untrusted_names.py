@@ -160,6 +160,17 @@ def test_code_in_a_folder_does_not_run(tmp_path, ran, monkeypatch, auto_map):
     assert not ran.exists()
 
 
+@pytest.mark.parametrize(
+    "config",
+    [transformers.DetrConfig(), transformers.TimmBackboneConfig(backbone="hf-hub:a/b")],
+    ids=["detector", "timm"],
+)
+def test_a_configuration_that_loads_another_model_is_refused(tmp_path, config):
+    config.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="names another model that it loads"):
+        load_model(f"hf:{tmp_path}")
+
+
 @pytest.mark.parametrize("auto_map", AUTO_MAPS, ids=["configuration", "and model"])
 def test_of_a_known_architecture_the_class_of_the_library_is_built(tmp_path, ran, auto_map):
     folder = folder_with(tmp_path, auto_map=auto_map)

@@ -278,7 +278,13 @@ def _architecture(config: Any) -> tuple[Any, Any]:
         not named and config.model_type in CLASSIFIERS
     ):
         return config, AutoModelForImageClassification
-    return getattr(config, "vision_config", config), AutoModel
+    config = getattr(config, "vision_config", config)
+    if getattr(config, "backbone_config", None) or getattr(config, "backbone", None):
+        raise InputError(
+            "hf: models must be image classifiers or backbones, and the configuration of a "
+            f"{config.model_type} names another model that it loads"
+        )
+    return config, AutoModel
 
 
 def _require_hub(repository: str) -> None:

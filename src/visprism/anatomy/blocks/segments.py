@@ -211,8 +211,9 @@ def _with_gap(
         next_work = plain and part.type == "work" and any(u.has_work for u in groups[-1])
         if next_work or _pools(graph, part):
             # Padding belongs to the operation that it is made for.
-            n = sum(1 for _ in takewhile(_pads, reversed(groups[-1])))
-            groups[-1:] = [groups[-1][: len(groups[-1]) - n], groups[-1][len(groups[-1]) - n :]]
+            last = groups[-1]
+            at = len(last) - len(list(takewhile(_pads, reversed(last))))
+            groups[-1:] = [last[:at], last[at:]]
         groups[-1].append(part)
     return before + [Segment(tuple(group)) for group in groups if group]
 

@@ -7,15 +7,7 @@ innermost module that it is hidden in.
 """
 
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -169,7 +161,7 @@ class _Recorder(OperationCounter):
     """Records each torch function while it is active."""
 
     def __init__(
-        self, model: nn.Module, batch_size: int, constant: Container[str] = ()
+        self, model: nn.Module, batch_size: int, constant: Collection[str] = ()
     ) -> None:
         super().__init__()
         self.batch_size = batch_size
@@ -431,7 +423,7 @@ def _constant(model: nn.Module, images: Images, names: Collection[str]) -> list[
 
 
 def _trace_once(
-    model: nn.Module, images: Images, constant: Container[str] = ()
+    model: nn.Module, images: Images, constant: Collection[str] = ()
 ) -> tuple[Graph, list[str]]:
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
