@@ -43,7 +43,9 @@ def test_of_two_outputs_the_second_follows_the_teacher():
     token = torch.tensor([[0.0, math.log(9)]])
     loss = distillation_loss((LOGITS, token), TARGETS, teacher, RECIPE)
     assert loss.item() == pytest.approx(0.75 * math.log(4 / 3) + 0.25 * math.log(10 / 9))
-    assert task_loss((LOGITS, token), TARGETS).item() == pytest.approx(math.log(4 / 3))
+    maps = torch.ones(1, 2, 4, 4)
+    for outputs in ((LOGITS, token), (LOGITS,), {"features": maps, "logits": LOGITS}):
+        assert task_loss(outputs, TARGETS).item() == pytest.approx(math.log(4 / 3))
 
 
 def test_the_student_of_a_teacher_alone_learns_its_classes(make_model, make_feed, recipe):

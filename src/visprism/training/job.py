@@ -26,7 +26,6 @@ from visprism.models.pretrained import names_weights
 from visprism.training.history import History
 from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import Watch, fit
-from visprism.training.losses import class_and_distillation_logits
 from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
 from visprism.training.recipe_files import recipe_fields
@@ -295,8 +294,7 @@ def _check_classes(job: Job, network: LoadedModel, images: ImageSet) -> None:
     height, width = job.size or network.preprocessing.size
     zeros = torch.zeros(1, 3, height, width)
     with errors_of_model(network.model, zeros), torch.no_grad():
-        outputs = forward(network.model, zeros)
-    logits, _ = class_and_distillation_logits(outputs)
+        logits = forward(network.model, zeros)
     if images.num_classes and logits.shape[1:] != (images.num_classes,):
         raise InputError(
             f"the model's output must be one logit per class of {images.name} "

@@ -5,7 +5,7 @@ through attention, eq. 2 and 3; Hinton et al. (2015), Distilling the knowledge i
 network.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxtyping import Float
 from torch import Tensor
@@ -15,9 +15,10 @@ from visprism.core.errors import InputError
 from visprism.training.recipe import Recipe
 
 Logits = Float[Tensor, "b k"]
+Outputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]  # of a model in training mode
 
 
-def task_loss(outputs: Tensor | Sequence[Tensor], targets: Logits) -> Float[Tensor, " b"]:
+def task_loss(outputs: Outputs, targets: Logits) -> Float[Tensor, " b"]:
     """-sum_k t_k log softmax(logits)_k of each image, in nats; of two outputs, the first."""
     logits, _ = class_and_distillation_logits(outputs)
     if logits.ndim != 2 or logits.shape[1] != targets.shape[1]:
@@ -29,7 +30,7 @@ def task_loss(outputs: Tensor | Sequence[Tensor], targets: Logits) -> Float[Tens
 
 
 def distillation_loss(
-    outputs: Tensor | Sequence[Tensor],
+    outputs: Outputs,
     targets: Logits,
     teacher: Float[Tensor, "b j"],
     recipe: Recipe,
@@ -64,8 +65,8 @@ def distillation_loss(
     return (1 - weight) * label_loss + weight * teacher_loss
 
 
-def class_and_distillation_logits(outputs: Tensor | Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def class_and_distillation_logits(outputs: Outputs) -> tuple[Tensor, Tensor]:
     """The logits of the class and the distillation token; a single output stands for both."""
-    if isinstance(outputs, Tensor):
-        return outputs, outputs
-    return outputs[0], outputs[1]
+    if isinstance(outputs, Mapping):
+        outputs = outputs["logits"]
+    return (outputs, outputs) if isinstance(outputs, Tensor) else (outputs[0], outputs[-1])
