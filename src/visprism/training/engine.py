@@ -223,13 +223,18 @@ class Engine:
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:
     """A copy of the model that each update makes decay * average + (1 - decay) * model.
 
-    The first update copies the model. With sharded tensors each process updates its shard.
+    The first update copies the model; each one copies integers, such as indices. With sharded
+    tensors each process updates its shard.
     """
     rule = get_ema_multi_avg_fn(decay)
     tensors = tuple[Tensor, ...] | list[Tensor]
 
     def update(average: tensors, current: tensors, count: Tensor | int) -> None:
-        rule([local(t) for t in average], [local(t) for t in current], count)
+        if average[0].is_floating_point() or average[0].is_complex():
+            rule([local(t) for t in average], [local(t) for t in current], count)
+        else:
+            for mine, given in zip(average, current, strict=True):
+                local(mine).copy_(local(given))
 
     return AveragedModel(model, multi_avg_fn=update, use_buffers=True)
 
