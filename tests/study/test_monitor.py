@@ -263,11 +263,13 @@ def test_averaged_weights_are_measured_where_they_are_given():
 
 
 def test_a_training_watches_its_averaged_weights_where_it_is_asked():
-    recipe, types = vp.Recipe(epochs=1, batch_size=8, lr=0.05, ema=0.9), []
-    seen = SimpleNamespace(step=lambda model, *_: types.append(type(model)))
-    fitted(recipe, seen)
+    recipe, models = vp.Recipe(epochs=1, batch_size=8, lr=0.05, ema=0.9), []
+    seen = SimpleNamespace(step=lambda model, *_: models.append(model))
+    weight = fitted(recipe, seen)["head.weight"]
     fitted(recipe, seen, watch_average=True)
-    assert types == 4 * [Net] + 4 * [AveragedModel]
+    assert list(map(type, models)) == 8 * [Net]
+    equal = [torch.equal(model.head.weight, weight) for model in models]
+    assert equal == 4 * [True] + 4 * [False]
     with pytest.raises(vp.InputError, match="ema of the recipe must be above 0"):
         fitted(recipe.replace(ema=0.0), seen, watch_average=True)
 

@@ -26,7 +26,7 @@ from visprism.training.optimizers import check_optimizer, learning_rate
 from visprism.training.recipe import Recipe
 
 _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
-_CHECK_EVERY = 20  # steps between checks of the losses on a GPU, which must wait for each
+_CHECK_EVERY = 20  # steps between checks of the losses, for which a GPU must wait
 
 
 @runtime_checkable
@@ -78,7 +78,8 @@ def fit(
     with averaged weights.
 
     Args:
-        model: a classifier of (B, C, H, W) images; in training it may return two logits.
+        model: a classifier of (B, C, H, W) images; in training it may return two logits, or a
+            mapping with ``logits``.
         train: the batches; their size must be the recipe's.
         recipe: how to train. Its precision and seed are the run's.
         test: batches of preprocessed images with their classes; iterated once per evaluation.
@@ -140,13 +141,13 @@ def fit(
                 images = min(train.batch_size, train.images - position * train.batch_size)
                 guard.add(step, lr, engine.update(step, lr, next(batches), images), images)
                 done = step + 1
-                if done % (1 if run.compute.torch_device.type == "cpu" else _CHECK_EVERY) == 0:
+                if monitor is not None or done % _CHECK_EVERY == 0:
                     guard.check_losses()
                 metrics.tick(busy=True)
                 if monitor is not None:
                     numbers = {"loss": metrics.mean_loss, "lr": lr}
                     averaged = engine.average if watch_average else None
-                    watched = engine.model if averaged is None else averaged
+                    watched = engine.model if averaged is None else averaged.module
                     monitor.step(watched, done, engine.optimizers, numbers)
                     metrics.tick()
                 if done % train.steps == 0:
