@@ -1,5 +1,7 @@
 """Laws of ``visprism harmonize``."""
 
+import re
+
 import torch
 
 from visprism import Result, harmonize_model, load_model
@@ -54,5 +56,10 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     again = capsys.readouterr()
     assert "training" not in again.err
     assert again.out == first.out
-    assert main([*command, "--set", "lr=1e-4"]) == 2
-    assert "is the log of another search" in capsys.readouterr().err
+    for name, change in {
+        "recipe": ["--set", "lr=1e-4"],
+        "preprocessing": ["--size", "24"],
+        "split": ["--split", "test"],
+    }.items():
+        assert main([*command, *change]) == 2
+        assert re.search(f"another search .different .*{name}", capsys.readouterr().err)

@@ -3,6 +3,7 @@
 import csv
 import warnings
 
+import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -79,6 +80,8 @@ def test_batches_of_one_update_count_once_and_a_part_can_be_measured(network, lo
     fitted(Classifier(network), loader, [callback], accumulate_grad_batches=2)
     assert list(monitor.studies) == [2, 4]
     assert monitor.studies[2].models == ("Net",)
+    metrics = monitor.studies[2].header["metrics"]
+    assert metrics["loss"] == pytest.approx(metrics["train_loss"])
 
 
 class Steps(CSVLogger):

@@ -329,7 +329,9 @@ def search_by_recipe(
         log=job.folder / LOG,
         settings={
             "data": trainer.images.name,
+            "split": trainer.images.split,
             "images": len(trainer.images),
+            "preprocessing": str(preprocessing),
             "recipe": as_yaml(recipe),
         },
         report=report,

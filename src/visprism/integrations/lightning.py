@@ -57,7 +57,8 @@ class MonitorCallback(Callback):
         self._step, self._trainer = trainer.global_step, trainer
         numbers = {n: float(v) for n, v in trainer.callback_metrics.items()}
         if isinstance(outputs, Mapping) and "loss" in outputs:  # under whatever name it logs it
-            numbers["loss"] = float(outputs["loss"])
+            # of which Lightning takes the part of each batch
+            numbers["loss"] = float(outputs["loss"]) * trainer.accumulate_grad_batches
         network = self.network(pl_module)
         self.monitor.step(network, self._step, trainer.optimizers, numbers)
 
