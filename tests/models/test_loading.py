@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import timm
 import torch
 import transformers
-from internals import ModelSpec
+from internals import ModelSpec, center_crop, normalized, preprocessing_from
+from PIL import Image
 from safetensors.torch import save_file
 from small_models import hugging_face_config
 
@@ -159,27 +161,52 @@ def test_weights_of_another_hugging_face_model_are_refused(hugging_face_folder):
         load_model(f"hf:{hugging_face_folder}")
 
 
+SQUARE = {"height": 28, "width": 28}
+EDGE = {"shortest_edge": 28}
+
+
 @pytest.mark.parametrize(
-    ("processor", "size", "crop"),
+    ("kind", "options"),
     [
-        (transformers.ViTImageProcessor(size={"height": 24, "width": 32}), (24, 32), 1),
-        (transformers.ConvNextImageProcessor(size={"shortest_edge": 224}), (224, 224), 0.875),
-        (
-            transformers.CLIPImageProcessor(
-                size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32}
-            ),
-            (32, 32),
-            0.8,
-        ),
+        ("ViT", {"size": {"height": 24, "width": 32}}),
+        ("DeiT", {"size": {"height": 32, "width": 32}, "crop_size": SQUARE}),
+        ("CLIP", {"size": {"shortest_edge": 40}, "crop_size": SQUARE}),
+        ("ConvNext", {"size": EDGE}),
+        ("ConvNext", {"size": {"shortest_edge": 384}}),
+        ("PoolFormer", {"size": EDGE, "crop_size": SQUARE}),
+        ("Levit", {"size": EDGE, "crop_size": SQUARE}),
+        ("EfficientNet", {"size": SQUARE, "image_mean": [0.4] * 3}),
+        ("Perceiver", {"size": SQUARE, "crop_size": {"height": 32, "width": 32}}),
+        ("MobileViT", {"size": EDGE, "crop_size": SQUARE, "do_flip_channel_order": False}),
     ],
-    ids=["height and width", "crop_pct", "crop_size"],
 )
-def test_a_hugging_face_image_processor_is_followed(hugging_face_folder, processor, size, crop):
+def test_a_hugging_face_image_processor_is_followed(hugging_face_folder, kind, options):
+    processor = getattr(transformers, f"{kind}ImageProcessor")(**options)
     processor.save_pretrained(hugging_face_folder)
     preprocessing = load_model(f"hf:{hugging_face_folder}").preprocessing
-    assert preprocessing.size == size
-    assert preprocessing.crop == pytest.approx(crop)
-    assert preprocessing.mean == tuple(processor.image_mean)
+    ramp = np.add.outer(np.arange(60), np.arange(96))
+    image = Image.fromarray(np.stack([ramp, ramp[::-1], 90 + ramp], -1).astype(np.uint8))
+    (expected,) = processor(image, return_tensors="pt")["pixel_values"]
+    pixels = torch.from_numpy(np.array(center_crop(image, preprocessing))).permute(2, 0, 1)
+    torch.testing.assert_close(normalized(pixels, preprocessing), expected, rtol=0, atol=0.06)
+
+
+def test_images_that_a_processor_turns_to_bgr_are_refused(hugging_face_folder):
+    transformers.MobileViTImageProcessor().save_pretrained(hugging_face_folder)
+    with pytest.raises(InputError, match="must be RGB, got BGR"):
+        load_model(f"hf:{hugging_face_folder}")
+
+
+def test_a_network_of_timm_squashes_its_images_or_crops_them():
+    stated = {"input_size": (3, 24, 24), "mean": (0.5,) * 3, "std": (0.5,) * 3}
+    image = Image.fromarray(np.arange(30 * 60 * 3, dtype=np.uint8).reshape(30, 60, 3))
+    for mode in ("center", "squash"):
+        config = {**stated, "interpolation": "bicubic", "crop_pct": 0.75, "crop_mode": mode}
+        preprocessing = preprocessing_from(config)
+        assert ("squashed" in str(preprocessing)) == (mode == "squash")
+        expected = timm.data.create_transform(**timm.data.resolve_data_config(config))(image)
+        pixels = torch.from_numpy(np.array(center_crop(image, preprocessing))).permute(2, 0, 1)
+        torch.testing.assert_close(normalized(pixels, preprocessing), expected)
 
 
 def test_a_checkpoint_is_loaded(tmp_path):

@@ -96,6 +96,7 @@ PLACES = {
     "loss.update_rules": "sam_threshold update_rule",
     "models.attention_as_convolution": "largest_difference",
     "models.checkpoints": "Metadata",
+    "models.data_configs": "preprocessing_from",
     "models.layers.heads": "AttentionPool",
     "models.layers.residual_blocks": (
         "MSABlock PostActMSABlock PreActBasic PreActBottleneck SpatialSmoothing"

@@ -31,6 +31,7 @@ class Preprocessing:
     interpolation: str = "bicubic"  # "nearest", "bilinear" or "bicubic"; antialiased
     crop: float = 1.0  # side of the center crop over the resized image's side
     stated: bool = True  # False: nothing states mean and std, and pixels stay in 0 ... 1
+    squash: bool = False  # whether the resized image has the model's aspect ratio
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
@@ -56,7 +57,8 @@ class Preprocessing:
         """A phrase for provenance and the caption of a figure."""
         h, w = self.size
         crop = f", crop {self.crop:g}" if self.crop != 1 else ""
-        return f"{h}x{w} {self.interpolation}{crop}, {self.normalization}"
+        squash = ", squashed" if self.squash else ""
+        return f"{h}x{w} {self.interpolation}{squash}{crop}, {self.normalization}"
 
     @property
     def normalization(self) -> str:

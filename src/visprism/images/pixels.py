@@ -77,12 +77,14 @@ def framing(image_set: ImageSet, preprocessing: Preprocessing) -> Preprocessing:
 
 
 def center_crop(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
-    """The center crop of the image, resized so that its shorter side fits the crop.
+    """The center crop of the image, resized so that its shorter side, or both, fit the crop.
 
     Source: torchvision and timm, with their rounding.
     """
     height, width = (int(side / preprocessing.crop) for side in preprocessing.size)
-    if image.height * width <= image.width * height:  # the height is the shorter side
+    if preprocessing.squash:
+        size = width, height
+    elif image.height * width <= image.width * height:  # the height is the shorter side
         size = height * image.width // image.height, height
     else:
         size = width, width * image.height // image.width

@@ -54,6 +54,7 @@ def _from_timm(stated: Mapping[str, Any], arguments: Arguments) -> Preprocessing
         std=tuple(config["std"]),
         interpolation=config["interpolation"],
         crop=config["crop_pct"],
+        squash=config["crop_mode"] == "squash",
     )
     return _resized(authors, arguments)
 
@@ -62,7 +63,7 @@ def from_torchvision(name: str, arguments: Arguments) -> Preprocessing:
     """The transforms that belong to the default weights of a torchvision model."""
     from torchvision.models import get_model_weights
 
-    (weights,) = {get_model_weights(name)["DEFAULT"]}
+    weights = get_model_weights(name)["DEFAULT"]
     return _resized(_from_transforms(weights.transforms()), arguments)
 
 
@@ -79,16 +80,34 @@ def _from_transforms(transforms: Any) -> Preprocessing:
 
 def from_image_processor(processor: Mapping[str, Any], arguments: Arguments) -> Preprocessing:
     """The configuration of the image processor of a Hugging Face model."""
-    resized = _pair(processor.get("size", 224))
+    if "data_config" in processor:  # of a model of timm
+        return _from_timm(processor["data_config"], arguments)
+    if processor.get("do_flip_channel_order"):
+        raise InputError(
+            "the channels of a model's images must be RGB, got BGR (do_flip_channel_order). "
+            "Load the model in Python, within a module that reverses them."
+        )
+    kind = processor.get("image_processor_type")
+    stated = processor.get("size", 224)
+    resized, crop = _pair(stated), processor.get("crop_pct")
     cropped = processor.get("crop_size") if processor.get("do_center_crop") else None
     size = _pair(cropped) if cropped else resized
-    plain = not processor.get("do_normalize", True)
+    squash = isinstance(stated, Mapping) and bool(stated.get("width"))
+    if kind == "PerceiverImageProcessor":  # which crops before it resizes
+        size, resized, squash = resized, size, False
+    elif kind == "LevitImageProcessor":
+        crop = 224 / 256
+    elif kind == "ConvNextImageProcessor" and resized[0] >= 384:
+        crop, squash = 1.0, True
+    plain = not processor.get("do_normalize", kind is None)
+    power = 2 if processor.get("include_top") else 1  # EfficientNet divides twice
     authors = Preprocessing(
         size=size,
         mean=(0.0,) * 3 if plain else tuple(processor["image_mean"]),
-        std=(1.0,) * 3 if plain else tuple(processor["image_std"]),
+        std=(1.0,) * 3 if plain else tuple(s**power for s in processor["image_std"]),
         interpolation=_RESAMPLING[int(processor.get("resample", 3))],
-        crop=processor.get("crop_pct") or min(1.0, size[0] / resized[0]),
+        crop=crop or min(1.0, size[0] / resized[0]),
+        squash=squash,
     )
     return _resized(authors, arguments)
 
