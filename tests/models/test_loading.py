@@ -93,13 +93,17 @@ def test_torchvision_uses_the_transforms_of_its_weights():
     assert preprocessing.interpolation == "bicubic"
 
 
-def test_a_function_in_a_file_that_imports_its_neighbor(user_file):
+def test_a_function_in_a_file_that_imports_its_neighbor(user_file, tmp_path):
     loaded = load_model(f"{user_file}:network")
     assert loaded.model.out_channels == 7
     assert loaded.label == "network"  # only the user knows what its weights are
     assert load_model(f"{user_file}:network?width=5").model.out_channels == 5
     sized = load_model(f"{user_file}:network?img_size=48").preprocessing
     assert (sized.size, sized.mean, sized.stated) == ((48, 48), (0.0,) * 3, False)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "neighbor.py").write_text("WIDTH = 9")
+    other = user_file.rename(tmp_path / "other" / "mine.py")
+    assert load_model(f"{other}:network").model.out_channels == 9
 
 
 def test_a_hugging_face_folder_without_weights(hugging_face_folder):

@@ -387,7 +387,10 @@ def _file(spec: ModelSpec, *, pretrained: bool) -> Built:
 
 @contextmanager
 def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The names in a Python file; it may import its neighbors, also inside its functions."""
+    """The names in a Python file; it may import its neighbors, also inside its functions.
+
+    Neighbors are forgotten, so that a file in another folder gets its own of the same name.
+    """
     if not path.is_file():
         raise InputError(
             f"the file {path} must exist. Run the command in the folder that it is relative to"
@@ -397,12 +400,17 @@ def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
     assert module_spec is not None  # a name that ends in .py is always importable
     assert module_spec.loader is not None
     module = sys.modules[name] = module_from_spec(module_spec)
-    sys.path.insert(0, str(path.parent.resolve()))
+    folder, before = path.parent.resolve(), set(sys.modules)
+    sys.path.insert(0, str(folder))
     try:
         module_spec.loader.exec_module(module)
         yield vars(module)
     finally:
         sys.path.pop(0)
+        for new in sys.modules.keys() - before:
+            top = new.partition(".")[0]
+            if top not in before and ((folder / f"{top}.py").exists() or (folder / top).is_dir()):
+                del sys.modules[new]
 
 
 SOURCES: Mapping[Source, Callable[..., Built]] = {
