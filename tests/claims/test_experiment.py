@@ -146,6 +146,7 @@ def test_the_same_command_reads_what_is_done(experiment, monkeypatch):
     out, raw, _ = experiment
     monkeypatch.setattr("visprism.claims.claim_networks.train", None)
     monkeypatch.setattr("visprism.claims.measure._measurement", None)
+    (out / "test" / "vit-seed1-old").mkdir(exist_ok=True)  # a copy
     again = run_claims(["C14", "C15"], out=out, scale="test")
     assert again.runs == raw.runs
     assert RawNumbers.load(out).runs == raw.runs

@@ -251,7 +251,8 @@ def _require_data(folder: Path, data: str) -> None:
 
 def _measured_runs(scale: Scale, data: str, folder: Path) -> Iterator[TrainingRun]:
     """The measured networks of a folder, of all claims and seeds."""
-    seeds = {int(path.name.rpartition("-seed")[2]) for path in folder.glob("*-seed*")}
+    ends = {path.name.rpartition("-seed")[2] for path in folder.glob("*-seed*")}
+    seeds = {int(end) for end in ends if end.isdecimal()}  # a copy may have another name
     names = [n.name for n in NETWORKS.values() if n.model in scale.models]
     runs = {
         r.folder: r
