@@ -31,8 +31,12 @@ R = TypeVar("R")
 def module_hook(
     anatomy: Anatomy, node: Node, action: Read | Change, *, prepend: bool = False
 ) -> Iterator[None]:
-    """Inside, `action` sees the tensor that `node` makes where a module takes or gives it."""
-    address = _simplest(node.addresses, anatomy.graph)
+    """Inside, `action` sees the tensor that `node` makes where a module takes or gives it.
+
+    A change is made where a module gives it: at its input others hold it already.
+    """
+    gives = [address for address in node.addresses if address.side == "output"]
+    address = _simplest(gives if prepend else node.addresses, anatomy.graph)
     module = anatomy.model.get_submodule(address.module)
     calls = Counter[str]()
 
@@ -82,6 +86,11 @@ def _outside_mode(action: Callable[[Tensor], R], x: Tensor) -> R:
         return action(x)
 
 
+def _image_in(args: Any, kwargs: Any) -> Tensor:
+    """The images among the arguments of a model."""
+    return next(t for t in tensors_in([args, kwargs]) if t.ndim == 4)
+
+
 @contextmanager
 def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
     """Inside, the model takes images of no other size than it was dissected with.
@@ -91,7 +100,7 @@ def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
     expected = anatomy.image_shape[-2:]
 
     def check(_module: nn.Module, args: Any, kwargs: Any) -> None:
-        images = next(t for t in tensors_in([args, kwargs]) if t.ndim == 4)
+        images = _image_in(args, kwargs)
         if tuple(images.shape[-2:]) != expected:
             raise InputError(
                 f"images must be {expected[0]}x{expected[1]}, as the model was dissected with, "
@@ -173,7 +182,7 @@ class _Interceptor(OperationCounter):
         super().begin(module, args, kwargs)
         for actions in self.actions:
             if actions.of_image is not None:
-                _outside_mode(actions.of_image, tensors_in([args, kwargs])[0])
+                _outside_mode(actions.of_image, _image_in(args, kwargs))
 
     def after(self, operation: Operation) -> Any:
         """Calls, then changes, then reads."""
