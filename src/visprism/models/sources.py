@@ -409,7 +409,9 @@ def _imported(path: Path) -> Iterator[Mapping[str, Any]]:
         sys.path.pop(0)
         for new in sys.modules.keys() - before:
             top = new.partition(".")[0]
-            if top not in before and ((folder / f"{top}.py").exists() or (folder / top).is_dir()):
+            if top not in before and (
+                (folder / f"{top}.py").exists() or (folder / top).is_dir()
+            ):
                 del sys.modules[new]
 
 

@@ -83,6 +83,28 @@ def test_a_block_is_that_of_modules_rounded_by_hand(network):
     assert result.drop == pytest.approx(result.baseline_accuracy - result.accuracy)
 
 
+def test_a_weight_that_blocks_share_is_rounded_in_each_of_them():
+    class Thrice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, 5)
+            self.branch = nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())
+
+        def forward(self, x):
+            x = self.stem(x)
+            for _ in range(3):
+                x = x + self.branch(x)
+            return self.head(x.mean((2, 3)))
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model, images = Thrice().eval(), torch.randn(5, 3, 8, 8)
+    _, *rises, _ = sensitivity(dissect(model, images), [(images, torch.arange(5))], 3).nll_rise
+    assert len(rises) == 3
+    assert np.abs(rises).min() > 1e-4
+    np.testing.assert_allclose(rises, rises[0], atol=1e-6)
+
+
 @pytest.mark.parametrize("network", ["vit_tiny_patch16_224"], indirect=True)
 def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_rounding(network):
     anatomy, batches = network

@@ -109,9 +109,11 @@ def replaced_ablation(part: ReplacedPart, replacement: Replacement) -> Ablation:
 
 
 def quantization(anatomy: Anatomy, block: Block, bits: int) -> Ablation:
-    """A block whose weights are quantized."""
+    """A block whose weights are quantized, in every block that shares one of them."""
     surgery = partial(quantize_weights, anatomy, block, bits)
-    return Ablation((block,), f"{bits} bits", surgery, block.start)
+    weights = set(weights_of(anatomy, block))
+    starts = [other.start for other in anatomy if weights.intersection(other.parameters)]
+    return Ablation((block,), f"{bits} bits", surgery, min(starts, default=block.start))
 
 
 def combine_ablations(ablations: Sequence[Ablation]) -> Ablation:
@@ -121,7 +123,7 @@ def combine_ablations(ablations: Sequence[Ablation]) -> Ablation:
         blocks=tuple(block for a in ordered for block in a.blocks),
         ablated="several",
         surgery=partial(_all, [a.surgery for a in ordered]),
-        cut=ordered[0].cut,
+        cut=min(a.cut for a in ablations),
     )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.run.interception import is_intercepted
-from visprism.anatomy.trace.forward import Images, forward, pixels
+from visprism.anatomy.trace.forward import Images, forward
 from visprism.anatomy.trace.operation_counter import (
     Operation,
     OperationCounter,
@@ -145,16 +145,14 @@ class Recording:
 
 
 def cache_cuts(anatomy: Anatomy, images: Images, cuts: Iterable[int]) -> Recording:
-    """Run the model and cache the tensors of the nodes `cuts`.
+    """Run the model and cache the tensors of the nodes `cuts`, which are after the image.
 
     Costs a forward pass and the memory of those tensors.
     """
     recording = Recording(torch.empty(0), {})
     nodes = anatomy.graph.nodes
-    wanted = {nodes[i].call: i for i in cuts if i > 0}
+    wanted = {nodes[i].call: i for i in cuts}
     on_images = {node.call for node in nodes}
-    if 0 in cuts:
-        recording.values[0] = pixels(images).clone()
 
     def written(number: int, name: str, operands: list[Tensor], out: Any) -> None:
         recording.calls.append((name, number in on_images, output_spec(out, operands)))
@@ -173,11 +171,6 @@ def forward_from_cut(
 ) -> Iterator[None]:
     """Inside, the model begins at the cut, of the same images as the recording's."""
     start = recording.values[cut] if value is None else value.to(recording.values[cut].device)
-    if cut == 0:
-        raise InputError(
-            "cut must be after the image: a pass that begins at the image is an ordinary "
-            "forward pass. Call the model."
-        )
     partial = PartialForward(recording.calls, anatomy.graph.nodes[cut].call, start)
     with count_operations(anatomy.model, partial, anatomy.graph.caches):
         yield
