@@ -102,8 +102,13 @@ def test_a_mapping_goes_by_keyword_where_the_model_names_its_arguments():
         def forward(self, pixel_values, scale=1.0):
             return scale * pixel_values
 
+    class Wrapper(nn.Module):
+        def forward(self, *args, **kwargs):
+            return Named()(*args, **kwargs)
+
     x, scale = torch.ones(2, 3), torch.tensor(2.0)
-    assert torch.equal(forward(Named(), {"pixel_values": x, "scale": scale}), 2 * x)
+    for model in (Named(), Wrapper(), nn.DataParallel(Named())):
+        assert torch.equal(forward(model, {"pixel_values": x, "scale": scale}), 2 * x)
 
 
 def test_a_block_of_another_anatomy_is_refused(images):

@@ -5,12 +5,13 @@ the tensor that comes out can be read without any knowledge of how the places we
 """
 
 import pytest
+import timm
 import torch
 from einops import rearrange
 from torch import nn
 from torch.nn import functional
 
-from visprism import watch
+from visprism import dissect, watch
 from visprism.anatomy.trace.trace import trace
 
 GRID = (4, 6)  # not square, and both sides have a half
@@ -231,6 +232,24 @@ LOSES = {
 def test_no_layout_is_claimed_where_places_are_lost(name):
     layout, _ = layout_after(LOSES[name], numbered())
     assert layout is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device"), [(torch.bfloat16, "cpu"), (torch.float64, "cpu"), (torch.float32, "meta")]
+)
+def test_places_do_not_depend_on_defaults_of_torch(dtype, device):
+    model = timm.create_model("vit_tiny_patch16_224", depth=2, img_size=32, patch_size=8).eval()
+    images = torch.randn(2, 3, 32, 32)
+    expected = [(block.name, block.layout) for block in dissect(model, images)]
+    assert sum(layout is not None for _, layout in expected) > 2
+    torch.set_default_dtype(dtype)
+    torch.set_default_device(device)
+    try:
+        found = [(block.name, block.layout) for block in dissect(model, images)]
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    assert found == expected
 
 
 @pytest.mark.parametrize("name", ["vit_reg4", "pit_ti", "swin_tiny", "hiera_tiny", "nest_tiny"])

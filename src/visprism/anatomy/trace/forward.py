@@ -23,7 +23,7 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     """The model's logits, or its main output where it has no logits.
 
     A mapping is passed by keyword where the model's ``forward`` has arguments of these names
-    (as Hugging Face models have), and as one argument otherwise. If an output has several
+    (as Hugging Face models have) or names none and takes any, and as one argument otherwise. If an output has several
     tensors, it is the one that the model's attribute ``visprism_output`` names, by key or
     number; else ``logits``, else the only one with two axes, and the last if all are
     feature maps, as backbones give one for each stage. Nothing else is guessed. It lies where
@@ -38,7 +38,7 @@ def output_of(model: nn.Module, images: Images) -> Tensor:
     """What `forward` returns, of these images instead of a copy."""
     first = next((t for t in _values(images) if t.ndim == 4), _values(images)[0])
     images_at_once.set(len(first))
-    if isinstance(images, Mapping) and set(images) <= set(_arguments(model)):
+    if isinstance(images, Mapping) and _takes(model, set(images)):
         logits = _logits(model(**images), model)
     else:
         logits = _logits(model(images), model)
@@ -203,8 +203,11 @@ def batch_size(images: Images) -> int:
     return len(pixels(images))
 
 
-def _arguments(model: nn.Module) -> list[str]:
-    return list(inspect.signature(model.forward).parameters)
+def _takes(model: nn.Module, names: set[str]) -> bool:
+    """Whether ``forward`` has arguments of these names, or hands on whatever it gets."""
+    arguments = inspect.signature(model.forward).parameters
+    kinds = {argument.kind.name for argument in arguments.values()}
+    return names <= set(arguments) or kinds - {"VAR_POSITIONAL"} == {"VAR_KEYWORD"}
 
 
 class SeveralOutputsError(InputError):

@@ -99,8 +99,13 @@ class TokenPositions:
 def raster(shape: torch.Size) -> TokenPositions:
     """Positions of a (B, C, H, W) feature map, row by row, in the memory of one grid."""
     height, width = shape[-2:]
-    places = torch.arange(1, height * width + 1, dtype=torch.float32).view(height, width)
+    places = _numbered(height * width).view(height, width)
     return TokenPositions(places.expand(shape), (height, width))
+
+
+def unplaced(shape: Sequence[int]) -> Float[Tensor, "*shape"]:
+    """An index map without places, whatever torch's default type and device are."""
+    return torch.zeros(shape, dtype=torch.float32, device="cpu")
 
 
 def apply_layout_op(
@@ -121,7 +126,7 @@ def apply_layout_op(
                 return value.cpu()  # an index; index_maps never leave the CPU
             positions = positions_of(value)
             if positions is None:
-                return torch.zeros(value.shape)
+                return unplaced(value.shape)
             if positions.any_placed:  # not so class tokens
                 grids.add(positions.grid)
             return positions.index_map
@@ -204,7 +209,7 @@ def _ranked(places: Tensor, grid: tuple[int, int]) -> TokenPositions | None:
     coarse = len(row[0]), len(column[0])
     if coarse[0] * coarse[1] != len(placed):
         return None
-    rank = torch.zeros(grid[0] * grid[1] + 1)
+    rank = unplaced([grid[0] * grid[1] + 1])
     rank[placed.long() + 1] = (row[1] * coarse[1] + column[1] + 1).float()
     return TokenPositions(rank[places.long()], coarse)
 
@@ -341,7 +346,7 @@ def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | Non
     places = places.flatten()
     order = places.argsort(stable=True)[int((places == 0).sum()) :]
     first, last = int(order.min()), int(order.max())
-    in_order = torch.equal(order, torch.arange(first, last + 1))
+    in_order = torch.equal(order + 1 - first, _numbered(len(order)).long())
     return Layout(
         "b n c",
         (height, width),
@@ -352,5 +357,8 @@ def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | Non
 
 
 def _in_raster_order(places: Tensor) -> bool:
-    flat = places.flatten()
-    return torch.equal(flat, torch.arange(1.0, len(flat) + 1))
+    return torch.equal(places.flatten(), _numbered(places.numel()))
+
+
+def _numbered(count: int) -> Float[Tensor, " n"]:
+    return torch.arange(1, count + 1, dtype=torch.float32, device="cpu")

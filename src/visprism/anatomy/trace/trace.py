@@ -46,6 +46,7 @@ from visprism.anatomy.trace.token_positions import (
     propagate_reduction,
     propagate_windows,
     raster,
+    unplaced,
 )
 from visprism.core.errors import InputError
 
@@ -102,7 +103,7 @@ def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions |
     positions = before or source
     if positions is None:
         return None
-    index_map = before.index_map.clone() if before else torch.zeros(target.shape)
+    index_map = before.index_map.clone() if before else unplaced(target.shape)
     parts = index if isinstance(index, tuple) else (index,)
     at = tuple(part.cpu() if isinstance(part, Tensor) else part for part in parts)
     index_map[at] = 0.0 if source is None else source.index_map
