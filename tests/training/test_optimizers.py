@@ -59,7 +59,8 @@ def test_optimizers_have_the_numbers_of_the_recipe(net):
 
 
 def test_muon_moves_only_the_matrices_inside_of_blocks():
-    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), nn.Linear(4, 2))
+    head = nn.Sequential(nn.Linear(4, 2))
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4)), head)
     (adamw, _), (muon, _) = make_optimizers(model, replace(RECIPE, optimizer="muon"))
     moved = [p for group in muon.param_groups for p in group["params"]]
     assert [p is model[0][0].weight for p in moved] == [True]

@@ -24,9 +24,9 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     """Optimizers of disjoint parameters, each with its factor of the learning rate.
 
     With ``"muon"``, Muon updates the matrices inside blocks: parameters with two axes and more
-    than one dot in their name (``blocks.0.attn.qkv.weight``), so neither the head nor the patch
-    embedding; AdamW updates the others. Names other than ``"adamw"``, ``"sgd"`` and ``"muon"``
-    are timm's.
+    than one dot in their name (``blocks.0.attn.qkv.weight``), except for the model's last one,
+    so neither the head nor the patch embedding; AdamW updates the others. Names other than
+    ``"adamw"``, ``"sgd"`` and ``"muon"`` are timm's.
 
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; Jordan et al.
     (2024), Muon: an optimizer for hidden layers in neural networks.
@@ -34,7 +34,8 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if recipe.optimizer != "muon":
         return [(_single_optimizer([p for _, p in named], recipe), 1.0)]
-    matrices = [p for name, p in named if p.ndim == 2 and name.count(".") > 1]
+    two_axes = [(name, p) for name, p in named if p.ndim == 2]
+    matrices = [p for name, p in two_axes[:-1] if name.count(".") > 1]
     inner = set(map(id, matrices))
     adamw = _adamw([p for _, p in named if id(p) not in inner], recipe)
     if not matrices:
