@@ -235,7 +235,8 @@ def test_no_layout_is_claimed_where_places_are_lost(name):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "device"), [(torch.bfloat16, "cpu"), (torch.float64, "cpu"), (torch.float32, "meta")]
+    ("dtype", "device"),
+    [(torch.bfloat16, "cpu"), (torch.float64, "cpu"), (torch.float32, "meta")],
 )
 def test_places_do_not_depend_on_defaults_of_torch(dtype, device):
     model = timm.create_model("vit_tiny_patch16_224", depth=2, img_size=32, patch_size=8).eval()

@@ -223,4 +223,6 @@ def test_the_recipe_and_the_history_are_there_after_an_epoch(
             model, make_feed(recipe), recipe, folder=tmp_path, run=vp.Run(progress=stopping(7))
         )
     assert vp.load_recipe(str(tmp_path / "recipe.yaml")) == recipe
-    assert vp.Result.load(tmp_path / "history.npz").epoch.tolist() == [1]
+    history = vp.Result.load(tmp_path / "history.npz")
+    assert history.epoch.tolist() == [1]
+    assert history.provenance.batch_size == recipe.batch_size

@@ -11,7 +11,7 @@ from typing import IO, Any
 import torch
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, remove_leftovers
+from visprism.core.files import atomic_write
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
@@ -68,23 +68,6 @@ def read_checkpoint(folder: Path) -> dict[str, Any] | None:
             "another folder."
         )
     return None
-
-
-def prepare_folder(folder: Path) -> str | None:
-    """Create the folder, and remove the unfinished files of a process that was killed.
-
-    Returns the reason why no checkpoint can be written there, or None.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(folder)
-        with atomic_write(folder / "write-test"):
-            pass
-        (folder / "write-test").unlink()
-    except OSError as error:
-        return f"{folder} cannot be written to ({error.strerror}). Name another folder."
-    misplaced = next((p for p in (folder / LAST, folder / PREVIOUS) if p.is_dir()), None)
-    return f"{misplaced} must not be a folder. Move it away." if misplaced else None
 
 
 def valid_checkpoint(folder: Path) -> Path | None:

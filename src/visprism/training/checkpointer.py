@@ -9,12 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, lock_folder
+from visprism.core.files import atomic_write, lock_folder, remove_leftovers
 from visprism.core.processes import gather, rank
-from visprism.core.provenance import fingerprint
+from visprism.core.provenance import Provenance, fingerprint
 from visprism.images.training_batches import Feed
 from visprism.training.checkpoint_files import (
-    prepare_folder,
+    LAST,
+    PREVIOUS,
     read_checkpoint,
     valid_checkpoint,
     write_checkpoint,
@@ -50,9 +51,11 @@ class Checkpointer:
         save: Save,
         checkpoint_minutes: float,
         names: Mapping[str, str],
+        provenance: Provenance,
     ) -> None:
         self.folder, self.engine, self.metrics, self.train = folder, engine, metrics, train
         self.save, self.checkpoint_minutes = save, checkpoint_minutes
+        self.provenance = provenance
         self.identity = run_identity(engine, train, names)
         self._last_write = time.monotonic()
         self._lock: int | None = None  # descriptor of the folder, while this run writes to it
@@ -100,15 +103,23 @@ class Checkpointer:
         return checkpoint["step"]
 
     def _prepare(self, folder: Path) -> str | None:
-        """Lock the folder for this run; the reason why it cannot be written to, or None."""
+        """Lock the folder, and remove the unfinished files of a process that was killed.
+
+        Returns the reason why no checkpoint can be written there, or None.
+        """
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock_folder(folder, "folder")
+            remove_leftovers(folder)
+            with atomic_write(folder / "write-test"):
+                pass
+            (folder / "write-test").unlink()
         except InputError as error:
             return str(error)
-        except OSError:
-            pass  # which `prepare_folder` meets again, and reports
-        return prepare_folder(folder)
+        except OSError as error:
+            return f"{folder} cannot be written to ({error.strerror}). Name another folder."
+        misplaced = next((p for p in (folder / LAST, folder / PREVIOUS) if p.is_dir()), None)
+        return f"{misplaced} must not be a folder. Move it away." if misplaced else None
 
     def close(self) -> None:
         """Let other runs write to the folder."""
@@ -159,7 +170,7 @@ class Checkpointer:
 
     def _write_history(self) -> None:
         if self.folder is not None and rank() == 0:
-            history = self.metrics.history()
+            history = self.metrics.history(self.provenance)
             history.save_csv(self.folder / "history.csv")
             history.save(self.folder / "history.npz")
 

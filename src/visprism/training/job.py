@@ -117,7 +117,7 @@ def train(
             if watch is not None:
                 monitor = watch(prepared, test or prepared.images, all_loggers)
                 to_close = [monitor]  # it ends its loggers
-            history = fit(
+            return fit(
                 prepared.network.model,
                 training_feed(job, prepared.images, preprocessing, recipe, run),
                 recipe,
@@ -143,9 +143,6 @@ def train(
         finally:
             for one in to_close:
                 one.close()
-        if rank() == 0:
-            history.save(job.folder / "history.npz")
-    return history
 
 
 def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:

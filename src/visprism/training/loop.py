@@ -129,6 +129,7 @@ def fit(
             save=save,
             checkpoint_minutes=checkpoint_minutes,
             names=names or {},
+            provenance=_provenance(run, train, recipe),
         )
         stack.enter_context(closing(checkpointer))
         start = checkpointer.begin(resume=resume)
@@ -168,7 +169,7 @@ def fit(
                     checkpointer.after_step(done, guard.check)
         checkpointer.end()
         engine.full(engine.model)
-        return metrics.history(_provenance(run, train, recipe))
+        return metrics.history(checkpointer.provenance)
 
 
 class DivergenceGuard:

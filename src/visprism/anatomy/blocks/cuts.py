@@ -17,10 +17,10 @@ from visprism.anatomy.trace.operations import SUMS, WORK
 class CutSegment:
     """The operations between two neighboring cuts: one operation, or parallel paths.
 
-    ``branches`` parallel paths, joined by a sum, a concatenation or an attention, with work on
-    one at least: a residual block, a dense block, an inception module ``work``      one
-    operation with weights or a window ``trivial``  the rest: norm, activation, gate
-    (squeeze-and-excitation), change of layout
+    - ``"branches"``: parallel paths, joined by a sum, a concatenation or an attention, with
+      work on one at least: a residual block, a dense block, an inception module;
+    - ``"work"``: one operation with weights or a window;
+    - ``"trivial"``: the rest: norm, activation, squeeze-and-excitation, change of layout.
     """
 
     start: int  # the cut before; its output comes in

@@ -23,12 +23,12 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     """The model's logits, or its main output where it has no logits.
 
     A mapping is passed by keyword where the model's ``forward`` has arguments of these names
-    (as Hugging Face models have) or names none and takes any, and as one argument otherwise. If an output has several
-    tensors, it is the one that the model's attribute ``visprism_output`` names, by key or
-    number; else ``logits``, else the only one with two axes, and the last if all are
-    feature maps, as backbones give one for each stage. Nothing else is guessed. It lies where
-    the images lie, also of a model that ends on another device. The model is given a copy of
-    the images, which it may change.
+    (as Hugging Face models have), or takes any and names none (as wrappers do), and as one
+    argument otherwise. If an output has several tensors, it is the one that the model's
+    attribute ``visprism_output`` names, by key or number; else ``logits``, else the only one
+    with two axes, and the last if all are feature maps, as backbones give one for each stage.
+    Nothing else is guessed. It lies where the images lie, also of a model that ends on another
+    device. The model is given a copy of the images, which it may change.
     """
     logits = output_of(model, copies_of(images))
     return logits[:, None] if logits.ndim == 1 else logits  # one for each image
