@@ -181,6 +181,7 @@ class Examination:
     entries: dict[Place, Entry] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
+    contents: dict[str, list[str]] = field(default_factory=dict)  # by analysis and options
     applicable: dict[str, list[Subject]] = field(default_factory=dict)  # by analysis
     superseded: int = 0  # stored results of these names that another model, or way, gave
 
@@ -476,7 +477,7 @@ class Examination:
         return key_of(
             models=[(s.name, *self._identity(s), str(s.preprocessing)) for s in subjects],
             analysis=analysis.name,
-            code=plug_in_code(analysis),
+            code="".join([plug_in_code(analysis), *self._content(analysis, options)]),
             options=options,
             images=subjects[0].num_images,
             batch_size=(subjects[0].batch_size, subjects[0].output_batch_size),
@@ -485,6 +486,16 @@ class Examination:
             training=self.store.header.get("training images"),
             seed=self.run.seed,
         )
+
+    def _content(self, analysis: type[Analysis], options: Mapping[str, Any]) -> list[str]:
+        """Digests of what the options name, read once; none of what cannot be read now."""
+        key = f"{analysis.name} {options}"
+        if key not in self.contents:
+            try:
+                self.contents[key] = analysis.content(options)
+            except InputError:
+                self.contents[key] = []
+        return self.contents[key]
 
     def _identity(self, subject: Subject) -> tuple[str, int]:
         """Fingerprint of a model, and which of several models with these weights it is."""
