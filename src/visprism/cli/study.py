@@ -250,7 +250,7 @@ class Examine(_Measuring):
     group, epilog, heading = "studies", MEASURED, "analyses"
     effort: Effort = argument("quick", EFFORT)
     analyses: tuple[str, ...] | None = argument(
-        None, "names of analyses (default: all that apply)", "A,B,..."
+        None, "names of analyses (default: a selection)", "A,B,..."
     )
     set: tuple[str, ...] = argument(
         (),
