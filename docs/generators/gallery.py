@@ -24,9 +24,9 @@ HEAD = """\
 
 Each picture is drawn from a run on {images} images or fewer, when this site was built. Every
 analysis is a class and, but for `training-curvature`, a command. Its page has the definition,
-the options, how to read the figure, pitfalls, cost and source. In the code of these pages, `model`
-is a classifier in evaluation mode, `images` a batch of its images, and `batches` a list of
-images with targets.
+the options, how to read the figure, pitfalls, cost and source. In the code of these pages,
+`model` is a classifier in evaluation mode, `images` a batch of its images, and `batches` a list
+of images with targets.
 """
 
 

@@ -424,7 +424,7 @@ class Demo(_Study, Seeded):
     out: Path = argument(Path("demo"), "output folder", "DIR")
     train: bool = argument(
         False,
-        "train the networks first, which takes about two minutes (default: use the weights "
+        "train the networks first, which takes about four minutes (default: use the weights "
         "inside the package)",
     )
     effort: Effort = argument("quick", EFFORT)
