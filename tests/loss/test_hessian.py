@@ -8,7 +8,7 @@ import pytest
 import torch
 from internals import Products
 
-from visprism import InputError, Objective, Run, hessian_spectrum, top_eigenvalues
+from visprism import Objective, Run, TimeBudgetError, hessian_spectrum, top_eigenvalues
 
 
 @pytest.fixture
@@ -79,19 +79,15 @@ def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches)
 
 
 def test_the_number_of_mini_batches_can_be_given(convolutional, batches):
-    spectrum = hessian_spectrum(convolutional, batches, k=2, num_batches=2)
-    assert spectrum.batches == spectrum.requested == 2
-    assert spectrum.provenance.images == 8
-    all_of_them = hessian_spectrum(convolutional, batches, k=2)
-    assert all_of_them.requested == 3
-    assert replace(all_of_them.first(2), products=spectrum.products, requested=2) == spectrum
-    with pytest.raises(InputError, match="batches must be between 1 and 3, got 4"):
-        all_of_them.first(4)
+    data = {"clean": batches, "other": batches}
+    spectrum = hessian_spectrum(convolutional, data, k=2, num_batches=2)
+    every = hessian_spectrum(convolutional, data, k=2)
+    assert replace(every.select(every.batch < 2), products=spectrum.products) == spectrum
+    assert spectrum.batches == 2
+    assert spectrum.provenance.images == 8  # of one data set
 
 
-def test_after_the_deadline_the_complete_mini_batches_are_given(
-    convolutional, batches, monkeypatch
-):
+def test_a_deadline_never_shortens_the_measurement(convolutional, batches, monkeypatch):
     deadline = time.monotonic() + 30
 
     class Slow(list):
@@ -100,11 +96,5 @@ def test_after_the_deadline_the_complete_mini_batches_are_given(
             monkeypatch.setattr(time, "monotonic", lambda: deadline + 1)
             yield self[2]
 
-    spectrum = hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))
-    monkeypatch.undo()
-    assert (spectrum.batches, spectrum.requested) == (2, 3)
-    assert "2 of 3 mini-batches within the time budget" in map(
-        str, spectrum.summary().findings()
-    )
-    exact = hessian_spectrum(convolutional, batches[:2], k=2)
-    np.testing.assert_array_equal(spectrum.value, exact.value)
+    with pytest.raises(TimeBudgetError):
+        hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))

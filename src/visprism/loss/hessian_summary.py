@@ -67,9 +67,6 @@ class HessianSpectrum(OfObjectives):
     tol: float = scalar("Tolerance", "", "relative residual of convergence")
     parameters: int = scalar("Parameters", "", "size of each matrix, number of parameters")
     products: int = scalar("Products", "", "Hessian-vector products of all mini-batches")
-    requested: int = scalar(
-        "Requested mini-batches", "", "fewer were measured if time ran out; 0: all", default=0
-    )
     learning_rate: float = scalar(
         "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
     )
@@ -78,16 +75,6 @@ class HessianSpectrum(OfObjectives):
     def batches(self) -> int:
         """Number of mini-batches that every phase, data set and objective has."""
         return min((len(np.unique(part.batch)) for _, part in self.parts()), default=0)
-
-    def first(self, batches: int) -> "HessianSpectrum":
-        """The spectrum of only the first mini-batches.
-
-        Mini-batches are measured in the order of the data, so that the first n of two models
-        are the same images.
-        """
-        if not 1 <= batches <= self.batches:
-            raise InputError(f"batches must be between 1 and {self.batches}, got {batches}")
-        return self.select(np.isin(self.batch, np.unique(self.batch)[:batches]))
 
     @staticmethod
     def concatenate(spectra: Iterable["HessianSpectrum"]) -> "HessianSpectrum":
@@ -134,7 +121,6 @@ class HessianSpectrum(OfObjectives):
             **{name: _column([c[name] for c in columns]) for name in columns[0]},
             k=self.k,
             tol=self.tol,
-            requested=self.requested,
             learning_rate=self.learning_rate,
             provenance=self.provenance,
         )
@@ -248,7 +234,6 @@ class HessianSummary(OfObjectives):
     )
     k: int = scalar("k", "", "number of leading eigenvalues per mini-batch", default=0)
     tol: float = scalar("Tolerance", "", "relative residual of convergence", default=0.01)
-    requested: int = scalar("Requested mini-batches", "", "0: all of the data", default=0)
     learning_rate: float = scalar(
         "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
     )
@@ -280,9 +265,6 @@ class HessianSummary(OfObjectives):
         """NEP and APE with their intervals, convergence, and the limit of stability."""
         for row in range(len(self)):
             yield from self._findings_of(row)
-        done = int(self.batches.min()) if len(self) else 0
-        if 0 < done < self.requested:
-            yield f"{done} of {self.requested} mini-batches within the time budget"
 
     def _negative_curvature(self, row: int) -> str:
         """Whether there is any, by the smallest eigenvalue; leading ones may all be positive.
