@@ -106,3 +106,15 @@ def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, ch
     (result,) = measured("trajectory", checkpoints=files)
     np.testing.assert_allclose(result.radius, [1, 1, 0], atol=0.2)
     assert result.angle[1] == pytest.approx(np.pi / 3, abs=0.2)
+
+
+def test_checkpoints_with_equal_file_names_are_told_apart_by_their_folders(
+    measured, checkpoint
+):
+    files = checkpoint(1, "a/best.safetensors"), checkpoint(2, "b/best.safetensors")
+    paths, soup = measured("mode-connectivity", checkpoints=files, points=3)
+    assert list(dict.fromkeys(paths.checkpoint.tolist())) == list(map(str, files))
+    assert len(soup) == 4
+    result = spectrum(measured, checkpoints=files, limit=8)
+    phases = [str(file.with_suffix("")) for file in files]
+    assert list(dict.fromkeys(result.phase.tolist())) == phases

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.loss.checkpoints import stored_weights
+from visprism.analyses.loss.checkpoints import names_of, stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -159,8 +159,8 @@ class ModeConnectivity(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the loss along each segment."""
-        names = [Path(file).name for file in self.checkpoints]
-        states = dict(zip(names, stored_weights(self.checkpoints), strict=True))
+        weights = stored_weights(self.checkpoints)
+        states = dict(zip(names_of(self.checkpoints), weights, strict=True))
         return self.of(subject.model, states, subject.batches(), run=run)
 
     def of(
