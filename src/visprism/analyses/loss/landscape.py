@@ -396,7 +396,9 @@ class Landscape(Analysis):
     )
     perturb_positions: bool = option(False, "random directions change position embeddings too")
     batch_norm: Literal["frozen", "reestimated"] = option(
-        "frozen", "BatchNorm statistics of the grid; the circles have both"
+        "frozen",
+        "BatchNorm statistics of the grid, always re-estimated through checkpoints; the circles "
+        "have both",
     )
     weight_decay: float | None = option(
         None,
@@ -421,7 +423,7 @@ class Landscape(Analysis):
             planes,
             weight_decay=wd or 0.0,
             decayed=subject.decayed,
-            batch_norm=self.batch_norm,
+            batch_norm=self._treatment,
             run=run,
         )
         circles = rings(
@@ -435,11 +437,15 @@ class Landscape(Analysis):
         )
         return circles, surface, *([] if path is None else [path])
 
+    @property
+    def _treatment(self) -> Literal["frozen", "reestimated"]:
+        """Running statistics of the model fit no checkpoint."""
+        return "reestimated" if self.checkpoints else self.batch_norm
+
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each point, and another for re-estimated statistics."""
-        grid = (
-            self.grid_planes * self.points**2 * (2 if self.batch_norm == "reestimated" else 1)
-        )
+        passes = 2 if self._treatment == "reestimated" else 1
+        grid = self.grid_planes * self.points**2 * passes
         treatments = 3 if batch_norms(subject.model) else 1
         return Cost(per_image=grid + treatments * self.ring_planes * self.angles * len(RADII))
 
