@@ -243,7 +243,7 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
         ax.plot(
             along, np.ma.masked_invalid(values), color=color, linewidth=width, label="_slice"
         )
-    if several and all(len(x) == len(lines[0][0]) for x, _ in lines):
+    if several and all(np.array_equal(x, lines[0][0]) for x, _ in lines):
         mean = np.mean([values for _, values in lines], axis=0)
         ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
     if quantity == "nll" and result.classes > 1:
@@ -357,11 +357,11 @@ class Landscape(Analysis):
         Section(
             LossSurface,
             "Loss landscape",
-            "The NLL at the weights (cross) and around them along two random filter-normalized "
-            "directions, with frozen BatchNorm statistics. The bold contour is chance level, "
-            "log(classes); beyond it, in gray, predictions are worse than a guess, and the "
-            "loss grows with the scale of the logits. Compare models by the increase on "
-            "circles, not by the look of a surface.",
+            "The NLL at the weights (cross) and around them along two directions, by default "
+            "random and filter-normalized, with frozen BatchNorm statistics. The bold contour "
+            "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
+            "guess, and the loss grows with the scale of the logits. Compare models by the "
+            "increase on circles, not by the look of a surface.",
             figures=SURFACES,
             table=False,
         ),
