@@ -35,12 +35,20 @@ def check_batch_norm(batch_norm: str, supported: Sequence[str], quantity: str) -
         )
 
 
+def clear_caches(model: nn.Module) -> None:
+    """Empty what modules keep until their mode is set, as LeViT its attention biases."""
+    if any(type(m).train is not nn.Module.train for m in model.modules()):
+        model.train(), model.eval()
+
+
 @contextmanager
 def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterator[None]:
     """Inside, logits can be differentiated twice; on exit the model is restored."""
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     fastpath = torch.backends.mha.get_fastpath_enabled()
+    clear_caches(model)  # of other parameters
     with ExitStack() as stack:
+        stack.callback(clear_caches, model)
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(as_written())
         stack.callback(torch.backends.mha.set_fastpath_enabled, fastpath)

@@ -19,7 +19,7 @@ from visprism.core.run import Run
 from visprism.core.statistics import t_interval
 from visprism.estimates.estimated import Number
 from visprism.loss.directions import Direction, named_parameters
-from visprism.loss.double_backward import BatchNorm
+from visprism.loss.double_backward import BatchNorm, clear_caches
 from visprism.loss.objective import Loss, losses_of
 from visprism.loss.planes import Plane
 from visprism.passes.batches import first_images, on_device, with_targets
@@ -263,12 +263,6 @@ def displaced_tensors(
     The sum starts from the original tensors, which the model has again on exit.
     """
     original = {name: tensor.data for name, tensor in tensors.items()}
-    # LeViT, among others, caches its attention biases until it is next put into training mode.
-    caching = any(type(m).train is not nn.Module.train for m in model.modules())
-
-    def clear_caches() -> None:
-        if caching:
-            model.train(), model.eval()
 
     def displace(terms: Terms) -> None:
         terms = list(terms)
@@ -277,7 +271,7 @@ def displaced_tensors(
             for coefficient, direction in terms:
                 if name in direction:
                     tensor.data.add_(direction[name], alpha=coefficient)
-        clear_caches()
+        clear_caches(model)
 
     try:
         for name, tensor in tensors.items():
@@ -287,4 +281,4 @@ def displaced_tensors(
         with delayed_interrupts():
             for name, tensor in tensors.items():
                 tensor.data = original[name]
-            clear_caches()
+            clear_caches(model)
