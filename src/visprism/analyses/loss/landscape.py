@@ -397,8 +397,8 @@ class Landscape(Analysis):
     perturb_positions: bool = option(False, "random directions change position embeddings too")
     batch_norm: Literal["frozen", "reestimated"] = option(
         "frozen",
-        "BatchNorm statistics of the grid, always re-estimated through checkpoints; the circles "
-        "have both",
+        "BatchNorm statistics of the grid, always re-estimated through checkpoints; the "
+        "circles have both",
     )
     weight_decay: float | None = option(
         None,
