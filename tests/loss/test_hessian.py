@@ -60,19 +60,19 @@ def test_data_are_kept_apart_by_name(convolutional, batches):
     np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
 
 
-def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches):
+@pytest.mark.parametrize("parameters", ["all", "*bias"])
+def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches, parameters):
     """Against the dense Hessian plus the diagonal of weight decay."""
     network = convolutional
-    spectrum = hessian_spectrum(
-        network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, decayed="*weight"
-    )
-    objective = Objective(network, batches[:1], weight_decay=0.5, decayed="*weight")
+    chosen = {"decayed": "*weight", "parameters": parameters}
+    spectrum = hessian_spectrum(network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, **chosen)
+    objective = Objective(network, batches[:1], weight_decay=0.5, **chosen)
     eye = torch.eye(len(objective), dtype=torch.float64)
     dense = Products(objective)(eye)
     exact = torch.linalg.eigvalsh(dense).numpy()
     rows = of(spectrum, which="LM", weight_decay=0.5)
     np.testing.assert_allclose(rows.value, exact[np.argsort(-abs(exact))[:3]], rtol=1e-8)
-    plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9)
+    plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9, parameters=parameters)
     np.testing.assert_array_equal(
         of(spectrum, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
     )

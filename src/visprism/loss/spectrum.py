@@ -184,17 +184,18 @@ def _of_mini_batch(
     decay = objective.decay
     start = torch.randn(1, len(decay), generator=stream(run.seed, "hessian", *use)).to(decay)
 
-    def pairs(product: Product, decays: Iterable[float], shifted: bool) -> list[tuple]:
+    def pairs(product: Product, decays: Iterable[float], shift: float) -> list[tuple]:
         """Weight decay, request and eigenpairs, all from one Krylov space."""
         keys = [(wd, request) for wd in decays for request in requests]
-        shifts = [replace(r, shift=wd if shifted else 0.0) for wd, r in keys]
+        shifts = [replace(request, shift=shift if wd else 0.0) for wd, request in keys]
         results = eigenpairs(product, start, shifts, tol=tol, run=run)
         return [(*key, result) for key, result in zip(keys, results, strict=True)]
 
     uniform = bool((decay == decay[0]).all())
-    results = pairs(products, dict.fromkeys((0.0, weight_decay if uniform else 0.0)), True)
+    decays = dict.fromkeys((0.0, weight_decay if uniform else 0.0))
+    results = pairs(products, decays, float(decay[0]))
     if weight_decay and not uniform:  # then L2 changes the eigenvectors too
-        results += pairs(lambda rows: products(rows) + decay * rows, [weight_decay], False)
+        results += pairs(lambda rows: products(rows) + decay * rows, [weight_decay], 0.0)
     nll, _ = products.nll_and_examples
     rows = [
         (wd, nll, request.which, j if request.required else 0, *row)
