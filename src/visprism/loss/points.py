@@ -20,7 +20,7 @@ from visprism.core.statistics import t_interval
 from visprism.estimates.estimated import Number
 from visprism.loss.directions import Direction, named_parameters
 from visprism.loss.double_backward import BatchNorm, clear_caches
-from visprism.loss.objective import Loss, losses_of
+from visprism.loss.objective import Loss, cross_entropy, losses_of
 from visprism.loss.planes import Plane
 from visprism.passes.batches import first_images, on_device, with_targets
 
@@ -149,13 +149,17 @@ class Evaluation:
             for images, _ in self.samples.batches:
                 tick()
                 outputs.append(forward(self.model, images))
-        # Double precision on the CPU: a difference of two losses may be tiny.
-        logits = torch.cat(outputs).cpu().double()
-        targets = torch.cat([targets for _, targets in self.samples.batches]).cpu()
-        soft = targets.is_floating_point()
+        logits = torch.cat(outputs)
+        if self.loss is cross_entropy:  # a difference of two losses may be tiny
+            logits = logits.cpu().double()
+        else:  # another loss may have tensors of its own
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        targets = torch.cat([targets for _, targets in self.samples.batches]).to(logits.device)
+        soft = targets.ndim == 2
         nll = losses_of(self.loss, logits, targets.to(logits) if soft else targets)
         correct = logits.argmax(1) == (targets.argmax(1) if soft else targets)
-        return PointLosses(nll.double().numpy(), correct.double().numpy(), logits.shape[1])
+        nll, correct = nll.cpu().double(), correct.cpu().double()
+        return PointLosses(nll.numpy(), correct.numpy(), logits.shape[1])
 
     def origin(self, tick: Tick) -> PointLosses:
         """The losses at the model's weights."""
