@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from internals import Products
+from torch import nn
 
 from visprism import Objective, Run, TimeBudgetError, hessian_spectrum, top_eigenvalues
 
@@ -76,6 +77,21 @@ def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches,
     np.testing.assert_array_equal(
         of(spectrum, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
     )
+
+
+def test_rounding_is_no_negative_curvature(images, classes):
+    """Softmax regression is convex: of two classes, 4 images have at most 4 eigenvalues."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(images[0].numel(), 2)).eval()
+    data = [(images[:4].float(), classes[:4] % 2)]
+    spectrum = hessian_spectrum(model, data, k=8)
+    assert (spectrum.value < 0).any()
+    summary = spectrum.summary()
+    assert summary.nep == 0
+    assert summary.reading("smallest", 0)["reading"] != "yes"
+    assert summary.ape_median > 1e-3
+    assert (spectrum.curves().sign == 1).all()
 
 
 def test_the_number_of_mini_batches_can_be_given(convolutional, batches):

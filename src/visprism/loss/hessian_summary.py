@@ -103,9 +103,14 @@ class HessianSpectrum(OfObjectives):
         return self.select((self.rank == 0) & (self.which == which))
 
     def by_batch(self) -> list[Float[np.ndarray, " k"]]:
-        """The leading eigenvalues of each mini-batch."""
-        leading = self.select(self.rank > 0)
-        return [leading.value[leading.batch == number] for number in np.unique(leading.batch)]
+        """The leading eigenvalues of each mini-batch; 0 for those within rounding of it."""
+        values = []
+        for number in np.unique(self.batch):
+            part = self.select(self.batch == number)
+            rounding = _ROUNDING * np.abs(part.value).max()
+            leading = part.value[part.rank > 0]
+            values.append(np.where(np.abs(leading) > rounding, leading, 0.0))
+        return values
 
     def summary(self) -> "HessianSummary":
         """NEP, the share of negative eigenvalues, and APE, the mean of the positive ones."""
@@ -135,7 +140,7 @@ class HessianSpectrum(OfObjectives):
         """
         rows: list[tuple] = []
         for key, part in self.parts():
-            values = part.value[part.rank > 0]
+            values = np.concatenate(part.by_batch())
             for sign in (-1, 1):
                 of_sign = values[np.sign(values) == sign]
                 if 0 < len(of_sign) < FEWEST_OF_A_DENSITY:
@@ -331,7 +336,7 @@ def _summary_of(part: HessianSpectrum) -> dict[str, Any]:
     """The columns of `HessianSummary` for one phase, data set and objective."""
     values, leading = part.by_batch(), part.select(part.rank > 0)
     largest, smallest = part.end("LA"), part.end("SA")
-    positive = leading.value[leading.value > 0]
+    positive = np.concatenate([v[v > 0] for v in values])
     scales = [np.abs(part.value[part.batch == number]).max() for number in smallest.batch]
     return {
         "batches": len(values),
