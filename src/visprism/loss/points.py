@@ -19,7 +19,7 @@ from visprism.core.run import Run
 from visprism.core.statistics import t_interval
 from visprism.estimates.estimated import Number
 from visprism.loss.directions import Direction, named_parameters
-from visprism.loss.double_backward import BatchNorm, clear_caches
+from visprism.loss.double_backward import BatchNorm, batch_statistics, clear_caches
 from visprism.loss.objective import Loss, cross_entropy, losses_of
 from visprism.loss.planes import Plane
 from visprism.passes.batches import first_images, on_device, with_targets
@@ -217,7 +217,7 @@ def reestimate(model: nn.Module, images: Images, compute: Compute) -> None:
             norm.momentum = None  # a cumulative average, of one batch
             norm.training = True
         if norms:
-            with compute.autocast():
+            with compute.autocast(), batch_statistics():
                 forward(model, images)
     finally:
         for norm, (momentum, training) in zip(norms, before, strict=True):
