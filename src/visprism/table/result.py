@@ -372,7 +372,10 @@ class Result:
         """
         columns, infos = self.columns(), self.infos()
         units = {name: infos[_stem(name)].unit for name in columns if _stem(name) in infos}
-        with atomic_write(Path(path)) as scratch, scratch.open("w", newline="") as file:
+        with (
+            atomic_write(Path(path)) as scratch,
+            scratch.open("w", encoding="utf-8", newline="") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow(
                 f"{name} ({units[name]})" if units.get(name) else name for name in columns
