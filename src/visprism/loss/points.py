@@ -65,7 +65,9 @@ class Samples:
         """One batch of the first 512 images, or fewer of more than 16,384 pixels each."""
         height, width = self.image_shape[-2:]
         number = min(len(self), _MOST_IMAGES, max(16, _MOST_PIXELS // (height * width)))
-        parts = [images for images, _ in self.batches]
+        counts = np.cumsum([len(targets) for _, targets in self.batches])
+        needed = 1 + int(np.searchsorted(counts, number))
+        parts = [images for images, _ in self.batches[:needed]]
         if isinstance(parts[0], Mapping):
             return {n: torch.cat([p[n] for p in parts])[:number] for n in parts[0]}  # pyrefly: ignore
         return torch.cat(parts)[:number]  # pyrefly: ignore
