@@ -154,7 +154,7 @@ class Evaluation:
         logits = torch.cat(outputs)
         if self.loss is cross_entropy:  # a difference of two losses may be tiny
             logits = logits.cpu().double()
-        else:  # another loss may have tensors of its own
+        else:  # another loss may hold tensors, such as weights of classes
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         targets = torch.cat([targets for _, targets in self.samples.batches]).to(logits.device)
         soft = targets.ndim == 2
