@@ -129,14 +129,10 @@ class Paired:
         return self.losses[:, 1:] - self.losses[:, :1]
 
     def reference(
-        self,
-        logits: Float[Tensor, "b k"],
-        targets: Int64[Tensor, " b"],
-        start: int | None = None,
+        self, logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"], start: int
     ) -> None:
         """Add the logits of a batch without any change."""
         self._targets, self.classes = targets, logits.shape[1]
-        start = self.images if start is None else start
         rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
         rows[:, 0, 0] = np.arange(start, start + len(targets))
         rows[:, 1] = _outcome(logits, targets)

@@ -229,11 +229,8 @@ class Attribution(Analysis):
         return Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without a vector of logits."""
-        reason = super().inapplicable(subject)
-        if reason is None and not subject.num_classes:
-            return "the model does not return one vector of logits per image"
-        return reason
+        """Without one logit for each of several classes."""
+        return super().inapplicable(subject) or subject.without_classes()
 
 
 def _with_numbers(
