@@ -44,6 +44,7 @@ def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
         first, second = sorted(np.linalg.norm(others - point, axis=1))[:2]
         logs.append(np.log(second / first))
     assert twonn_dimension(points)[0] == pytest.approx(59 / sum(logs))
+    assert np.isnan(twonn_dimension(np.eye(20))).all()  # all points are equally far apart
 
 
 @pytest.fixture

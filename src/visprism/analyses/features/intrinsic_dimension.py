@@ -182,7 +182,8 @@ def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, flo
     deviation from the mean. The interval is estimate x exp(± t error / S). It does not include
     the bias of a density that varies up to r_2, which grows with d and falls with n.
 
-    NaN for fewer than 20 points; no interval for fewer than 200, where it covers too little.
+    NaN for fewer than 20 points and where all ratios are 1; no interval for fewer than 200,
+    where it covers too little.
     """
     from scipy.sparse import coo_array  # SciPy takes a while to import
     from scipy.spatial.distance import cdist
@@ -200,6 +201,8 @@ def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, flo
         neighbors[start + rows] = nearest
         logs[start + rows] = np.log(of_nearest[:, 1] / of_nearest[:, 0])
     total = float(logs.sum())
+    if not total:
+        return float("nan"), float("nan"), float("nan")
     estimate = (n - 1) / total
     if n < _FEWEST_FOR_INTERVAL:
         return estimate, float("nan"), float("nan")
