@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.provenance import Provenance
@@ -200,7 +201,7 @@ def evaluate_perturbed(
             for condition in range(conditions):
                 tick()
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
-                change = (new - pixels).double()
+                change = in_float64(new - pixels)
                 power[condition, 0] += change.square().sum().cpu()
                 power[condition, 1] += change.numel()
                 paired.add(condition, predict(space.normalized(new)).float().cpu())
