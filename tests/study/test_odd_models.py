@@ -53,6 +53,15 @@ def test_a_model_that_changes_its_images_or_turns_gradients_on_changes_no_number
     assert numbers(study, "in place") == numbers(study, "out of place")
 
 
+def test_gradients_exist_within_the_inference_mode_of_a_caller(net, loader):
+    model = net()
+    expected = vp.examine(model, loader, analyses="hessian")
+    with torch.inference_mode():
+        study = vp.examine(model, loader, analyses="hessian")
+        vp.ReceptiveField()(model, loader)
+    assert numbers(study, "Net") == numbers(expected, "Net") != {}
+
+
 def test_a_hook_of_the_model_itself_is_part_of_its_pass(noise):
     hooked = seeded(Network)
     hooked.register_forward_pre_hook(lambda _, x: (out_of_place(x[0]),))
