@@ -24,6 +24,11 @@ def markdown_of(study: Study) -> str:
     """The table, the findings by analysis, and what was not measured, as Markdown."""
     parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
     lists = {"To read first": [_escaped(alarm) for alarm in study.alarms]}
+    lists["Not covered"] = [
+        f"{_escaped(model)}: {_escaped(text)}"
+        for model, texts in study.notes.items()
+        for text in texts
+    ]
     lists |= {_escaped(analysis): _findings(study, analysis) for analysis in study.analyses}
     lists["Not measured"] = [
         f"{_escaped(f.analysis)}, {_escaped(f.model)}: {f.kind}, {_escaped(f.reason)}"
@@ -65,6 +70,7 @@ def json_of(study: Study) -> str:
         ],
         "failures": [asdict(failure) for failure in study.failures],
         "alarms": study.alarms,
+        "notes": study.notes,
         "data": {"name": origin.data, "split": origin.split, "shape": origin.image_shape},
         "seed": study.header.get("seed", origin.seed),
         "seconds": study.header.get("seconds"),
