@@ -24,11 +24,7 @@ def markdown_of(study: Study) -> str:
     """The table, the findings by analysis, and what was not measured, as Markdown."""
     parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
     lists = {"To read first": [_escaped(alarm) for alarm in study.alarms]}
-    lists["Not covered"] = [
-        f"{_escaped(model)}: {_escaped(text)}"
-        for model, texts in study.notes.items()
-        for text in texts
-    ]
+    lists["Not covered"] = [_escaped(f"{m}: {t}") for m, ts in study.notes.items() for t in ts]
     lists |= {_escaped(analysis): _findings(study, analysis) for analysis in study.analyses}
     lists["Not measured"] = [
         f"{_escaped(f.analysis)}, {_escaped(f.model)}: {f.kind}, {_escaped(f.reason)}"

@@ -239,8 +239,8 @@ class Fourier(FeatureAnalysis):
         return spectrum, highest, by_kind
 
 
-def _grids(blocks: Iterable[Block]) -> list[tuple[int, int]]:
-    return list(dict.fromkeys(grid_of(block) for block in blocks if block.layout is not None))
+def _grids(blocks: Iterable[Block]) -> dict[tuple[int, int], None]:
+    return dict.fromkeys(grid_of(block) for block in blocks if block.layout is not None)
 
 
 def without_profile(measure: Callable[[Tensor], Tensor], blocks: Iterable[Block]) -> str | None:
