@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_origin
 
+import torch
 from torch.optim import Optimizer
 
 from visprism.analyses.subject import Measured, Subject, forget_choice, subject_of
@@ -200,6 +201,7 @@ class Analysis(ABC):
                 f"{size[0]}x{size[1]}"
             )
 
+    @torch.inference_mode(mode=False)  # of the caller: it has no gradients
     def __call__(  # noqa: ANN204 (any result)
         self,
         model: Any,

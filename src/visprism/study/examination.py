@@ -524,6 +524,7 @@ class Examination:
             "keys": [e.key for e in entries],
             "untrained": [s.name for s in self.subjects if not s.trained],
             "weights": weights,
+            "notes": {s.name: self._notes(s) for s in self.subjects},
             "revision": revision(),
             "seconds": seconds,
             "effort": self.effort,
@@ -534,6 +535,13 @@ class Examination:
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
         return Study(self._names, tuple(entries), tuple(self.failures), header)
+
+    def _notes(self, subject: Subject) -> list[str]:
+        """What results of the model do not cover, in sentences."""
+        features = [a for a in self.analyses if isinstance(a, FeatureAnalysis)]
+        measured = [a for a in features if ((subject.name,), a.name) in self.entries]
+        notes = [note for a in measured for note in a.notes(subject.anatomy)]
+        return [*subject.anatomy.notes, *notes]
 
     def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
         """Skipped: an analysis that was not named cannot use the input."""

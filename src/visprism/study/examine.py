@@ -24,6 +24,7 @@ from visprism.study.study_file import analysis_fields, study_fields, write_study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 
+@torch.inference_mode(mode=False)  # of the caller: it has no gradients
 def examine(
     models: Any,
     data: Any,
