@@ -223,8 +223,11 @@ class Subject:
             return "no block of the model has a feature map on a spatial grid"
         if Needs.ATTENTION in needs and (reason := self.without_attention()):
             return reason
-        if Needs.TARGETS in needs and (reason := self._without_targets()):
-            return reason
+        if Needs.TARGETS in needs:
+            # A category of shape and texture may be several classes of the model.
+            reason = self._without_targets(categories=Needs.TEXTURES in needs)
+            if reason:
+                return reason
         if Needs.PIXELS in needs and self.preprocessing is None:
             return (
                 "the normalization of the images is unknown: neither the model nor the "
@@ -247,7 +250,7 @@ class Subject:
             return None
         return "the model has no attention whose weights can be read"
 
-    def _without_targets(self) -> str | None:
+    def _without_targets(self, *, categories: bool) -> str | None:
         if self.images.targets is None:
             return self.images.without_labels or f"there are no labels in {self.images.name}"
         if not self.num_classes:
@@ -257,6 +260,8 @@ class Subject:
                 "the model returns one logit per image, not one per class. Return two logits, "
                 "0 and the given one, to measure a binary classifier"
             )
+        if categories:
+            return None
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:
             return (
