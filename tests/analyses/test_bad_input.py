@@ -7,6 +7,7 @@ import visprism as vp
 
 IMAGES = torch.rand(24, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 LABELED = [(IMAGES, torch.arange(24) % 10)]
+DARK = [(IMAGES - 9, LABELED[0][1])]
 WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
@@ -25,7 +26,9 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),
         ("fourier-sensitivity", {"max_frequency": 17}, LABELED, "must be at most 16, the Nyq"),
         ("frequency-noise", {"frequencies": (3.0,)}, LABELED, "numbers from 0 to 1.41, got 3"),
-        ("frequency-noise", {}, [(IMAGES - 9, LABELED[0][1])], "pixels must be between 0 and"),
+        ("corruptions", {}, DARK, "pixels must be between 0 and 1"),
+        ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
+        ("stability", {}, DARK, "pixels must be between 0 and 1"),
         ("hessian", {"parameters": "kind:mlp"}, LABELED, "no parameter matches kind:mlp"),
         ("out-of-distribution", {}, LABELED, "no images of another distribution"),
         ("patch-pca", {"background_threshold": 0.999}, [IMAGES[:1]], "must leave at least 4 p"),

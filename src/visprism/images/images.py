@@ -17,7 +17,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
+from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing, unnormalized
 from visprism.images.batches import Batches, Change, batches, fixed_augmentation, in_batches
 from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
 from visprism.images.pixels import crops_of, framing, normalized
@@ -334,11 +334,8 @@ def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"]) -> Tenso
 
 def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:
     """Pixels 0 ... 255 from normalized images; exact where they came from eight bits."""
-    mean, std = (
-        torch.tensor(v, device=images.device)[:, None, None]
-        for v in (preprocessing.mean, preprocessing.std)
-    )
-    return (images * std + mean).mul(255).round().clamp(0, 255).to(torch.uint8)
+    pixels = unnormalized(images, preprocessing.mean, preprocessing.std)
+    return pixels.mul(255).round().to(torch.uint8)
 
 
 def _to_the_end(data: Iterable) -> Iterator:
