@@ -252,7 +252,9 @@ class Subject:
 
     def _without_targets(self, *, categories: bool) -> str | None:
         if self.images.targets is None:
-            return self.images.without_labels or f"there are no labels in {self.images.name}"
+            data, split = self.images.name, self.images.split
+            data += f" ({split}). Choose a split with labels" if split else ""
+            return self.images.without_labels or f"there are no labels in {data}"
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
         if self.num_classes == 1:
