@@ -272,7 +272,6 @@ def tensor_images(
     for batch in _to_the_end(data):
         pictures, given = _split_batch(batch)
         taken = len(_first(pictures))
-        pictures = _on_cpu(pictures)
         labels, fault = _class_indices(given, taken)
         reason = reason or fault
         if limit is not None and number + taken > limit:
@@ -286,7 +285,7 @@ def tensor_images(
             )
         if images and not reason and (labels is None) != (not targets):
             raise InputError("either all batches or none must have targets")
-        images.append(pictures)
+        images.append(_copied(pictures))
         targets += [] if labels is None else [labels]
         number += taken
         size += sum(t.numel() * t.element_size() for t in _tensors(pictures))
@@ -384,7 +383,7 @@ def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
     except (TypeError, ValueError, RuntimeError) as error:
         labels, given = torch.empty(0), f"{type(targets).__name__} ({error})"
     if labels.shape == (images,) and not labels.is_floating_point():
-        return labels.long().cpu(), ""
+        return labels.to("cpu", torch.long, copy=True), ""
     return None, f"targets must be one class index per image ({images}), got {given}"
 
 
@@ -413,10 +412,11 @@ def _first(images: Any) -> Tensor:
     return tensors[0]
 
 
-def _on_cpu(images: Any) -> Any:
+def _copied(images: Any) -> Any:
+    """A copy on the CPU, as some loaders fill the same memory with each batch."""
     if isinstance(images, Mapping):
-        return {key: tensor.cpu() for key, tensor in images.items()}
-    return images.cpu()
+        return {key: tensor.to("cpu", copy=True) for key, tensor in images.items()}
+    return images.to("cpu", copy=True)
 
 
 def _rows(images: Any, rows: range) -> Any:
