@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from internals import subject_of
+from torch import nn
 
 import visprism as vp
 
@@ -40,6 +42,19 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
 def test_what_cannot_be_measured_is_refused(network, analysis, options, data, sentence):
     with pytest.raises(vp.InputError, match=sentence):
         vp.ANALYSES[analysis](**options)(network(0), data, preprocessing=WAY)
+
+
+@pytest.mark.parametrize("analysis", ["corruptions", "stability"])
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [((1, 28, 28), "must be RGB"), ((3, 8, 8), "must have sides of at least 16 pixels")],
+)
+def test_images_that_cannot_be_corrupted_are_no_failure(analysis, shape, sentence):
+    images = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Conv2d(shape[0], 3, 3), nn.AdaptiveMaxPool2d(1), nn.Flatten())
+    way = vp.Preprocessing(shape[1:], mean=(0.0,) * shape[0], std=(1.0,) * shape[0])
+    subject = subject_of(model.eval(), [(images, torch.arange(4) % 3)], preprocessing=way)
+    assert sentence in vp.ANALYSES[analysis]().inapplicable(subject)
 
 
 def test_equal_images_are_refused(network):

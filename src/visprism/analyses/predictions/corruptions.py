@@ -10,12 +10,21 @@ from math import nan
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    Sizes,
+    reason_of_error,
+)
 from visprism.analyses.predictions.calibration import calibration
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
@@ -44,7 +53,7 @@ from visprism.estimates.text import (
     text_of,
     titled,
 )
-from visprism.images.corruptions.corrupt import COMMON, change_of
+from visprism.images.corruptions.corrupt import COMMON, change_of, check_images
 from visprism.passes.batches import Batch
 from visprism.passes.outcomes import Outcomes, outcomes
 from visprism.passes.predict import predict
@@ -351,6 +360,13 @@ class Corruptions(Analysis):
         return Cost(
             per_image=1.0 + conditions,
             seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL,
+        )
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Also where images are not RGB, or too small."""
+        shape = 1, *subject.anatomy.image_shape
+        return super().inapplicable(subject) or reason_of_error(
+            check_images, torch.empty(shape, dtype=torch.uint8)
         )
 
 
