@@ -27,6 +27,12 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),
         ("fourier-sensitivity", {"max_frequency": 17}, LABELED, "must be at most 16, the Nyq"),
+        (
+            "frequency-noise",
+            {"protocol": "both", "frequencies": (0.2,)},
+            LABELED,
+            r"must lie on both sides of 0\.5 .*, got 0\.2 to 0\.2",
+        ),
         ("frequency-noise", {"frequencies": (3.0,)}, LABELED, "numbers from 0 to 1.41, got 3"),
         ("corruptions", {}, DARK, "pixels must be between 0 and 1"),
         ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
