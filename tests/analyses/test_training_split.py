@@ -74,5 +74,5 @@ def test_a_damaged_training_image_is_an_error_and_no_missing_split(network, tmp_
     (tmp_path / "val").rename(tmp_path / "train")
     assert subject().training_images.split == "train"
     (tmp_path / "train/cat/0.png").write_bytes(b"damaged")
-    with pytest.raises(InputError, match="1 of 2 images of .* cannot be read"):
+    with pytest.raises(InputError, match=r"1 of 2 images of .* cannot be read"):
         subject()

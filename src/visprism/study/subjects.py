@@ -251,7 +251,7 @@ def _training_images(
     if isinstance(data, str) and images.split not in ("", _TRAIN) and options.split is None:
         try:
             return images_of(data, replace(options, split=_TRAIN), side=side, seed=seed)
-        except MissingSplitError:  # the data has no training split; the provenance says which it is
+        except MissingSplitError:  # the provenance says which split it is
             return images
     return images
 

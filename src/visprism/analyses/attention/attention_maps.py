@@ -6,7 +6,7 @@ the weights averaged over heads.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -171,9 +171,10 @@ def attention_maps(
         names += [name] * map_.size
         for key, values in zip(columns, (head + 1, row, column, map_.ravel()), strict=True):
             columns[key].append(values)
+    joined: dict[str, Any] = {key: np.concatenate(v) for key, v in columns.items()}
     return QueryWeights(
         block=np.array(names),
-        **{key: np.concatenate(values) for key, values in columns.items()},
+        **joined,
         query=query if isinstance(query, str) else ",".join(map(str, query)),
         provenance=provenance_of(anatomy, run),
     )

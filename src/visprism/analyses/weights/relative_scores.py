@@ -108,8 +108,8 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
     """Tables of relative position scores by the name of their attention, in forward order.
 
     Recognized are an attention made from a convolution (`scores`), window attention of this
-    library (`relative_scores`, `relative_bias`) and what timm, Transformers and torchvision call
-    `relative_position_bias_table`: of Swin, of BEiT, where the last rows belong to the class
+    library (`relative_scores`, `relative_bias`) and the `relative_position_bias_table` of timm,
+    Transformers and torchvision: of Swin, of BEiT, where the last rows belong to the class
     token, and of MaxViT, by head first.
     """
     tables = {}
