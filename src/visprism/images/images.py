@@ -159,8 +159,7 @@ class Images:
 
     def _first_images(self, limit: int | None) -> ImageSet:
         images = self.image_set
-        if images is None:
-            raise InputError("data must be images, got tensors. Pass an ImageSet or a name.")
+        assert images is not None
         return images if limit is None else images.subset(np.arange(min(limit, len(images))))
 
     def _crops_of(self, preprocessing: Preprocessing, rows: range) -> UInt8[Tensor, "b 3 h w"]:
@@ -234,10 +233,7 @@ def _common_size(image_set: ImageSet) -> tuple[int, int]:
 def tensor_images(
     data: Iterable,
     *,
-    name: str = "the given images",
-    split: str = "",
     limit: int | None = None,
-    num_classes: int | None = None,
     preprocessing: Preprocessing | None = None,
     seed: int | None = None,
 ) -> Images:
@@ -251,10 +247,7 @@ def tensor_images(
             A mapping of one image tensor and labels, as of Hugging Face, is (images, targets).
             Targets other than one class index per image, such as masks, are left out;
             `Images.without_labels` says so.
-        name: for provenance.
-        split: "train", "test", ... where it is known.
         limit: read at most this number of images.
-        num_classes: number of classes, where it is known.
         preprocessing: the normalization that the images have, where it is known.
         seed: of a random order whose every prefix is balanced over classes; see
             `nested_order`. None: as read.
@@ -306,11 +299,10 @@ def tensor_images(
         order = nested_order(by_class, seed=seed)
     several = isinstance(images[0], Mapping)
     return Images(
-        name=name,
-        split=split,
+        name="the given images",
+        split="",
         targets=None if classes is None else classes[order],
         positions=order,
-        num_classes=num_classes,
         without_labels=reason,
         tensors=(
             {key: _stacked([p[key] for p in images], order) for key in images[0]}
