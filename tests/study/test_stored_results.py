@@ -8,9 +8,22 @@ import numpy as np
 import pytest
 import torch
 from internals import code_of, fingerprint_of, json_of
+from PIL import Image
 from torch import nn
 
-from visprism import Cost, Finished, InputError, Planned, Stopped, Study, Variance, examine
+from visprism import (
+    Cost,
+    DistributionShift,
+    Finished,
+    InputError,
+    ModeConnectivity,
+    OutOfDistribution,
+    Planned,
+    Stopped,
+    Study,
+    Variance,
+    examine,
+)
 
 
 class Scaled(nn.Module):
@@ -42,10 +55,10 @@ class Rolled(Scaled):
         return self.head(x.mean((2, 3)))
 
 
-def resumed(model, loader, out):
+def resumed(model, loader, out, analysis="variance"):
     """Whether each result is that of an earlier run."""
     events = []
-    examine({"m": model}, loader, analyses=["variance"], out=out, listener=events.append)
+    examine({"m": model}, loader, analyses=[analysis], out=out, listener=events.append)
     return [e.resumed for e in events if isinstance(e, Finished)]
 
 
@@ -53,6 +66,32 @@ def test_a_model_of_other_code_with_the_same_weights_and_logits_is_measured(load
     models = Scaled(), Scaled(), Scaled(-5.0), Rolled()
     again = [resumed(model.eval(), loader, tmp_path) for model in models]
     assert again == [[False], [True], [False], [False]]
+
+
+def test_a_checkpoint_of_the_same_name_with_other_weights_is_measured(net, loader, tmp_path):
+    file, again = tmp_path / "last.pt", []
+    for seed in (1, 1, 2):
+        torch.save(net(seed).state_dict(), file)
+        analysis = ModeConnectivity(points=3, checkpoints=(file,))
+        again += resumed(net(), loader, tmp_path / "study", analysis)
+    assert again == [False, True, False]
+
+
+def test_a_folder_of_the_same_name_with_other_images_is_measured(tmp_path):
+    def contents():
+        data = f"folder:{tmp_path}"
+        yield OutOfDistribution.content({"ood_data": data, "ood_split": None})
+        yield DistributionShift.content({"sets": [data]})
+        yield DistributionShift.content({"sets": [f"imagenet_c:{tmp_path}"]})
+
+    for name in ("a", "b"):
+        (tmp_path / "fog/1" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "fog/1" / name / "1.png")
+    first, same = list(contents()), list(contents())
+    (tmp_path / "fog/2/a").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(tmp_path / "fog/2/a/1.png")
+    assert first == same
+    assert all(one != other for one, other in zip(first, contents(), strict=True))
 
 
 def test_the_place_of_a_method_in_its_file_does_not_matter():
