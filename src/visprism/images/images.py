@@ -146,7 +146,7 @@ class Images:
     def fingerprint(self) -> str:
         """A digest of names, order, targets and sizes of files; of tensors and targets.
 
-        Images that are no files are told apart by the pixels of the first eight.
+        Where images are no files, it covers the pixels of the first eight.
         """
         if (images := self.image_set) is not None:
             digest = blake2b(f"{self.name}|{self.split}|{len(self)}|".encode(), digest_size=16)

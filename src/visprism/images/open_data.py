@@ -180,14 +180,14 @@ def image_set_of(
 
 def _class_indices(labels: Any) -> Int64[np.ndarray, " n"]:
     """Labels as they are stated, which must be integers."""
+    label = labels[0]
     try:
-        targets = np.array([int(label) for label in labels], dtype=np.int64)
-        wrong = [label for label, t in zip(labels, targets, strict=True) if label != t]
+        for label in labels:
+            if int(label) != label:
+                raise ValueError
     except (TypeError, ValueError):
-        wrong = [labels[0]]
-    if wrong:
-        raise InputError(f"targets must be one class index per image, got {wrong[0]!r}")
-    return targets
+        raise InputError(f"targets must be one class index per image, got {label!r}") from None
+    return np.array([int(label) for label in labels], dtype=np.int64)
 
 
 def _class_names(dataset: Any) -> tuple[str, ...]:
