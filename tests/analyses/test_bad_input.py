@@ -2,11 +2,14 @@
 
 import pytest
 import torch
+from internals import subject_of
+from torch import nn
 
 import visprism as vp
 
 IMAGES = torch.rand(24, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 LABELED = [(IMAGES, torch.arange(24) % 10)]
+DARK = [(IMAGES - 9, LABELED[0][1])]
 WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
@@ -24,8 +27,16 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),
         ("fourier-sensitivity", {"max_frequency": 17}, LABELED, "must be at most 16, the Nyq"),
+        (
+            "frequency-noise",
+            {"protocol": "both", "frequencies": (0.2,)},
+            LABELED,
+            r"must lie on both sides of 0\.5 .*, got 0\.2 to 0\.2",
+        ),
         ("frequency-noise", {"frequencies": (3.0,)}, LABELED, "numbers from 0 to 1.41, got 3"),
-        ("frequency-noise", {}, [(IMAGES - 9, LABELED[0][1])], "pixels must be between 0 and"),
+        ("corruptions", {}, DARK, "pixels must be between 0 and 1"),
+        ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
+        ("stability", {}, DARK, "pixels must be between 0 and 1"),
         ("hessian", {"parameters": "kind:mlp"}, LABELED, "no parameter matches kind:mlp"),
         ("out-of-distribution", {}, LABELED, "no images of another distribution"),
         ("patch-pca", {"background_threshold": 0.999}, [IMAGES[:1]], "must leave at least 4 p"),
@@ -37,6 +48,19 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
 def test_what_cannot_be_measured_is_refused(network, analysis, options, data, sentence):
     with pytest.raises(vp.InputError, match=sentence):
         vp.ANALYSES[analysis](**options)(network(0), data, preprocessing=WAY)
+
+
+@pytest.mark.parametrize("analysis", ["corruptions", "stability"])
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [((1, 28, 28), "must be RGB"), ((3, 8, 8), "must have sides of at least 16 pixels")],
+)
+def test_images_that_cannot_be_corrupted_are_no_failure(analysis, shape, sentence):
+    images = torch.rand(4, *shape, generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Conv2d(shape[0], 3, 3), nn.AdaptiveMaxPool2d(1), nn.Flatten())
+    way = vp.Preprocessing(shape[1:], mean=(0.0,) * shape[0], std=(1.0,) * shape[0])
+    subject = subject_of(model.eval(), [(images, torch.arange(4) % 3)], preprocessing=way)
+    assert sentence in vp.ANALYSES[analysis]().inapplicable(subject)
 
 
 def test_equal_images_are_refused(network):

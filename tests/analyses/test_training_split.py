@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from internals import DEFAULT_RUN, candidates_of, subjects_of
+from PIL import Image
 from torch.nn import functional
 
-from visprism import examine
+from visprism import DataOptions, InputError, examine
 from visprism.results import HessianSpectrum
 
 CURVATURE = {"hessian": {"mini_batch": 8, "k": 1, "weight_decay": 0.0}, "sharpness": {}}
@@ -53,3 +55,24 @@ def test_mini_batches_have_one_size(network, mini_batch, number, images):
     assert len(np.unique(spectrum.batch)) == number
     assert spectrum.provenance.images == images
     assert results["sharpness"].provenance.images == images
+
+
+def test_a_damaged_training_image_is_an_error_and_no_missing_split(network, tmp_path):
+    generator = np.random.default_rng(0)
+    for path in (f"{split}/cat/{i}.png" for split in ("test", "val") for i in range(2)):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / path)
+
+    def subject():
+        models, data = candidates_of({"net": network(0)}), f"folder:{tmp_path}"
+        options = {"preprocessing": None, "run": DEFAULT_RUN}
+        return subjects_of(models, data, None, DataOptions(), **options)[0]
+
+    without = subject()
+    assert without.training_images is without.images
+    (tmp_path / "val").rename(tmp_path / "train")
+    assert subject().training_images.split == "train"
+    (tmp_path / "train/cat/0.png").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"1 of 2 images of .* cannot be read"):
+        subject()

@@ -267,6 +267,14 @@ def test_a_mapping_of_images_and_labels_is_images_and_targets():
         assert (several.targets is None) == (not more)
 
 
+def test_a_loader_may_fill_the_same_memory_with_each_batch():
+    pixels, labels = torch.zeros(2, 3, 4, 4), torch.zeros(2).long()
+    data = ((pixels.fill_(i), labels.fill_(i)) for i in range(3))
+    images = tensor_images(data, limit=5)
+    assert images.tensors[:, 0, 0, 0].tolist() == [0, 0, 1, 1, 2]
+    assert images.targets.tolist() == [0, 0, 1, 1, 2]
+
+
 X = torch.zeros(2, 3, 4, 4)
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from internals import decoded_images
 from pyarrow import parquet
 
 from visprism import InputError, load_data
@@ -115,6 +116,12 @@ def test_reads_real_images(real_images):
 def test_labels_that_are_no_class_are_counted(write, labels, sentence):
     with pytest.raises(ValueError, match=sentence):
         load_data(f"parquet:{write(labels=labels)}")
+
+
+@pytest.mark.parametrize("names", [PETS, ()])
+def test_a_split_without_any_label_is_data_without_labels(write, names):
+    images = decoded_images(load_data(f"parquet:{write(labels=(-1, None), names=names)}"))
+    assert (len(images), images.targets, images.class_names) == (2, None, names)
 
 
 def test_two_threads_never_read_a_file_at_once(write, monkeypatch):

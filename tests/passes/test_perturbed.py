@@ -2,7 +2,9 @@
 
 import numpy as np
 import torch
-from internals import Paired
+from internals import Paired, PixelSpace, normalized
+
+from visprism import Preprocessing
 
 
 def measured(sizes: list[int], starts: list[int | None]) -> tuple[Paired, torch.Tensor]:
@@ -25,3 +27,12 @@ def test_images_stand_in_the_order_of_the_data_whatever_the_order_of_batches():
     assert first.indices.tolist() == swapped.indices.tolist() == list(range(12))
     np.testing.assert_array_equal(first.correct[:5], swapped.correct[7:])
     np.testing.assert_array_equal(first.losses[5:], swapped.losses[:7])
+
+
+def test_rounding_to_half_precision_leaves_pixels_between_0_and_1():
+    way, pixels = Preprocessing((4, 4)), torch.tensor([0.0, 1.0]).expand(1, 3, 4, 2)
+    rounded = normalized(255 * pixels, way).bfloat16()
+    for images in (rounded, rounded.float()):
+        undone = PixelSpace(way.mean, way.std).pixels(images)
+        assert undone.dtype == images.dtype
+        torch.testing.assert_close(undone.float(), pixels, rtol=0, atol=0.5 / 255)

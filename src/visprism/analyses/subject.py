@@ -222,8 +222,11 @@ class Subject:
             return "no block of the model has a feature map on a spatial grid"
         if Needs.ATTENTION in needs and (reason := self.without_attention()):
             return reason
-        if Needs.TARGETS in needs and (reason := self._without_targets()):
-            return reason
+        if Needs.TARGETS in needs:
+            # A category of shape and texture may be several classes of the model.
+            reason = self._without_targets(categories=Needs.TEXTURES in needs)
+            if reason:
+                return reason
         if Needs.PIXELS in needs and self.preprocessing is None:
             return (
                 "the normalization of the images is unknown: neither the model nor the "
@@ -257,10 +260,12 @@ class Subject:
             )
         return None
 
-    def _without_targets(self) -> str | None:
+    def _without_targets(self, *, categories: bool) -> str | None:
         if self.images.targets is None:
-            return self.images.without_labels or f"there are no labels in {self.images.name}"
-        if reason := self.without_classes():
+            data, split = self.images.name, self.images.split
+            data += f" ({split}). Choose a split with labels" if split else ""
+            return self.images.without_labels or f"there are no labels in {data}"
+        if (reason := self.without_classes()) or categories:
             return reason
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:

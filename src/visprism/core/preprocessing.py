@@ -1,7 +1,12 @@
 """Preprocessing: from a decoded image to the tensor that a model was trained on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from visprism.core.errors import InputError
 
@@ -19,6 +24,29 @@ OUTPUT = "visprism_output"
 NOT_STATED = (
     "pixels in [0, 1] (no normalization stated; --normalization or preprocessing= sets it)"
 )
+
+
+_SLACK = 0.5 / 255  # rounding of normalized images, also to bfloat16
+
+
+def unnormalized(
+    images: Tensor, mean: Sequence[float], std: Sequence[float]
+) -> Float[Tensor, "b c h w"]:
+    """Pixels in 0 ... 1 of normalized images, in at least float32."""
+    kind = torch.promote_types(images.dtype, torch.float32)
+    shift, scale = (
+        torch.tensor(tuple(v), dtype=kind, device=images.device)[:, None, None]
+        for v in (mean, std)
+    )
+    pixels = images * scale + shift
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= -_SLACK and high <= 1 + _SLACK):
+        raise InputError(
+            "pixels must be between 0 and 1 when the normalization is undone, got "
+            f"{low:.3g} to {high:.3g}. Pass the mean and std that the images were normalized "
+            "with, or clip the pixels before."
+        )
+    return pixels.clamp(0, 1)
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,11 @@ def statistics(
     return mean, tuple(value**0.5 / (255 * number) for value in spread)
 
 
-class NoSplitsError(InputError):
+class MissingSplitError(InputError):
+    """A split was named that the data does not have."""
+
+
+class NoSplitsError(MissingSplitError):
     """A split was named of data without splits."""
 
 
@@ -210,5 +214,5 @@ def chosen_split(available: Sequence[str], wanted: str | None, name: str) -> str
     elif wanted not in available:
         if not available:
             raise NoSplitsError(f"split must be None for {name}, got {wanted!r}")
-        raise InputError(f"split of {name} must be one of {names}, got {wanted!r}")
+        raise MissingSplitError(f"split of {name} must be one of {names}, got {wanted!r}")
     return wanted

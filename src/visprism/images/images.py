@@ -17,7 +17,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing
+from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing, unnormalized
 from visprism.images.batches import Batches, Change, batches, fixed_augmentation, in_batches
 from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
 from visprism.images.pixels import crops_of, framing, normalized
@@ -166,8 +166,7 @@ class Images:
 
     def _first_images(self, limit: int | None) -> ImageSet:
         images = self.image_set
-        if images is None:
-            raise InputError("data must be images, got tensors. Pass an ImageSet or a name.")
+        assert images is not None
         return images if limit is None else images.subset(np.arange(min(limit, len(images))))
 
     def _crops_of(self, preprocessing: Preprocessing, rows: range) -> UInt8[Tensor, "b 3 h w"]:
@@ -241,10 +240,7 @@ def _common_size(image_set: ImageSet) -> tuple[int, int]:
 def tensor_images(
     data: Iterable,
     *,
-    name: str = "the given images",
-    split: str = "",
     limit: int | None = None,
-    num_classes: int | None = None,
     preprocessing: Preprocessing | None = None,
     seed: int | None = None,
 ) -> Images:
@@ -258,10 +254,7 @@ def tensor_images(
             A mapping of one image tensor and labels, as of Hugging Face, is (images, targets).
             Targets other than one class index per image, such as masks, are left out;
             `Images.without_labels` says so.
-        name: for provenance.
-        split: "train", "test", ... where it is known.
         limit: read at most this number of images.
-        num_classes: number of classes, where it is known.
         preprocessing: the normalization that the images have, where it is known.
         seed: of a random order whose every prefix is balanced over classes; see
             `nested_order`. None: as read.
@@ -279,7 +272,6 @@ def tensor_images(
     for batch in _to_the_end(data):
         pictures, given = _split_batch(batch)
         taken = len(_first(pictures))
-        pictures = _on_cpu(pictures)
         labels, fault = _class_indices(given, taken)
         reason = reason or fault
         if limit is not None and number + taken > limit:
@@ -293,7 +285,7 @@ def tensor_images(
             )
         if images and not reason and (labels is None) != (not targets):
             raise InputError("either all batches or none must have targets")
-        images.append(pictures)
+        images.append(_copied(pictures))
         targets += [] if labels is None else [labels]
         number += taken
         size += sum(t.numel() * t.element_size() for t in _tensors(pictures))
@@ -314,11 +306,10 @@ def tensor_images(
         order = nested_order(by_class, seed=seed)
     several = isinstance(images[0], Mapping)
     return Images(
-        name=name,
-        split=split,
+        name="the given images",
+        split="",
         targets=None if classes is None else classes[order],
         positions=order,
-        num_classes=num_classes,
         without_labels=reason,
         tensors=(
             {key: _stacked([p[key] for p in images], order) for key in images[0]}
@@ -341,11 +332,8 @@ def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"]) -> Tenso
 
 def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:
     """Pixels 0 ... 255 from normalized images; exact where they came from eight bits."""
-    mean, std = (
-        torch.tensor(v, device=images.device)[:, None, None]
-        for v in (preprocessing.mean, preprocessing.std)
-    )
-    return (images * std + mean).mul(255).round().clamp(0, 255).to(torch.uint8)
+    pixels = unnormalized(images, preprocessing.mean, preprocessing.std)
+    return pixels.mul(255).round().to(torch.uint8)
 
 
 def _to_the_end(data: Iterable) -> Iterator:
@@ -394,7 +382,7 @@ def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
     except (TypeError, ValueError, RuntimeError) as error:
         labels, given = torch.empty(0), f"{type(targets).__name__} ({error})"
     if labels.shape == (images,) and not labels.is_floating_point():
-        return labels.long().cpu(), ""
+        return labels.to("cpu", torch.long, copy=True), ""
     return None, f"targets must be one class index per image ({images}), got {given}"
 
 
@@ -423,10 +411,11 @@ def _first(images: Any) -> Tensor:
     return tensors[0]
 
 
-def _on_cpu(images: Any) -> Any:
+def _copied(images: Any) -> Any:
+    """A copy on the CPU, as some loaders fill the same memory with each batch."""
     if isinstance(images, Mapping):
-        return {key: tensor.cpu() for key, tensor in images.items()}
-    return images.cpu()
+        return {key: tensor.to("cpu", copy=True) for key, tensor in images.items()}
+    return images.to("cpu", copy=True)
 
 
 def _rows(images: Any, rows: range) -> Any:

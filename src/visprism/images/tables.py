@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from visprism.core.errors import InputError
-from visprism.images.image_set import DATA, SPLITS, ImageSet, chosen_split
+from visprism.images.image_set import DATA, NO_CLASS, SPLITS, ImageSet, chosen_split
 from visprism.images.pixels import decode, fault
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _class_names(
             f"the class names of {name} must be a list of text, got {stored!r:.80}"
         )
     wrong = (targets < 0) | (targets >= len(stored))
-    if wrong.any():
+    if wrong.any() and (targets != NO_CLASS).any():  # none has a label in some test splits
         raise InputError(
             f"labels of {name} must be in 0 ... {len(stored) - 1}, got {targets[wrong][0]} and "
             f"{wrong.sum() - 1} more"

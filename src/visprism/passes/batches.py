@@ -73,7 +73,7 @@ def labeled(batch: Batch, compute: Compute) -> tuple[Images, Int64[Tensor, " b"]
 
 
 def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
-    """One class index for each image of a batch; None where it holds none."""
+    """One class index for each image of a batch; None where it holds none, or -1 for none."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         return None
     if not isinstance(batch[1], Tensor | np.ndarray | list):
@@ -81,7 +81,7 @@ def targets_of(batch: Batch) -> Int64[Tensor, " b"] | None:
     targets = torch.as_tensor(batch[1])
     if targets.shape != (batch_size(batch[0]),) or targets.is_floating_point():
         return None
-    return targets.cpu().long()
+    return None if (targets < 0).any() else targets.cpu().long()
 
 
 def in_halves(compute: Callable[[Images], Tensor], images: Images) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
+from visprism.core.preprocessing import unnormalized
 from visprism.core.processes import add_up, gather, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run, stream
@@ -25,7 +26,6 @@ Pixels = Float[Tensor, "b c h w"]
 # Returns changed pixels, not clipped, from the number of the condition, the pixels, the targets
 # and the indices of the images in the data.
 Perturbation = Callable[[int, Pixels, Int64[Tensor, " b"], range], Pixels]
-_SLACK = 1e-4  # rounding of normalized pixels
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,7 @@ class PixelSpace:
                 f"mean and std must have one value for each of {images.shape[1]} channels, got "
                 f"{len(self.mean)} and {len(self.std)}"
             )
-        pixels = images * self._of(self.std, images) + self._of(self.mean, images)
-        low, high = float(pixels.min()), float(pixels.max())
-        if not (low >= -_SLACK and high <= 1 + _SLACK):
-            raise InputError(
-                "pixels must be between 0 and 1 when the normalization is undone, got "
-                f"{low:.3g} to {high:.3g}. Pass the mean and std that the images were "
-                "normalized with."
-            )
-        return pixels.clamp(0, 1)
+        return unnormalized(images, self.mean, self.std).to(images.dtype)
 
     def normalized(self, pixels: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """Pixels as the model takes them."""

@@ -67,7 +67,7 @@ def _gradient(anatomy: Anatomy, block: Block, images: Images) -> Tensor | None:
         logits = forward(anatomy.model, images).flatten(1)
         if not logits.requires_grad:
             return None
-        (gradient,) = torch.autograd.grad(logits[0].max(), tokens)
+        (gradient,) = torch.autograd.grad(logits[0].max(), tokens, allow_unused=True)
     return gradient
 
 

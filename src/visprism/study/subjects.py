@@ -21,7 +21,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.preprocessing import NORMALIZATIONS, OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.images.image_set import ImageSet
+from visprism.images.image_set import ImageSet, MissingSplitError
 from visprism.images.images import Images, ordered, tensor_images
 from visprism.images.open_data import image_set_of, in_order, load_data, normalization_of
 
@@ -255,7 +255,7 @@ def _training_images(
     if isinstance(data, str) and images.split not in ("", _TRAIN) and options.split is None:
         try:
             return images_of(data, replace(options, split=_TRAIN), side=side, seed=seed)
-        except InputError:  # the data has no training split; the provenance says which it is
+        except MissingSplitError:  # the provenance says which split it is
             return images
     return images
 

@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 import timm
 import torch
+from internals import subject_of
 from torch import nn
 
-from visprism import InputError, attend, attention_maps, dissect, examine, rollout
+from visprism import (
+    AttentionMaps,
+    Compute,
+    InputError,
+    Run,
+    attend,
+    attention_maps,
+    dissect,
+    forward,
+    rollout,
+)
 
 
 def built(name="vit_tiny_patch16_224", **options):
@@ -139,20 +150,58 @@ def test_windows_cannot_be_rolled_out(swin):
         rollout(*swin)
 
 
-def test_a_backbone_has_maps_and_no_rollout():
-    class Backbone(nn.Module):
-        def __init__(self, model):
-            super().__init__()
-            self.model = model
+class Around(nn.Module):
+    """A model with another forward pass."""
 
-        def forward(self, x):
-            return self.model.forward_intermediates(x, intermediates_only=True)[-1]
+    def __init__(self, passes):
+        super().__init__()
+        self.model, self.passes = built()[0].model, passes
 
-    anatomy, image = built()
-    study = examine(
-        Backbone(anatomy.model).eval(),
-        [torch.cat([image, -image])],
-        analyses=["attention-maps"],
-    )
-    assert not study.failures
-    assert [type(r).__name__ for e in study.entries for r in e.results] == ["QueryWeights"]
+    def forward(self, x):
+        return self.passes(self.model, x)
+
+
+def backbone(model, x):
+    return model.forward_intermediates(x, intermediates_only=True)[-1]
+
+
+def headless(model, x):
+    return 0 * model(x)
+
+
+@torch.no_grad()
+def constant(model, x):
+    return model(x)
+
+
+def probed(model, x):
+    with torch.no_grad():
+        features = model.forward_features(x)
+    return model.forward_head(features)
+
+
+def tuned(model, x):
+    with torch.no_grad():
+        tokens = model.blocks[0](model._pos_embed(model.patch_embed(x)))
+    return model.forward_head(model.norm(model.blocks[1](tokens)))
+
+
+@pytest.mark.parametrize(
+    ("passes", "precision", "methods", "reason"),
+    [
+        (backbone, "fp32", [], ""),
+        (headless, "fp32", [], "the gradient of the largest logit is 0"),
+        (constant, "fp32", [], "must have a gradient"),
+        (probed, "fp32", [], "must have a gradient"),
+        (tuned, "fp32", ["attention"], "must have a gradient"),
+        (forward, "bf16", [], "precision must be 'fp32' for rollout"),
+    ],
+)
+def test_maps_stay_where_a_rollout_cannot_be_made(passes, precision, methods, reason):
+    images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    subject = subject_of(Around(passes).eval(), [images])
+    run = Run(compute=Compute(precision=precision))
+    maps, *rollouts = AttentionMaps().measure(subject, run)
+    assert [result.method for result in rollouts] == methods
+    assert reason in maps.no_rollout
+    assert list(maps.sentences()) == [f"no rollout: {maps.no_rollout}"] * bool(reason)

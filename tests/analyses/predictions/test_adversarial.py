@@ -153,6 +153,7 @@ def test_the_worst_case_is_correct_under_every_attack(network):
     single, worst = rows.answers()  # of each size; models are compared by their images
     assert worst.by_unit.tolist() == correct.double().tolist()
     assert (worst.value, single.value) == (rows.accuracy[4], rows.accuracy[3])
+    assert "smallest of 4 attacks" in next(iter(rows.sentences()))
 
 
 def test_a_loss_without_a_slope_changes_nothing_and_is_reported():

@@ -241,3 +241,7 @@ def test_confusions_are_those_of_torchmetrics():
     assert np.asarray(by_class.accuracy) == pytest.approx(expected[order])
     assert set(order) == set(range(7))
     assert (np.diff(by_class.accuracy) >= 0).all()
+    # Classes of one name are different classes.
+    _, equal = accuracy_by_class(Predictions(logits, targets), ["crane"] * 8)
+    assert equal.errors.images.sum() == confusions.errors.images.sum()
+    assert equal.errors.target[0] == f"crane ({names.index(confusions.errors.target[0])})"

@@ -112,6 +112,7 @@ def test_the_analysis_reads_stored_sets(tmp_path):
     analysis = DistributionShift(sets=(f"cifar10_c:{tmp_path}",))
     result = analysis(model, data, preprocessing=way)
     assert len(result) == 10
+    assert analysis.cost(None).per_image == 11
     conditions = set(zip(result.corruption.tolist(), result.severity.tolist(), strict=True))
     assert conditions == {(c, s) for c in ("fog", "snow") for s in range(1, 6)}
     assert (result.images == 10).all()

@@ -6,6 +6,7 @@ from classifiers_by_hand import Waves
 from internals import basis_image
 
 from visprism import FourierSensitivity, Preprocessing, fourier_sensitivity
+from visprism.core.statistics import paired_proportions_interval
 
 GRAY = Preprocessing((16, 16), mean=(0.5,) * 3, std=(0.25,) * 3)
 
@@ -51,5 +52,9 @@ def test_the_map_is_bright_at_the_models_own_frequency_and_its_opposite():
     assert places == {(2, 3), (-2, -3)}
     assert (result.error_rise == result.error).all()
     assert (result.error[bright] == 1).all()
+    # Without a change in any of 16 images, the interval still has a length.
+    low, high = paired_proportions_interval(0, 0, 16)
+    assert set(result.error_rise.low[~bright]) == {low}
+    assert set(result.error_rise.high[~bright]) == {high}
     assert result.clean_error == 0
     assert result.mean_rise == pytest.approx(2 / 81)

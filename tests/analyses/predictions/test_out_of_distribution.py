@@ -11,10 +11,12 @@ from internals import (
     NEIGHBOR,
     PooledFeatures,
     auroc,
+    decoded_images,
     false_positives,
     halves,
     scores,
 )
+from PIL import Image
 from scipy.spatial.distance import mahalanobis
 from small_models import StemAndHead
 
@@ -28,21 +30,21 @@ def anatomy():
         return vp.dissect(StemAndHead().eval(), torch.zeros(2, 3, 8, 8))
 
 
-def features(anatomy, shift=0.0, number=40, seed=0, *, labels=True):
+def features(anatomy, shift=0.0, number=40, seed=0):
     generator = np.random.default_rng(seed)
     targets = np.arange(number) % 3
     x = 3 * np.eye(3, 5)[targets] + generator.normal(size=(number, 5)) + shift
     logits = generator.normal(size=(number, 3)) + 4 * np.eye(3)[targets] / (1 + abs(shift))
     return PooledFeatures(
         {anatomy[0]: x.astype(np.float32)},
-        targets if labels else None,
+        targets,
         logits.astype(np.float32),
     )
 
 
-def by_score(fitted, test, other, neighbors=4, *, with_logits=True):
+def by_score(fitted, test, other, neighbors=4):
     """AUROC of each score, and its values."""
-    rows = list(scores(fitted, test, other, neighbors, with_logits=with_logits))
+    rows = list(scores(fitted, test, other, neighbors, with_logits=True))
     return {name: auroc(*v)[0] for name, _, v in rows}, {name: v for name, _, v in rows}
 
 
@@ -104,10 +106,14 @@ def test_distances_are_those_of_single_images(anatomy):
         assert false_positives(*values_by_score[name]) == (values[1] >= threshold).mean()
 
 
-def test_without_labels_there_is_no_mahalanobis_distance(anatomy):
-    parts = [features(anatomy, seed=s, labels=False) for s in range(3)]
-    areas, _ = by_score(*parts, with_logits=False)
-    assert list(areas) == [NEIGHBOR]
+def test_without_labels_there_is_no_mahalanobis_distance(anatomy, tmp_path):
+    generator = np.random.default_rng(0)
+    for i in range(6):
+        pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+    images = decoded_images(vp.load_data(f"folder:{tmp_path}"))
+    analysis = vp.OutOfDistribution(ood_data="shapes?size=8", neighbors=3)
+    assert analysis(anatomy, images).score.tolist() == [NEIGHBOR]
 
 
 def test_halves_share_no_image(anatomy):

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from internals import SIXTEEN
+from internals import SIXTEEN, decoded_images
+from PIL import Image
+from small_models import OneBlock
 
-from visprism import Predictions, by_category, classes_of, load_data, shape_bias
+from visprism import Predictions, ShapeBias, by_category, classes_of, load_data, shape_bias
 
 
 def predicted(decisions, shapes, classes=3):
@@ -98,3 +100,14 @@ def test_the_sixteen_categories_are_the_published_classes():
 def test_classes_are_those_of_imagenet_or_of_the_images_themselves():
     assert classes_of(["bear", "cat"], 1000) == [SIXTEEN["bear"], SIXTEEN["cat"]]
     assert classes_of(["x", "y"], 2) == [(0,), (1,)]
+
+
+def test_a_model_of_imagenet_decides_between_categories(tmp_path):
+    generator = np.random.default_rng(0)
+    for name in ("bear1-cat1", "bear2-cat2", "cat1-bear1"):
+        pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    images = decoded_images(load_data(f"cue_conflict:{tmp_path}"))
+    result = ShapeBias()(OneBlock(classes=1000).eval(), images)
+    assert result.images.tolist() == [2, 1, 3]
+    assert (result.shape_decisions + result.texture_decisions).tolist() == [2, 1, 3]

@@ -1,11 +1,14 @@
 """Laws of relative scores (src/visprism/analyses/weights/relative_scores.py)."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import timm
 import torch
 from internals import ShiftedWindowAttention, WindowAttention
 from torch import nn
+from torchvision.models import maxvit, swin_transformer
 
 import visprism as vp
 from visprism import relative_score_tables
@@ -46,7 +49,7 @@ def test_both_window_attentions_look_where_their_table_says(kind):
     assert (result.dy[best], result.dx[best]) == (1, -2)
 
 
-SMALL = {
+OF_TIMM = {
     "swin_tiny_patch4_window7_224": dict(
         img_size=56, window_size=(7, 7), depths=(2, 2), num_heads=(2, 4), embed_dim=24
     ),
@@ -56,10 +59,20 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_tables_of_timm_are_its_bias_by_offset_of_the_key(name):
+BUILDERS = {name: partial(timm.create_model, name, **o) for name, o in OF_TIMM.items()} | {
+    "torchvision's Swin": lambda: swin_transformer.ShiftedWindowAttention(8, [2, 3], [0, 0], 2),
+    "torchvision's MaxViT": lambda: maxvit.RelativePositionalMultiHeadAttention(8, 4, 9),
+}
+BIAS = (
+    "get_bias", "_get_rel_pos_bias", "get_relative_position_bias",
+    "get_relative_positional_bias",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_tables_are_the_bias_of_the_attention_by_offset_of_the_key(name):
     torch.manual_seed(0)
-    model = timm.create_model(name, **SMALL[name])
+    model = BUILDERS[name]()
     tables = relative_score_tables(model)
     assert list(tables) == [
         n for n, m in model.named_modules() if hasattr(m, "relative_position_bias_table")
@@ -67,13 +80,13 @@ def test_tables_of_timm_are_its_bias_by_offset_of_the_key(name):
     for place in tables:
         attention = model.get_submodule(place)
         nn.init.normal_(attention.relative_position_bias_table)
-        rows, columns = attention.window_size
-        of_timm = getattr(attention, "get_bias", None) or attention._get_rel_pos_bias
-        bias = of_timm().reshape(-1, *of_timm().shape[-2:])  # heads, queries, keys
+        table = relative_score_tables(attention)[""]
+        rows, columns = (1 + side // 2 for side in table.shape[1:])
+        bias = next(getattr(attention, n) for n in BIAS if hasattr(attention, n))()
+        bias = bias.reshape(-1, *bias.shape[-2:])  # heads, queries, keys
         bias = bias[:, -rows * columns :, -rows * columns :]  # without a class token
         y, x = (k.ravel() for k in np.divmod(np.arange(rows * columns), columns))
         dy, dx = (k[None, :] - k[:, None] for k in (y, x))  # of the key from the query
-        table = relative_score_tables(attention)[""]
         torch.testing.assert_close(table[:, dy + rows - 1, dx + columns - 1], bias)
 
 

@@ -4,9 +4,9 @@ A rollout follows attention through all blocks: R = product over blocks of (I + 
 the weights averaged over heads.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
+from visprism.estimates.findings import Finding
 from visprism.passes.batches import check_evaluation_mode, images_of
 from visprism.passes.tokens import described_readout, tokens_read
 from visprism.table.result import Result, Texts, result_type, scalar
@@ -53,6 +54,12 @@ class QueryWeights(Result):
         "the weights of all keys add up to 1; 0 outside the query's window",
     )
     query: str = scalar("Query", "", "'class', 'mean', or 'row,column' in pixels")
+    no_rollout: str = scalar("No rollout", "", "why a rollout could not be made", default="")
+
+    def sentences(self) -> Iterator[str | Finding]:
+        """Why a rollout could not be made."""
+        if self.no_rollout:
+            yield f"no rollout: {self.no_rollout}"
 
 
 @result_type("rollout")
@@ -114,7 +121,13 @@ class AttentionMaps(Analysis):
         maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
         if not subject.num_classes:  # a backbone, without the class that a rollout follows
             return (maps,)
-        return maps, *rollouts(subject.anatomy, image, run=run)
+        made, reason = [], ""
+        for gradient in (False, True):
+            try:
+                made.append(rollout(subject.anatomy, image, gradient=gradient, run=run))
+            except InputError as error:
+                reason = str(error)
+        return replace(maps, no_rollout=reason), *made
 
     def cost(self, subject: Subject) -> Cost:
         """Two forward passes for the maps, four and a backward pass for two rollouts."""
@@ -158,9 +171,10 @@ def attention_maps(
         names += [name] * map_.size
         for key, values in zip(columns, (head + 1, row, column, map_.ravel()), strict=True):
             columns[key].append(values)
+    joined: dict[str, Any] = {key: np.concatenate(v) for key, v in columns.items()}
     return QueryWeights(
         block=np.array(names),
-        **{key: np.concatenate(values) for key, values in columns.items()},
+        **joined,
         query=query if isinstance(query, str) else ",".join(map(str, query)),
         provenance=provenance_of(anatomy, run),
     )
@@ -346,9 +360,17 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
         target = int(logits[0].argmax())
     elif not 0 <= target < classes:
         raise InputError(f"target must be between 0 and {classes - 1}, got {target}")
-    gradients = torch.autograd.grad(logits[0, target], weights)
+    gradients: Sequence[Tensor | None] = [None] * len(weights)
+    if logits.requires_grad and all(weight.requires_grad for weight in weights):
+        gradients = torch.autograd.grad(logits[0, target], weights, allow_unused=True)
     pairs = zip(weights, gradients, strict=True)
-    return [(weight * gradient).clamp(min=0).detach() for weight, gradient in pairs]
+    relevant = [(w * g).clamp(min=0).detach() for w, g in pairs if g is not None]
+    if len(relevant) < len(weights):
+        raise InputError(
+            "the model must have a gradient for all attention weights, and is under no_grad "
+            "in a part. Use gradient=False."
+        )
+    return relevant
 
 
 def _other_tokens(attention: Attention, first: Attention) -> bool:

@@ -380,13 +380,12 @@ def _(
     quantity: Literal["drop", "nll_rise"] = "drop",
     ablated: Literal["block", "convolution"] = "block",
     attention: Any = None,
-    beside: Literal["nmi", "distance"] = "nmi",
 ) -> Axes:
     """Accuracy drop of one experiment against the depth of the block, with its interval.
 
     Stages are marked; heads, channels and tokens are small rings. Convolutions are drawn where
-    no whole block was ablated. With `attention`, the statistics of `Attention`, the mean of one
-    of them is drawn on a second axis, against the same depth.
+    no whole block was ablated. With `attention`, the statistics of `Attention`, the mutual
+    information is drawn on a second axis, against the same depth.
     """
     rows = result.experiment(ablated)
     if ablated == "block" and not len(rows):
@@ -422,13 +421,13 @@ def _(
         ylabel=f"{infos[quantity].heading}, one {part} ablated",
     )
     if attention is not None:
-        _beside(ax, attention, beside)
+        _beside(ax, attention)
     return ax
 
 
-def _beside(ax: Axes, attention: Any, quantity: str) -> None:
-    """The mean over heads of a statistic of each attention, on a second axis."""
-    values = np.asarray(getattr(attention, quantity))
+def _beside(ax: Axes, attention: Any) -> None:
+    """The mutual information of each attention, mean over heads, on a second axis."""
+    values = np.asarray(attention.nmi)
     rows = [attention.block == name for name in dict.fromkeys(attention.block.tolist())]
     other = ax.twinx()
     other.plot(
@@ -440,5 +439,5 @@ def _beside(ax: Axes, attention: Any, quantity: str) -> None:
         label="_attention",
     )
     other.spines["right"].set_visible(True)
-    other.set_ylabel(f"{attention.infos()[quantity].heading} (dotted)")
+    other.set_ylabel(f"{attention.infos()['nmi'].heading} (dotted)")
     other.set_ylim(bottom=0)

@@ -105,7 +105,8 @@ class RobustAccuracy(Result):
             rows = np.flatnonzero(self.norm == norm)
             order = np.lexsort((other[rows], self.epsilon[rows], accuracy[rows]))
             worst = int(rows[order[0]])
-            selected = f", smallest of {len(rows)} attacks" * bool(np.ptp(accuracy[rows]))
+            attacks = int(other[rows].sum())
+            selected = f", smallest of {attacks} attacks" * bool(np.ptp(accuracy[rows]))
             attack = self.attack[worst] + (f" ({self.loss[worst]})" if self.loss[worst] else "")
             yield (
                 f"robust accuracy {text_of(self.accuracy[worst], '.1%')} under {attack} "

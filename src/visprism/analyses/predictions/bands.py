@@ -28,18 +28,14 @@ def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "
 
 
 def band(
-    size: tuple[int, int],
-    center: float,
-    *,
-    width: float = BAND_WIDTH,
-    band_shape: str = "square",
+    size: tuple[int, int], center: float, *, band_shape: str = "square"
 ) -> Bool[Tensor, "h w"]:
-    """The frequencies in [center - width / 2, center + width / 2).
+    """The frequencies in [center - 0.05, center + 0.05).
 
-    Bands at 0, width, 2 width, ... partition the plane. A band of a small image may be empty.
+    Bands at 0, 0.1, 0.2, ... partition the plane. A band of a small image may be empty.
     """
     # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.
-    steps = (radius(size, band_shape) - center) / width
+    steps = (radius(size, band_shape) - center) / BAND_WIDTH
     return (steps >= -0.5 - _EXACT) & (steps < 0.5 - _EXACT)
 
 

@@ -70,6 +70,7 @@ ANSWERED = {
 }
 _BIAS = 0.01  # ECE of a calibrated model from which on the number of images is too small
 _BAR, _GAP = KIND_COLORS["conv"], KIND_COLORS["attention"]
+_COVERAGES = 200  # of the curve of risk and coverage, at most
 
 
 @result_type("calibration")
@@ -456,15 +457,11 @@ def reliability(predictions: Predictions | Outcomes, *, bins: int = 10) -> Relia
     )
 
 
-def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> RiskCoverage:
+def risk_coverage(predictions: Predictions | Outcomes) -> RiskCoverage:
     """The error rate of the most confident images against their fraction of all images.
 
     Images of equal confidence each count with their mean error, so that their order does not
-    matter.
-
-    Args:
-        predictions: of a data set, or their outcomes.
-        points: number of coverages, equally spaced; at most one per image.
+    matter. Coverages are equally spaced: 200, or one per image.
 
     Source: Geifman and El-Yaniv (2017), Selective classification for deep neural networks.
     """
@@ -472,7 +469,7 @@ def risk_coverage(predictions: Predictions | Outcomes, *, points: int = 200) -> 
     ranked = SortedByConfidence.of(outcomes)
     number = len(ranked)
     risk = 1 - CumulativeSums.of(ranked).correct[1:] / np.arange(1, number + 1)
-    points = min(points, number)
+    points = min(_COVERAGES, number)
     low, high = loss_interval(outcomes, losses_of(outcomes)["aurc"])
     few = few_outcomes(outcomes.correct.astype(bool))
     counts = np.unique(np.linspace(number / points, number, points).round())

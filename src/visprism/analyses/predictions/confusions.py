@@ -1,5 +1,6 @@
 """Accuracy by class, and which classes a model takes for which."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -78,7 +79,9 @@ def accuracy_by_class(
         predictions: of a data set, or their outcomes.
         class_names: in the order of the classes; empty: numbers.
     """
-    outcomes, names = outcomes_of(predictions), dict(enumerate(class_names))
+    outcomes, often = outcomes_of(predictions), Counter(class_names)
+    # Two classes of ImageNet are called crane.
+    names = {c: f"{n} ({c})" if often[n] > 1 else n for c, n in enumerate(class_names)}
     (targets, predictions), counts = np.unique(
         np.stack([outcomes.target, outcomes.predicted]), axis=1, return_counts=True
     )

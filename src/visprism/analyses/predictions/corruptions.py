@@ -10,12 +10,21 @@ from math import nan
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    Sizes,
+    reason_of_error,
+)
 from visprism.analyses.predictions.calibration import calibration
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
@@ -44,7 +53,7 @@ from visprism.estimates.text import (
     text_of,
     titled,
 )
-from visprism.images.corruptions.corrupt import COMMON, change_of
+from visprism.images.corruptions.corrupt import COMMON, change_of, check_images
 from visprism.passes.batches import Batch
 from visprism.passes.outcomes import Outcomes, outcomes
 from visprism.passes.predict import predict
@@ -353,6 +362,13 @@ class Corruptions(Analysis):
             seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL,
         )
 
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Also where images are not RGB, or too small."""
+        shape = 1, *subject.anatomy.image_shape
+        return super().inapplicable(subject) or reason_of_error(
+            check_images, torch.empty(shape, dtype=torch.uint8)
+        )
+
 
 Condition = tuple[str, int]  # a corruption and its severity
 
@@ -361,9 +377,7 @@ def robustness(
     model: nn.Module | Sequence[nn.Module],
     corrupted: Mapping[Condition, Iterable[Batch] | Predictions],
     *,
-    cutoff: float | Sequence[float] = 0.9,
     bins: int = 10,
-    samples: int = 1,
     run: Run = DEFAULT_RUN,
 ) -> CorruptedMetrics:
     """Accuracy and every metric of `calibration` for each corruption and severity.
@@ -376,10 +390,8 @@ def robustness(
         model: in evaluation mode; or several, an ensemble.
         corrupted: labeled batches of each (corruption, severity), or the predictions of them;
             `CLEAN` is the condition of clean images.
-        cutoff: of the confidence; see `calibration`.
         bins: of the calibration errors.
-        samples: stochastic passes; see `predict`.
-        run: device, precision, progress, and the seed of dropout.
+        run: device, precision and progress.
 
     Source: Hendrycks and Dietterich (2019), sec. 4.
     """
@@ -390,12 +402,11 @@ def robustness(
     for condition in run.track(list(corrupted), "conditions"):
         batches = corrupted[condition]
         if not isinstance(batches, Predictions):
-            batches = predict(model, batches, samples=samples, run=silent)
+            batches = predict(model, batches, run=silent)
         by_condition[condition] = outcomes(batches)
     clean = by_condition.get(CLEAN)
     parts = [
-        _rows(condition, result, clean, cutoff, bins)
-        for condition, result in by_condition.items()
+        _rows(condition, result, clean, bins) for condition, result in by_condition.items()
     ]
     last = next(reversed(by_condition.values()))
     provenance = replace(last.provenance, seed=run.seed)
@@ -419,14 +430,10 @@ def robustness(
 
 
 def _rows(
-    condition: Condition,
-    result: Outcomes,
-    clean: Outcomes | None,
-    cutoff: float | Sequence[float],
-    bins: int,
+    condition: Condition, result: Outcomes, clean: Outcomes | None, bins: int
 ) -> dict[str, Any]:
     """The rows of one condition, as columns."""
-    metrics = calibration(result, cutoff=cutoff, bins=bins)
+    metrics = calibration(result, bins=bins)
     changes = np.full((3, len(metrics)), nan)
     if clean is not None and condition != CLEAN and _same_images([clean, result]):
         gains = result.correct.astype(np.float64) - clean.correct

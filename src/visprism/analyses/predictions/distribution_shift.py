@@ -174,7 +174,7 @@ class DistributionShift(Analysis):
 
     def cost(self, subject: Subject) -> Cost:
         """One pass over each set, with as many images as the data."""
-        return Cost(per_image=1.0 + len(self.sets))
+        return Cost(per_image=1.0 + sum(len(stored_conditions(spec)) for spec in self.sets))
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without stored sets."""

@@ -26,7 +26,14 @@ from visprism.drawing.color_bars import cells, error_rate_bar
 from visprism.drawing.registry import figure
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated, Number, mean, proportion, skewed
+from visprism.estimates.estimated import (
+    Estimated,
+    Number,
+    mean,
+    paired_proportion,
+    proportion,
+    skewed,
+)
 from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.passes.perturbed import Paired, Pixels, random_numbers
@@ -146,7 +153,7 @@ class FourierSensitivity(PerturbedAccuracy):
                 vertical=place[:, 0],
                 horizontal=place[:, 1],
                 error=mean(1 - outcomes.correct[:, 1:][:, row], proportion),
-                error_rise=mean(rises),
+                error_rise=mean(rises, paired_proportion),
                 mean_rise=mean(rises.mean(1), skewed),
                 clean_error=1 - outcomes.accuracy,
                 rms=self.rms,

@@ -258,6 +258,12 @@ class FrequencyNoise(PerturbedAccuracy):
             raise InputError(
                 "band_shape must be 'square' for the paper's protocol, got 'round'"
             )
+        low, high = min(self.frequencies, default=SPLIT), max(self.frequencies, default=SPLIT)
+        if self.protocol == "both" and not low < SPLIT < high:
+            raise InputError(
+                f"frequencies must lie on both sides of {SPLIT} for the comparison of both "
+                f"protocols, got {low:g} to {high:g}"
+            )
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Condition]:
         """Each band under each protocol."""

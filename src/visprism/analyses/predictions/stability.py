@@ -17,7 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    Sizes,
+    reason_of_error,
+)
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -29,6 +37,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, within_one
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import number_of, readable, text_of, titled
+from visprism.images.corruptions.corrupt import check_images
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
@@ -198,6 +207,13 @@ class Stability(Analysis):
         size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
         seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
         return Cost(per_image=float(frames), seconds_per_image=seconds)
+
+    def inapplicable(self, subject: Subject) -> str | None:
+        """Also where images are not RGB, or too small."""
+        shape = 1, *subject.anatomy.image_shape
+        return super().inapplicable(subject) or reason_of_error(
+            check_images, torch.empty(shape, dtype=torch.uint8)
+        )
 
 
 Frames = Tensor  # (images, frames, C, H, W)

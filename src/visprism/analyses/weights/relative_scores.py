@@ -108,8 +108,8 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
     """Tables of relative position scores by the name of their attention, in forward order.
 
     Recognized are an attention made from a convolution (`scores`), window attention of this
-    library (`relative_scores`, `relative_bias`) and what timm and Transformers call
-    `relative_position_bias_table`: of Swin, of BEiT, where the last rows belong to the class
+    library (`relative_scores`, `relative_bias`) and the `relative_position_bias_table` of timm,
+    Transformers and torchvision: of Swin, of BEiT, where the last rows belong to the class
     token, and of MaxViT, by head first.
     """
     tables = {}
@@ -117,8 +117,9 @@ def relative_score_tables(model: nn.Module) -> dict[str, Float[Tensor, "heads ro
         stored = (getattr(module, a, None) for a in _ATTRIBUTES)
         table = next((t for t in stored if isinstance(t, Tensor) and t.ndim == 3), None)
         swin = getattr(module, _TABLE, None)
-        if table is None and isinstance(swin, Tensor):
-            sides: Any = module.window_size
+        sides: Any = getattr(module, "window_size", getattr(module, "size", None))
+        if table is None and isinstance(swin, Tensor) and sides:
+            sides = (sides, sides) if isinstance(sides, int) else sides
             rows, columns = (2 * side - 1 for side in sides)
             # Swin's offsets are the query's minus the key's.
             by_offset = swin[: rows * columns].unflatten(0, (rows, columns))
