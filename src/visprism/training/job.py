@@ -231,6 +231,11 @@ def test_images(job: Job, train: ImageSet, side: int, run: Run) -> ImageSet | No
     num_classes = train.num_classes
 
     def accept(images: ImageSet) -> None:
+        if images.targets.min() < 0:
+            raise InputError(
+                f"test images must have labels, got none in {images.name}. Choose a split with "
+                "labels."
+            )
         named = images.class_names and train.class_names
         if images.num_classes > num_classes or (named and images.num_classes < num_classes):
             raise InputError(
