@@ -27,7 +27,7 @@ from visprism.passes.batches import on_device
 from visprism.passes.features import observations
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
-from visprism.study.store import AGAIN, Store, key_of
+from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.table.result import Result
@@ -220,11 +220,11 @@ class Examination:
                     self._resume(key)
                     self.notify(Finished(self.entries[models, name], resumed=True))
                     break
-        for key, reason in self.store.damaged.items():
-            stored_entry = self.store.entries[key]
-            place = tuple(stored_entry["models"]), stored_entry["analysis"]
+        for key in self.store.damaged:
+            entry = self.store.entries[key]
+            place = tuple(entry["models"]), entry["analysis"]
             if place not in self.entries and place[1] not in self.applicable:
-                self._fail(Failure(" and ".join(place[0]), place[1], f"{reason}. {AGAIN}"))
+                self._fail(self.store.lost(key))
 
     # What is planned.
 

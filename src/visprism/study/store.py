@@ -202,6 +202,12 @@ class Store:
             key=key,
         )
 
+    def lost(self, key: str) -> Failure:
+        """The failure of results under a key that `get` could not read."""
+        stored = self.entries[key]
+        reason = f"{self.damaged[key]}. {AGAIN}"
+        return Failure(" and ".join(stored["models"]), stored["analysis"], reason)
+
     def put(self, entry: Entry) -> None:
         """Keep results, and write them if there is a folder: files first, then the index."""
         self._results[entry.key] = entry.results
