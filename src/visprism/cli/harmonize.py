@@ -72,6 +72,12 @@ class Harmonize(Printing, Weights, Training):
         from visprism.harmonize.convert import harmonize_model as convert
 
         require_single_process("visprism harmonize")
+        for name in ("data", "split", "epochs", "limit", "repeats", "set", "device"):
+            if self.search is None and (given := getattr(self, name)) != getattr(type(self), name):
+                raise InputError(
+                    f"{name} must be left out without --search, got {given}. It is for "
+                    "candidates that are trained."
+                )
         heads = self.heads[0] if self.heads and len(self.heads) == 1 else self.heads
         msa = MSAConfig(heads, self.head_dim, self.window)
         search = None
