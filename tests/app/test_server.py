@@ -81,7 +81,9 @@ def test_an_upload_is_decoded_as_a_file_of_a_folder(tmp_path):
 def test_the_steps_of_a_training_are_read_once(tmp_path, monkeypatch):
     study = Study(("net",), (), (), {"weights": {"net": {"source": "", "fingerprint": ""}}})
     for step in (1, 2):
-        replace(study, header={**study.header, "step": step}).save(tmp_path / f"step-{step:08d}")
+        replace(study, header={**study.header, "step": step}).save(
+            tmp_path / f"step-{step:08d}"
+        )
     read, load = [], Study.load
     monkeypatch.setattr(Study, "load", lambda path: read.append(path.name) or load(path))
     for _ in range(2):

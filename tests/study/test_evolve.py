@@ -185,7 +185,8 @@ def test_an_evolution_resumes(run, tmp_path, net, loader):
 
 def test_images_that_can_be_read_once_are_those_of_each_checkpoint(run, net, loader):
     once, again = (
-        vp.evolve(run, data, model=net(9), analyses="variance") for data in (iter(loader), loader)
+        vp.evolve(run, data, model=net(9), analyses="variance")
+        for data in (iter(loader), loader)
     )
     assert once["run"]["variance"] == again["run"]["variance"]
     assert curves(once, "run", "variance") == curves(again, "run", "variance")

@@ -81,7 +81,8 @@ def test_the_measure_that_decides_is_shown_and_named():
     (line,) = lines = glance_of([tie, won], MODELS)
     assert line.label == "curvature of the loss: q (nats)"
     assert line.cells == {"cnn": "10.0 ± 1.0", "vit": "50.0 ± 1.0"}
-    assert line.better == "cnn" and line.rows == [won, tie]
+    assert line.better == "cnn"
+    assert line.rows == [won, tie]
     assert sentences_of(lines, MODELS) == [
         "The loss of cnn is flatter: 10.0 ± 1.0 against 50.0 ± 1.0."
     ]

@@ -168,7 +168,7 @@ def test_a_model_whose_outputs_depend_on_the_batch_is_refused_before_it_is_measu
             return super().measure(subject, run)
 
     models = {"a": net(), "b": net()}
-    models["a"].register_forward_hook(lambda _, x, y: y - y.mean(0))
+    models["a"].register_forward_hook(lambda *of: of[2] - of[2].mean(0))
     study = examine(models, loader, analyses=[Counted()])
     assert [f.model for f in study.failures] == ["a"]
     assert measured == ["b"]
@@ -277,8 +277,8 @@ def test_an_interrupted_study_has_the_models_of_its_results(net, loader, tmp_pat
             raise KeyboardInterrupt
 
     examine({"a": net()}, loader, analyses="variance", out=tmp_path)
+    models = {"a": net(), "b": net(1)}
     with pytest.raises(KeyboardInterrupt):
-        models = {"a": net(), "b": net(1)}
         examine(models, loader, analyses="variance", out=tmp_path, listener=interrupt)
     assert Study.load(tmp_path).models == ("a", "b")
 

@@ -73,7 +73,9 @@ class Harmonize(Printing, Weights, Training):
 
         require_single_process("visprism harmonize")
         for name in ("data", "split", "epochs", "limit", "repeats", "set", "device"):
-            if self.search is None and (given := getattr(self, name)) != getattr(type(self), name):
+            if self.search is None and (given := getattr(self, name)) != getattr(
+                type(self), name
+            ):
                 raise InputError(
                     f"{name} must be left out without --search, got {given}. It is for "
                     "candidates that are trained."

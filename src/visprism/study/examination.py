@@ -446,7 +446,7 @@ class Examination:
         self.notify(Finished(entry, resumed=False))
 
     def _stored(self) -> dict[Place, list[str]]:
-        """Keys of stored results of these models and weights, in this order; the latest last."""
+        """Keys of stored results of these models, in this order; the latest last."""
         types: dict[str, Any] = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
         stored: dict[Place, list[str]] = {}
         for key, entry in self.store.entries.items():
