@@ -307,4 +307,4 @@ def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net,
         (tmp_path / name).unlink()
     plain(tmp_path, 3, net())
     late = vp.Run(deadline=time.monotonic() - 1)
-    refused("time for one checkpoint, got none measured", model=net(9), run=late)
+    refused("time for a checkpoint, got none measured", model=net(9), run=late)

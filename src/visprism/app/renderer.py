@@ -106,7 +106,8 @@ def _study(folder: Path) -> Study:
     if (folder / INDEX).is_file():
         return Study.load(folder)
     steps = steps_of_run(folder).items()
-    return joined({folder.name: {step: _step(path, _stamp(path)) for step, path in steps}})
+    studies = {step: _step(path, _stamp(path)) for step, path in steps}
+    return joined({folder.resolve().name: studies})
 
 
 @lru_cache(1024)

@@ -151,10 +151,7 @@ def evolve(
         settling[name] = _settling(to_last)
     made = {n: studies for n, studies in by_run.items() if studies}
     if not made:
-        raise InputError(
-            "the time limit must leave time for one checkpoint, got none measured. Give a "
-            "longer one."
-        )
+        raise InputError("the time limit must leave time for a checkpoint, got none measured")
     study = joined(made, failures, settling)
     if out is not None:
         study.save(out)
