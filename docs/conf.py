@@ -52,7 +52,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
     "reset_modules": ("matplotlib", "generators.notebooks.in_empty_folder"),
-    "default_thumb_file": str(Path(__file__).parent / "figures" / "fourier.png"),
+    "default_thumb_file": str(Path(__file__).parent / "figures" / "report.png"),
     "download_all_examples": False,
     "write_computation_times": False,
     "min_reported_time": 0,

@@ -4,7 +4,8 @@
     python docs/make_screenshots.py --site DIR    # the site in docs/_build/html, into DIR
 
 Writes palette PNGs into docs/figures: the report and the live page, light, dark and narrow, and
-the form of a new study. A demo study is made first, which takes up to four minutes.
+the form of a new study; and the figures of the demo on pages of analyses. A demo study is
+made first, which takes up to four minutes.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import which
+from shutil import copy, which
 from tempfile import TemporaryDirectory
 
 from PIL import Image
@@ -117,6 +118,9 @@ def main() -> None:
             folder = Path(text)
             demo = [sys.executable, "-m", "visprism", "demo", "--minutes", "3"]
             subprocess.run([*demo, "--out", str(folder / "demo")], check=True)
+            for file in (folder / "demo" / "figures").iterdir():
+                if (FIGURES / file.name).exists():
+                    copy(file, FIGURES)
             with server(folder) as address:
                 shoot(browser, folder / "demo" / "report.html", address)
         browser.close()

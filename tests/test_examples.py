@@ -65,11 +65,14 @@ def test_the_page_of_commands_lists_every_one_with_its_help():
 # The site.
 
 HOW_TO = [PROJECT / "docs" / "tutorial.md", *sorted((PROJECT / "docs" / "howto").glob("*.md"))]
+OF_ANALYSES = sorted((PROJECT / "docs" / "analyses").glob("*.md"))
 SHELL = re.compile(r"^```sh\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"`(visprism [^`\n]+ --data [^`\n]+)`")
 COMMANDS = [
     (page.stem, shlex.split(line, comments=True)[1:])
-    for page in [PROJECT / "README.md", *HOW_TO]
-    for block in SHELL.findall(page.read_text("utf-8"))
+    for page in [PROJECT / "README.md", *HOW_TO, *OF_ANALYSES]
+    for text in [page.read_text("utf-8")]
+    for block in [*SHELL.findall(text), *INLINE.findall(text)]
     for line in block.replace("\\\n", " ").splitlines()
     if line.startswith("visprism ") and "..." not in line
 ]

@@ -6,8 +6,9 @@ What `make device` finds in minutes, a missing transfer first of all, fails here
 import pytest
 import torch
 from caller_settings import assert_equal
+from internals import Tokens
 from measurements import measurement
-from simulated_device import DEVICE, SimulatedDevice, put_there
+from simulated_device import DEVICE, SimulatedDevice, There, put_there
 from small_models import seeded
 from timm.models.vision_transformer import VisionTransformer
 from unusual_modules import Network
@@ -68,6 +69,29 @@ def test_a_model_is_measured_where_it_lies(name, tmp_path):
     model = put_there(network(name))
     results = measurement(name, model, tmp_path, Run())(model)
     assert {r.provenance.device for r in results} == {str(DEVICE)}
+
+
+class WithoutFloat64(SimulatedDevice):
+    """MPS, which refuses numbers of 64 bits."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = super().__torch_function__(func, types, args, kwargs)
+        if isinstance(result, There) and result.dtype == torch.float64:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        return result
+
+
+def test_nothing_needs_numbers_of_64_bits_on_the_device(tmp_path, monkeypatch):
+    monkeypatch.setattr("simulated_device.DEVICE", torch.device("mps:0"))
+    with WithoutFloat64():
+        maps, class_token = (
+            torch.rand(shape).to("mps:0") for shape in ((2, 3, 4, 4), (2, 1, 3))
+        )
+        tokens = Tokens(None, maps, class_token, ("class",))
+        for statistic in (vp.SingularValues(), vp.TokenSimilarity(), vp.TokenNorms()):
+            statistic.extract(tokens if "tokens" in statistic.all_seen else maps)
+        model = put_there(network("frequency-noise"))
+        measurement("frequency-noise", model, tmp_path, Run())(model)
 
 
 @pytest.mark.usefixtures("simulated")

@@ -23,10 +23,10 @@ HEAD = """\
 # Analyses
 
 Each picture is drawn from a run on {images} images or fewer, when this site was built. Every
-analysis is a command, a class and a name for `examine`. Its page has the definition, the
-options, how to read the figure, pitfalls, cost and source. In the code of these pages, `model`
-is a classifier in evaluation mode, `images` a batch of its images, and `batches` a list of
-images with targets.
+analysis is a class and, but for `training-curvature`, a command. Its page has the definition,
+the options, how to read the figure, pitfalls, cost and source. In the code of these pages,
+`model` is a classifier in evaluation mode, `images` a batch of its images, and `batches` a list
+of images with targets.
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from internals import GROUPS, options_of, subject_of
+from internals import GROUPS, load_figures, options_of, subject_of
 
 from visprism import ANALYSES, Needs, Result, plot
 from visprism.results import result_types
@@ -54,6 +54,7 @@ def test_every_option_keeps_its_value_when_its_default_is_written_as_text(analys
 def test_every_result_of_a_section_is_registered_described_and_drawn(analysis):
     assert analysis.sections
     registered = set(result_types().values())
+    load_figures()
     for section in analysis.sections:
         assert section.result in registered
         assert section.title

@@ -164,6 +164,13 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
 
 
+def test_slices_along_other_coordinates_have_no_mean(made, ax):
+    wider = type(made["landscape"])(**vars(made["landscape"]) | {"b": 2 * made["landscape"].b})
+    lines = plot(wider, ax, view="slices").lines
+    assert "mean" not in [line.get_label() for line in lines]
+    assert "a from -1 to 1 and b from -2 to 2" in str(wider.findings()[0])
+
+
 def test_models_share_one_scale(made):
     result = made["landscape"]
     larger = type(result)(**{**vars(result), "l2": 3 * result.l2})

@@ -1,11 +1,13 @@
 """Laws of image sets of torch data sets."""
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from torch.utils.data import Dataset, Subset
 
-from visprism import image_set
+from visprism import InputError, image_set
+from visprism.images.images import ordered
 
 
 class Pictures(Dataset):
@@ -34,7 +36,8 @@ def test_images_and_classes_are_those_of_the_data_set():
     images = image_set(Pictures(), name="gray")
     assert levels(images) == list(range(12))
     assert images.targets.tolist() == [0, 1, 2] * 4
-    assert images.class_names == ("0", "1", "2")
+    assert images.class_names == ()
+    assert images.num_classes == 3
     assert images.name == "gray"
     assert {picture.mode for picture in images.read([0, 5])} == {"RGB"}
 
@@ -50,7 +53,52 @@ def test_stated_targets_are_read_without_images_also_of_a_subset():
     assert levels(images) == [5, 7]
 
 
-def test_a_limit_is_balanced_and_a_part_of_a_larger_one():
-    larger, smaller = (image_set(Pictures(), limit=limit, seed=3) for limit in (9, 6))
-    assert np.bincount(smaller.targets).tolist() == [2, 2, 2]
+def test_a_limit_is_a_part_of_a_larger_one_and_balanced_where_classes_are_stated():
+    pictures = Pictures()
+    larger, smaller = (image_set(pictures, limit=limit, seed=3) for limit in (9, 6))
+    assert pictures.reads == 2 + 9 + 6  # no image is decoded that is not selected
     assert set(levels(smaller)) < set(levels(larger))
+    assert smaller.targets.tolist() == [level % 3 for level in levels(smaller)]
+    assert smaller.positions.tolist() == levels(smaller)
+    pictures.targets = [i % 3 for i in range(12)]
+    balanced = image_set(pictures, limit=6, seed=3)
+    assert np.bincount(balanced.targets).tolist() == [2, 2, 2]
+    with pytest.raises(InputError, match="limit must be positive, got 0"):
+        image_set(pictures, limit=0)
+
+
+def test_classes_are_what_the_items_hold():
+    pictures = Pictures()
+    pictures.targets, pictures.target_transform = [7] * 12, lambda label: label
+    assert image_set(pictures).targets.tolist() == [0, 1, 2] * 4
+    with pytest.raises(InputError, match=r"one class index per image, got 0\.3"):
+        image_set([(Image.new("L", (4, 5)), 0.3)])
+
+
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [
+        ([("tench", "Tinca tinca"), ("dog",)], ("tench, Tinca tinca", "dog")),
+        ([3, 4], ("3", "4")),
+        (2, ()),
+        (np.array(["a", "b"]), ()),
+    ],
+)
+def test_names_of_classes_are_those_of_a_list(classes, names):
+    pictures = Pictures()
+    pictures.classes = classes
+    assert image_set(pictures).class_names == names
+
+
+def test_a_class_without_an_image_is_not_denied():
+    images = ordered(image_set(Pictures()))
+    assert images.num_classes is None
+    assert images.classes == 3
+
+
+def test_other_pixels_are_other_images():
+    brighter = Pictures(transform=lambda picture: picture.point(lambda x: x + 1))
+    one, same, other = (
+        ordered(image_set(p)).fingerprint() for p in (Pictures(), Pictures(), brighter)
+    )
+    assert one == same != other

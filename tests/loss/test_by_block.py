@@ -46,7 +46,7 @@ def test_traces_and_eigenvalues_are_those_of_dense_hessians(anatomy, images, cla
 
 @pytest.mark.parametrize("network", ["convolutional"], indirect=True)
 def test_a_fraction_is_the_loss_of_the_first_images(anatomy, images, classes):
-    batches = [(images[:4], classes[:4]), (images[4:], classes[4:])]
+    batches = [({"input": images[:4]}, classes[:4]), ({"input": images[4:]}, classes[4:])]
     result = hessian_by_block(anatomy, batches, fractions=(0.5, 1.0), probes=3)
     alone = hessian_by_block(
         anatomy, [(images[:4], classes[:4]), (images[4:5], classes[4:5])], probes=3

@@ -116,6 +116,34 @@ def test_loss_and_derivatives_of_activations_in_place_are_those_of_the_formula(n
     torch.testing.assert_close(hvp(objective, v), flat(exact), rtol=1e-10, atol=1e-12)
 
 
+class Caching(nn.Module):
+    """It keeps a table of its biases until its mode is set, as LeViT and TinyViT do."""
+
+    def __init__(self):
+        super().__init__()
+        self.biases, self.kept = nn.Parameter(torch.arange(3.0).double()), None
+
+    def train(self, mode=True):
+        self.kept = None
+        return super().train(mode)
+
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = self.biases.flip(0)
+        return x.mean((2, 3)) * self.kept
+
+
+def test_parameters_that_a_model_caches_have_derivatives():
+    model = Caching().eval()
+    images = torch.randn(3, 3, 2, 2, generator=stream(0, "images")).double()
+    loss = functional.cross_entropy(model(images), torch.arange(3))
+    (exact,) = torch.autograd.grad(loss, [model.biases])
+    objective = Objective(model, [(images, torch.arange(3))])
+    torch.testing.assert_close(objective.gradient(), exact)
+    assert objective.at(-objective.theta).nll() != pytest.approx(objective.nll())
+    assert model.kept is None  # no graph stays
+
+
 @pytest.mark.parametrize("name", FORMULAS)
 def test_second_derivatives_of_activations_are_those_of_the_formula(name):
     run = getattr(functional, name)

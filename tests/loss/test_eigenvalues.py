@@ -57,6 +57,7 @@ def test_the_gauss_newton_matrix_has_no_negative_eigenvalue(objective):
     assert eigenvalues.value[0] == pytest.approx(
         0.01, rel=1e-8
     )  # weight decay; its rank is at most 20
+    assert "leading Gauss-Newton eigenvalues" in str(eigenvalues.findings()[0])
 
 
 def assert_within_four_errors(estimated, exact):
@@ -83,9 +84,8 @@ def test_the_outermost_nodes_are_the_outermost_eigenvalues(objective, dense):
 
 
 @pytest.mark.parametrize("network", ["convolutional"], indirect=True)
-@pytest.mark.parametrize("method", ["hutch++", "hutchinson"])
-def test_the_trace_is_that_of_the_dense_hessian(objective, dense, method):
-    estimate = vp.trace(objective, probes=60, method=method)
+def test_the_trace_is_that_of_the_dense_hessian(objective, dense):
+    estimate = vp.trace(objective, probes=60)
     assert_within_four_errors(estimate.trace, float(dense.trace()))
 
 

@@ -106,6 +106,17 @@ def test_a_deadline_stops_a_product_of_batches_whose_graphs_are_kept(
         products(rows)
 
 
+def test_refuses_statistics_of_a_single_value(images, classes):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(72, 4), nn.BatchNorm1d(4)).double().eval()
+    batches = [(images[:1], classes[:1])]
+    for measure in (
+        lambda: landscape(model, batches, batch_norm="reestimated"),
+        lambda: Objective(model, batches, batch_norm="batch").nll(),
+    ):
+        with pytest.raises(InputError, match="more than one image for the statistics of Batch"):
+            measure()
+
+
 class Halved(torch.autograd.Function):
     """Differentiable once only."""
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from internals import Products
+from torch import nn
 
-from visprism import InputError, Objective, Run, hessian_spectrum, top_eigenvalues
+from visprism import Objective, Run, TimeBudgetError, hessian_spectrum, top_eigenvalues
 
 
 @pytest.fixture
@@ -60,38 +61,49 @@ def test_data_are_kept_apart_by_name(convolutional, batches):
     np.testing.assert_allclose(other.value, clean.value[2:], rtol=1e-8)
 
 
-def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches):
+@pytest.mark.parametrize("parameters", ["all", "*bias"])
+def test_where_not_all_parameters_decay_l2_is_solved_for(convolutional, batches, parameters):
     """Against the dense Hessian plus the diagonal of weight decay."""
     network = convolutional
-    spectrum = hessian_spectrum(
-        network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, decayed="*weight"
-    )
-    objective = Objective(network, batches[:1], weight_decay=0.5, decayed="*weight")
+    chosen = {"decayed": "*weight", "parameters": parameters}
+    spectrum = hessian_spectrum(network, batches[:1], k=3, tol=1e-9, weight_decay=0.5, **chosen)
+    objective = Objective(network, batches[:1], weight_decay=0.5, **chosen)
     eye = torch.eye(len(objective), dtype=torch.float64)
     dense = Products(objective)(eye)
     exact = torch.linalg.eigvalsh(dense).numpy()
     rows = of(spectrum, which="LM", weight_decay=0.5)
     np.testing.assert_allclose(rows.value, exact[np.argsort(-abs(exact))[:3]], rtol=1e-8)
-    plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9)
+    plain = hessian_spectrum(network, batches[:1], k=3, tol=1e-9, parameters=parameters)
     np.testing.assert_array_equal(
         of(spectrum, which="LM", weight_decay=0.0).value, of(plain, which="LM").value
     )
 
 
+def test_rounding_is_no_negative_curvature(images, classes):
+    """Softmax regression is convex: of two classes, 4 images have at most 4 eigenvalues."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(images[0].numel(), 2)).eval()
+    data = [(images[:4].float(), classes[:4] % 2)]
+    spectrum = hessian_spectrum(model, data, k=8)
+    assert (spectrum.value < 0).any()
+    summary = spectrum.summary()
+    assert summary.nep == 0
+    assert summary.reading("smallest", 0)["reading"] != "yes"
+    assert summary.ape_median > 1e-3
+    assert (spectrum.curves().sign == 1).all()
+
+
 def test_the_number_of_mini_batches_can_be_given(convolutional, batches):
-    spectrum = hessian_spectrum(convolutional, batches, k=2, num_batches=2)
-    assert spectrum.batches == spectrum.requested == 2
-    assert spectrum.provenance.images == 8
-    all_of_them = hessian_spectrum(convolutional, batches, k=2)
-    assert all_of_them.requested == 3
-    assert replace(all_of_them.first(2), products=spectrum.products, requested=2) == spectrum
-    with pytest.raises(InputError, match="batches must be between 1 and 3, got 4"):
-        all_of_them.first(4)
+    data = {"clean": batches, "other": batches}
+    spectrum = hessian_spectrum(convolutional, data, k=2, num_batches=2)
+    every = hessian_spectrum(convolutional, data, k=2)
+    assert replace(every.select(every.batch < 2), products=spectrum.products) == spectrum
+    assert spectrum.batches == 2
+    assert spectrum.provenance.images == 8  # of one data set
 
 
-def test_after_the_deadline_the_complete_mini_batches_are_given(
-    convolutional, batches, monkeypatch
-):
+def test_a_deadline_never_shortens_the_measurement(convolutional, batches, monkeypatch):
     deadline = time.monotonic() + 30
 
     class Slow(list):
@@ -100,11 +112,5 @@ def test_after_the_deadline_the_complete_mini_batches_are_given(
             monkeypatch.setattr(time, "monotonic", lambda: deadline + 1)
             yield self[2]
 
-    spectrum = hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))
-    monkeypatch.undo()
-    assert (spectrum.batches, spectrum.requested) == (2, 3)
-    assert "2 of 3 mini-batches within the time budget" in map(
-        str, spectrum.summary().findings()
-    )
-    exact = hessian_spectrum(convolutional, batches[:2], k=2)
-    np.testing.assert_array_equal(spectrum.value, exact.value)
+    with pytest.raises(TimeBudgetError):
+        hessian_spectrum(convolutional, Slow(batches), k=2, run=Run(deadline=deadline))

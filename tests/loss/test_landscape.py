@@ -108,9 +108,20 @@ def test_logits_that_overflow_a_softmax_have_their_finite_loss():
 def test_the_accuracy_of_soft_targets_is_of_their_most_probable_class(small):
     images, targets = random_images(9)
     soft = 0.8 * nn.functional.one_hot(targets, 5) + 0.04
-    hard, mixed = (vp.landscape(small, [(images, t)], lines(small)) for t in (targets, soft))
+    hard, mixed, exact = (
+        vp.landscape(small, [(images, t)], lines(small))
+        for t in (targets, soft, nn.functional.one_hot(targets, 5))
+    )
     np.testing.assert_array_equal(hard.accuracy, mixed.accuracy)
     assert not np.allclose(hard.nll, mixed.nll)
+    np.testing.assert_allclose(exact.nll, hard.nll)
+
+
+def test_another_loss_gets_logits_of_the_precision_of_the_model(small, batches):
+    weighted = nn.CrossEntropyLoss(weight=torch.ones(5), reduction="none")
+    surface = vp.landscape(small, batches, lines(small), loss=weighted)
+    plain = vp.landscape(small, batches, lines(small))
+    np.testing.assert_allclose(surface.nll, plain.nll, rtol=1e-5)
 
 
 def timm_model(name, **options):

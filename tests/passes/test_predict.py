@@ -179,6 +179,18 @@ def test_probabilities_are_refused_and_their_logarithm_gives_the_same_metrics():
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6, equal_nan=True)
 
 
+def test_metrics_take_logits_with_a_gradient_and_any_default_type_of_torch(model, pairs):
+    images, targets = pairs[0]
+    expected = calibration(predict(model, [(images, targets)])).value
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        given = Predictions(model(images), targets)
+        torch.testing.assert_close(calibration(given).value, expected, equal_nan=True)
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_logits_and_targets_that_cannot_be_are_refused():
     nan = torch.tensor([[0, math.nan, 0], [1, 2, 3]])
     for logits, targets, sentence in (

@@ -72,6 +72,25 @@ def test_a_model_that_cannot_be_differentiated_has_prefix_tokens(images):
     )
 
 
+class Wrapped(nn.Module):
+    """A ViT that takes a mapping, ends in place and gives one number for each image."""
+
+    def __init__(self):
+        super().__init__()
+        self.vit = vit(num_classes=1, reg_tokens=1)
+        self.vit.norm = nn.Identity()
+
+    def forward(self, batch):
+        tokens = self.vit.forward_features(batch["image"] * batch["gain"][:, None, None, None])
+        return self.vit.forward_head(tokens.mul_(2.0))[:, 0]
+
+
+def test_roles_are_found_with_mappings_in_place_heads_and_single_logits(images):
+    batch = {"image": images, "gain": torch.ones(3)}
+    anatomy = vp.dissect(Wrapped().eval(), batch)
+    assert token_roles(anatomy)["vit.blocks.1.mlp"] == ("class", "register")
+
+
 class Copy(vp.FeatureStatistic):
     """Keeps the tokens of the last batch."""
 

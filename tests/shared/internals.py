@@ -56,7 +56,7 @@ PLACES = {
     "core.registry": "Registry load_plugins",
     "core.run": "DEFAULT_RUN stream",
     "drawing.losses": "CHANCE_POSITION LossScale",
-    "drawing.registry": "frame_of",
+    "drawing.registry": "frame_of load_figures",
     "drawing.save": "render_figure render_formats",
     "drawing.style": (
         "ATTENTION_SHADE DEPTH FAINT KIND_COLORS SIMILARITY SUBSAMPLING_SHADE color_of "

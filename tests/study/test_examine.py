@@ -11,6 +11,7 @@ import torchvision
 import transformers
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torchvision import transforms
 
 from visprism import (
     DataOptions,
@@ -150,6 +151,14 @@ def test_pixels_are_normalized_as_the_module_states(net, brightness, attributes,
     for text in (events[0].preparation[0], result.provenance.sentence()):
         assert ("no normalization stated; --normalization" in text) is not stated
         assert ("mean (0.4, 0.5, 0.6)" in text) is stated
+
+
+@pytest.mark.parametrize("value", [0.5, (0.5,), (0.5, 0.5, 0.5)])
+def test_the_normalization_of_a_loader_is_that_of_its_transform(net, brightness, value):
+    data = SortedByClass()
+    data.transform = transforms.Compose([transforms.Normalize(value, value)])
+    study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
+    assert "mean and std of half" in study["Net"]["brightness"].provenance.preprocessing
 
 
 def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from small_models import seeded
+from small_models import OneBlock, seeded
 from torch import nn
 from torch.nn import functional
 from unusual_modules import Network
@@ -53,6 +53,15 @@ def test_a_model_that_changes_its_images_or_turns_gradients_on_changes_no_number
     assert numbers(study, "in place") == numbers(study, "out of place")
 
 
+def test_gradients_exist_within_the_inference_mode_of_a_caller(net, loader):
+    model = net()
+    expected = vp.examine(model, loader, analyses="hessian")
+    with torch.inference_mode():
+        study = vp.examine(model, loader, analyses="hessian")
+        vp.ReceptiveField()(model, loader)
+    assert numbers(study, "Net") == numbers(expected, "Net") != {}
+
+
 def test_a_hook_of_the_model_itself_is_part_of_its_pass(noise):
     hooked = seeded(Network)
     hooked.register_forward_pre_hook(lambda _, x: (out_of_place(x[0]),))
@@ -75,10 +84,26 @@ def test_a_model_without_any_result_costs_the_others_no_page(net, loader, tmp_pa
 
 def test_one_number_for_each_image_is_one_logit(net, loader):
     model = Around(net(), after=lambda y: y[:, 0]).eval()
-    study = vp.examine(model, loader, analyses=FEATURES)
+    study = vp.examine(model, loader, analyses=[*FEATURES, "attribution"])
     assert study.analyses == ("fourier", "variance")
+    assert len(study.failures) == 2
+    assert all("the model returns one logit per image" in f.reason for f in study.failures)
+
+
+def test_grids_that_a_profile_does_not_cover_are_said_in_every_report(tmp_path):
+    models = {"sparse": OneBlock(patch=4), "coprime": OneBlock(patch=8)}
+    data = [torch.rand(4, 3, 16, 24)]
+    study = vp.examine({n: m.eval() for n, m in models.items()}, data, analyses=["fourier"])
+    other = vp.examine({"other": OneBlock().eval()}, data, analyses="variance")
+    study = vp.Study.merge([other, study])
     (failure,) = study.failures
-    assert "the model returns one logit per image" in failure.reason
+    assert (failure.model, failure.kind) == ("coprime", "skipped")
+    sentence = "The diagonal of a 4x6 grid holds only the frequencies"
+    study.write_files(tmp_path)
+    for file in ("report.html", "study.md", "results.json"):
+        text = (tmp_path / file).read_text()
+        assert text.count(sentence) == 1
+        assert "sparse" in text
 
 
 LOSSES = ["hessian", "sharpness", "calibration"]

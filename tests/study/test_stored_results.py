@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 import torch
 from internals import code_of, fingerprint_of, json_of
+from PIL import Image
 from torch import nn
 
 from visprism import (
     Cost,
     DataOptions,
+    DistributionShift,
     Finished,
     InputError,
+    ModeConnectivity,
+    OutOfDistribution,
     Planned,
     Stopped,
     Study,
@@ -89,6 +93,32 @@ def test_another_weight_decay_of_the_recipe_is_measured(tmp_path):
     for decay, again in ((0.0, False), (0.5, False), (0.5, True)):
         model = replace(loaded, recipe={"weight_decay": decay})
         assert resumed(model, "shapes", tmp_path, **options) == [again]
+
+
+def test_a_checkpoint_of_the_same_name_with_other_weights_is_measured(net, loader, tmp_path):
+    file, again = tmp_path / "last.pt", []
+    for seed in (1, 1, 2):
+        torch.save(net(seed).state_dict(), file)
+        analysis = ModeConnectivity(points=3, checkpoints=(file,))
+        again += resumed(net(), loader, tmp_path / "study", analysis)
+    assert again == [False, True, False]
+
+
+def test_a_folder_of_the_same_name_with_other_images_is_measured(tmp_path):
+    def contents():
+        data = f"folder:{tmp_path}"
+        yield OutOfDistribution.content({"ood_data": data, "ood_split": None})
+        yield DistributionShift.content({"sets": [data]})
+        yield DistributionShift.content({"sets": [f"imagenet_c:{tmp_path}"]})
+
+    for name in ("a", "b"):
+        (tmp_path / "fog/1" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "fog/1" / name / "1.png")
+    first, same = list(contents()), list(contents())
+    (tmp_path / "fog/2/a").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(tmp_path / "fog/2/a/1.png")
+    assert first == same
+    assert all(one != other for one, other in zip(first, contents(), strict=True))
 
 
 def test_the_place_of_a_method_in_its_file_does_not_matter():

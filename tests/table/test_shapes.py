@@ -204,6 +204,7 @@ def test_a_figure_shows_another_column_by_its_name():
     ax = plot(norms(), Figure().subplots(), quantity="spread")
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), norms().spread)
     assert ax.get_ylabel() == "Spread (px)"
+    assert plot(accuracies(), Figure().subplots(), quantity="stage").get_ylabel() == "Stage"
 
 
 def test_a_figure_shows_the_values():

@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from inspect import Parameter, cleandoc, signature
 from math import inf
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_origin
 
+import torch
 from torch.optim import Optimizer
 
 from visprism.analyses.subject import Measured, Subject, forget_choice, subject_of
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
+from visprism.core.files import digest_of
 from visprism.core.options import Effort, check_options, options_of
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
@@ -175,6 +178,14 @@ class Analysis(ABC):
         """
         return subject.missing(self.needs)
 
+    @classmethod
+    def content(cls, options: Mapping[str, Any]) -> list[str]:
+        """Digests of what options name: of checkpoints; in subclasses also of images.
+
+        A stored result is used again only while they are the same.
+        """
+        return [digest_of(Path(file)) for file in options.get("checkpoints", ())]
+
     def at_step(self, step: int, optimizers: Sequence[Optimizer]) -> "Analysis":
         """The analysis at a step of a training; itself where it reads no optimizer."""
         return self
@@ -190,6 +201,7 @@ class Analysis(ABC):
                 f"{size[0]}x{size[1]}"
             )
 
+    @torch.inference_mode(mode=False)  # of the caller: it has no gradients
     def __call__(  # noqa: ANN204 (any result)
         self,
         model: Any,

@@ -1,6 +1,6 @@
 """Subjects: a dissected model, the images it is measured on, and the metadata of both."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -49,7 +49,7 @@ class OutputPasses:
         origin = run.measured(
             images=number, batch_size=of_pass.batch_size, image_shape=of_pass.image_shape
         )
-        return replace(self.clean.subset(torch.arange(number)), provenance=origin)
+        return Predictions(self.clean.logits[:number], self.clean.targets[:number], origin)
 
 
 def _joined(first: Predictions | None, second: Predictions) -> Predictions:
@@ -82,7 +82,6 @@ class Subject:
     batch_size: int = BATCH_SIZE  # of passes over feature maps, and of mini-batches
     output_batch_size: int | None = None  # of passes that return logits only; None: by pixels
     passes: OutputPasses = field(default_factory=OutputPasses, repr=False, compare=False)
-    extra: Mapping[str, Any] = field(default_factory=dict)  # for analyses of plug-ins
 
     @property
     def model(self) -> nn.Module:
@@ -247,9 +246,8 @@ class Subject:
             return None
         return "the model has no attention whose weights can be read"
 
-    def _without_targets(self) -> str | None:
-        if self.images.targets is None:
-            return self.images.without_labels or f"there are no labels in {self.images.name}"
+    def without_classes(self) -> str | None:
+        """Why an output is not one logit for each of several classes; None if it is."""
         if not self.num_classes:
             return "the model does not return one vector of logits per image"
         if self.num_classes == 1:
@@ -257,6 +255,13 @@ class Subject:
                 "the model returns one logit per image, not one per class. Return two logits, "
                 "0 and the given one, to measure a binary classifier"
             )
+        return None
+
+    def _without_targets(self) -> str | None:
+        if self.images.targets is None:
+            return self.images.without_labels or f"there are no labels in {self.images.name}"
+        if reason := self.without_classes():
+            return reason
         declared = self.images.num_classes
         if declared is not None and declared != self.num_classes:
             return (

@@ -21,7 +21,7 @@ MODEL = """\
 MODEL is one of
   timm:NAME               a model of timm, also as timm:hf-hub:OWNER/NAME
   torchvision:NAME        a classifier of torchvision
-  hf:NAME or hf:FOLDER    an image classifier of Hugging Face
+  hf:NAME or hf:FOLDER    an image model of Hugging Face
   NAME                    a model of the zoo (`visprism models` lists them)
   path/file.py:FUNCTION   a Python function that returns a torch.nn.Module
   FILE.safetensors        a checkpoint of `visprism train`, which states its model

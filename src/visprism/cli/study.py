@@ -258,7 +258,7 @@ class Examine(_Measuring):
     group, epilog, heading = "studies", MEASURED, "analyses"
     effort: Effort = argument("quick", EFFORT)
     analyses: tuple[str, ...] | None = argument(
-        None, "names of analyses (default: all that apply)", "A,B,..."
+        None, "names of analyses (default: a selection)", "A,B,..."
     )
     set: tuple[str, ...] = argument(
         (),
@@ -438,7 +438,7 @@ class Demo(_Study, Seeded):
     out: Path = argument(Path("demo"), "output folder", "DIR")
     train: bool = argument(
         False,
-        "train the networks first, which takes about two minutes (default: use the weights "
+        "train the networks first, which takes about four minutes (default: use the weights "
         "inside the package)",
     )
     effort: Effort = argument("quick", EFFORT)

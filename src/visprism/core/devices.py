@@ -354,6 +354,11 @@ def for_complex(x: Tensor) -> Tensor:
     return x.cpu() if x.device.type in ("xla", "mps") else x
 
 
+def in_float64(x: Tensor) -> Tensor:
+    """A tensor in float64: on the CPU where it lies on MPS, which has none."""
+    return (x.cpu() if x.device.type == "mps" else x).double()
+
+
 def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The tensors on the CPU; all of one device and type in one copy, which is waited for."""
     together: dict[tuple[torch.device, torch.dtype], list[int]] = {}

@@ -9,6 +9,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import file_digest
 from pathlib import Path
 from time import time
 from typing import Any, TypeVar
@@ -88,6 +89,14 @@ def not_written(path: Path, error: OSError) -> OutputError:
     reason = error.strerror or type(error).__name__
     remedy = " Free some space and try again." if error.errno in FULL else ""
     return OutputError(f"{path} could not be written ({reason}).{remedy}", error)
+
+
+def digest_of(path: Path) -> str:
+    """A digest of the content of a file; empty where there is none."""
+    if not is_file(path):
+        return ""
+    with path.open("rb") as file:
+        return file_digest(file, "blake2b").hexdigest()[:32]
 
 
 def slug(text: str) -> str:

@@ -68,7 +68,8 @@ def _(result: SeriesPerBlock, ax: Axes, *, quantity: str = "") -> Axes:
         )
     if len(result.series()) > 1:
         legend(ax)
-    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=result.value_info().heading)
+    heading = result.infos()[column].heading
+    ax.set(xlim=(-0.02, 1.02), xlabel="Normalized depth", ylabel=heading)
     return ax
 
 

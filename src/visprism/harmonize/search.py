@@ -208,7 +208,7 @@ class SearchLog:
         except OSError as error:
             raise not_written(path, error) from error
         with atomic_write(path) as scratch:
-            scratch.write_text("".join(lines) or json.dumps(header) + "\n")
+            scratch.write_text("".join(lines) or json.dumps(header) + "\n", "utf-8")
 
     def find(self, names: Sequence[str], seed: int) -> float | None:
         """The stored accuracy, or None."""

@@ -33,7 +33,7 @@ class ImageSet:
 
     source: str  # as the user named it
     split: str  # empty where the data has none
-    class_names: tuple[str, ...]  # empty where images have no labels
+    class_names: tuple[str, ...]  # empty where the data names no classes
     targets: Int64[np.ndarray, " n"] = field(repr=False)  # class indices, or all NO_CLASS
     # RGB images by index; many at once, because some sources are faster that way.
     read: Callable[[Sequence[int]], list[Image.Image]] = field(repr=False)
@@ -68,8 +68,8 @@ class ImageSet:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, with those that have no image."""
-        return len(self.class_names)
+        """Number of classes that are named, or up to the highest that has an image."""
+        return len(self.class_names) or int(self.targets.max(initial=NO_CLASS)) + 1
 
     def subset(self, positions: Int[np.ndarray, " m"]) -> "ImageSet":
         """The image set with only the images at `positions`, in that order."""

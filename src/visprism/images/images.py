@@ -27,6 +27,7 @@ _MOST_BYTES = 4 * 2**30  # of tensors in memory
 _CROP_BYTES = 2**29  # of decoded crops in memory, for all sizes together
 _LARGE, _SMALL = 224, 96  # side of images without a stated size; up to 96 they keep their own
 _SAMPLED = 64  # images whose size stands for all
+_COMPARED = 8  # images whose pixels stand for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +82,12 @@ class Images:
             size = _common_size(self.image_set)
             return Preprocessing(size, *NORMALIZATIONS["none"], stated=False)
         shape, statistics = self.image_shape, self.normalization or stated
-        if (
-            statistics is None
-            or not statistics.stated
-            or len(shape) != 3
-            or len(statistics.mean) != shape[0]
-        ):
+        if statistics is None or not statistics.stated or len(shape) != 3:
+            return None
+        if len(statistics.mean) == 1:  # of all channels
+            mean, std = statistics.mean * shape[0], statistics.std * shape[0]
+            statistics = replace(statistics, mean=mean, std=std)
+        if len(statistics.mean) != shape[0]:
             return None
         return replace(statistics, size=(shape[1], shape[2]), crop=1.0)
 
@@ -143,12 +144,18 @@ class Images:
         return to_pixels(_rows(self.tensors, rows), way)
 
     def fingerprint(self) -> str:
-        """A digest of names, order, targets and sizes of files; of tensors and targets."""
+        """A digest of names, order, targets and sizes of files; of tensors and targets.
+
+        Where images are no files, it covers the pixels of the first eight.
+        """
         if (images := self.image_set) is not None:
             digest = blake2b(f"{self.name}|{self.split}|{len(self)}|".encode(), digest_size=16)
             digest.update(images.targets.tobytes())
             if images.size_of is not None:
                 digest.update(np.array([*map(images.size_of, range(len(images)))]).tobytes())
+            else:
+                for picture in images.read(range(min(_COMPARED, len(images)))):
+                    digest.update(picture.tobytes())
             return digest.hexdigest()
         digest = blake2b(digest_size=16)
         labels = [] if self.targets is None else [torch.from_numpy(self.targets)]
@@ -195,7 +202,7 @@ def decoded_images(image_set: ImageSet) -> Images:
         split=image_set.split,
         targets=None if len(targets) and targets.min() == NO_CLASS else targets,
         positions=np.arange(len(image_set)) if positions is None else positions,
-        num_classes=image_set.num_classes or None,
+        num_classes=len(image_set.class_names) or None,
         class_names=image_set.class_names,
         textures=image_set.textures,
         skipped=image_set.skipped,

@@ -17,6 +17,7 @@ from visprism.core.files import exists
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Progress
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, stratified
+from visprism.images.images import decoded_images
 
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
@@ -98,6 +99,11 @@ def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, f
     return replace(images, source="?".join(filter(None, [body, "&".join(source)]))), fraction
 
 
+def content_of(spec: str, split: str | None = None) -> str:
+    """A digest of the images with a name; see `Images.fingerprint`."""
+    return decoded_images(_opened(spec, split, None)[0]).fingerprint()
+
+
 def _readable(images: ImageSet, *, skip_bad: bool, progress: Progress | None) -> ImageSet:
     """The images whose files can be read: all of them, unless `skip_bad`."""
     indices = range(len(images))
@@ -124,7 +130,9 @@ def image_set(
 ) -> ImageSet:
     """An image set from a data set of PIL images, or of (PIL image, class).
 
-    Costs one pass over the images of a data set without `targets`, to read their classes.
+    With `limit` it has at most that number of images, selected at random by `seed`: balanced
+    over the classes where the data set states its `targets`. Without them, it costs one pass
+    over the selected images, to read their classes.
 
     Example:
         >>> from torchvision.datasets import FakeData
@@ -132,7 +140,9 @@ def image_set(
         >>> len(pictures), pictures[0][0].mode
         (8, 'RGB')
     """
-    pictures = image_set_of(data)
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be positive, got {limit}")
+    pictures = image_set_of(data, limit=limit, seed=seed)
     if pictures is None:
         raise InputError(
             f"items of data must be PIL images, or pairs of a PIL image and a class, got a "
@@ -143,31 +153,51 @@ def image_set(
     return replace(pictures, source=name or pictures.source)
 
 
-def image_set_of(dataset: Dataset) -> ImageSet | None:
-    """A data set of PIL images as an image set; None if its items are something else."""
+def image_set_of(
+    dataset: Dataset, *, limit: int | None = None, seed: int = 0
+) -> ImageSet | None:
+    """A data set of PIL images as an image set; None if its items are something else.
+
+    Classes that only the items tell are read for `limit` images, which the image set then has.
+    """
     number = _length(dataset)
     picture, label = _parted(dataset[0])
     if not isinstance(picture, Image.Image):
         return None
-    labels = [NO_CLASS] * number
-    if label is not None:
-        stated = _targets(dataset)
-        labels = [_parted(dataset[i])[1] for i in range(number)] if stated is None else stated
-    try:
-        targets = np.array([int(label) for label in labels], dtype=np.int64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"targets must be one class index per image, got {labels[0]!r} of the first"
-        ) from error
-    owner: Any = dataset
-    while isinstance(owner, Subset):
-        owner = owner.dataset
-    classes = getattr(owner, "classes", None) or map(str, range(targets.max(initial=-1) + 1))
+    rows, labels = np.arange(number), _targets(dataset)
+    if label is None:
+        labels = [NO_CLASS] * number
+    elif labels is None:
+        rows = balanced(np.full(number, NO_CLASS), limit or number, seed=seed)
+        labels = [_parted(dataset[i])[1] for i in rows.tolist()]
 
     def read(positions: Sequence[int]) -> list[Image.Image]:
-        return [_parted(dataset[i])[0].convert("RGB") for i in positions]
+        return [_parted(dataset[int(rows[i])])[0].convert("RGB") for i in positions]
 
-    return ImageSet(type(dataset).__name__, "", tuple(classes), targets, read)
+    name, targets = type(dataset).__name__, _class_indices(labels)
+    return ImageSet(name, "", _class_names(dataset), targets, read, positions=rows)
+
+
+def _class_indices(labels: Any) -> Int64[np.ndarray, " n"]:
+    """Labels as they are stated, which must be integers."""
+    label = labels[0]
+    try:
+        for label in labels:
+            if int(label) != label:
+                raise ValueError
+    except (TypeError, ValueError):
+        raise InputError(f"targets must be one class index per image, got {label!r}") from None
+    return np.array([int(label) for label in labels], dtype=np.int64)
+
+
+def _class_names(dataset: Any) -> tuple[str, ...]:
+    """The names that a data set states, synonyms joined by commas; empty without a list."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    names = getattr(dataset, "classes", None)
+    if not isinstance(names, list | tuple):
+        return ()
+    return tuple(", ".join(n) if isinstance(n, tuple | list) else str(n) for n in names)
 
 
 def in_order(
@@ -217,8 +247,8 @@ def normalization_of(dataset: Any) -> Preprocessing | None:
     last = [None, *(getattr(transform, "transforms", None) or [transform])][-1]
     if type(last).__name__ != "Normalize":
         return None
-    mean, std = (tuple(map(float, getattr(last, key))) for key in ("mean", "std"))
-    return Preprocessing((1, 1), mean=mean, std=std)
+    mean, std = (np.atleast_1d(getattr(last, key)).tolist() for key in ("mean", "std"))
+    return Preprocessing((1, 1), mean=tuple(map(float, mean)), std=tuple(map(float, std)))
 
 
 def _targets(dataset: Any) -> Any:
@@ -226,6 +256,8 @@ def _targets(dataset: Any) -> Any:
     if isinstance(dataset, Subset):
         targets = _targets(dataset.dataset)
         return None if targets is None else [targets[i] for i in dataset.indices]
+    if getattr(dataset, "target_transform", None) is not None:
+        return None  # the classes are what it makes of them
     return getattr(dataset, "targets", None)
 
 

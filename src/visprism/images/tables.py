@@ -210,10 +210,11 @@ def _column(option: str, wanted: str, candidates: Sequence[str], name: str) -> s
 def _class_names(
     stored: object, targets: Int64[np.ndarray, " n"], name: str
 ) -> tuple[str, ...]:
-    """The names of the classes; their numbers, where the data does not name them."""
+    """The names of the classes; none where the data does not name them."""
     if not len(targets):
         raise InputError(f"{name} must have at least one image, got none")
-    if stored is None:
+    named = stored is not None
+    if not named:
         if targets.max() >= _MOST_CLASSES:
             raise InputError(
                 f"labels of {name} must be less than {_MOST_CLASSES}, got {targets.max()}"
@@ -229,4 +230,4 @@ def _class_names(
             f"labels of {name} must be in 0 ... {len(stored) - 1}, got {targets[wrong][0]} and "
             f"{wrong.sum() - 1} more"
         )
-    return tuple(stored)
+    return tuple(stored) if named else ()

@@ -8,8 +8,9 @@ of the same filter of the weights.
 Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 4.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -155,6 +156,15 @@ def inner(first: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
         torch.dot(_vector(first[n]), _vector(other[n])).item() for n in first if n in other
     )
     return sum(products, start=0.0)
+
+
+def gram(vectors: Sequence[Mapping[str, Tensor]]) -> Float[np.ndarray, "n n"]:
+    """Inner products of all pairs of vectors of the same parameters, in double precision."""
+    matrix = np.zeros((len(vectors), len(vectors)))
+    for name in vectors[0]:
+        rows = torch.stack([_vector(vector[name]) for vector in vectors])
+        matrix += (rows @ rows.mT).numpy()
+    return matrix
 
 
 def _vector(tensor: Tensor) -> Float[Tensor, " n"]:

@@ -36,16 +36,39 @@ def check_batch_norm(batch_norm: str, supported: Sequence[str], quantity: str) -
 
 
 @contextmanager
+def batch_statistics() -> Iterator[None]:
+    """Inside, BatchNorm that has no variance within a batch is refused in one sentence."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise InputError(
+            "a batch must have more than one image for the statistics of BatchNorm, got 1. Use "
+            "more images or another batch size."
+        ) from error
+
+
+def clear_caches(model: nn.Module) -> None:
+    """Empty what modules keep until their mode is set, as LeViT its attention biases."""
+    if any(type(m).train is not nn.Module.train for m in model.modules()):
+        model.train(), model.eval()
+
+
+@contextmanager
 def differentiable(model: nn.Module, batch_norm: BatchNorm = "frozen") -> Iterator[None]:
     """Inside, logits can be differentiated twice; on exit the model is restored."""
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     fastpath = torch.backends.mha.get_fastpath_enabled()
+    clear_caches(model)  # of other parameters
     with ExitStack() as stack:
+        stack.callback(clear_caches, model)
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(as_written())
         stack.callback(torch.backends.mha.set_fastpath_enabled, fastpath)
         torch.backends.mha.set_fastpath_enabled(False)
         if batch_norm == "batch":
+            stack.enter_context(batch_statistics())
             for norm in norms:
                 stack.callback(setattr, norm, "training", norm.training)
                 norm.training = True

@@ -25,6 +25,7 @@ WHICH_LABELS = {
     "SA": "smallest",
     "BE": "largest and smallest",
 }
+MATRIX_LABELS = {"hessian": "Hessian", "gauss-newton": "Gauss-Newton"}
 _SPLITS = {"train": "training images", "test": "test images"}
 RESIDUAL = "‖Hv - λv‖; an eigenvalue is within this distance"
 CONVERGED = "residual at most tolerance times |value|, and no other ranks before"
@@ -82,6 +83,7 @@ class Eigenvalues(Curvature):
     which: str = scalar("Which", "", "LM (magnitude), LA (largest), SA (smallest), BE (both)")
     tol: float = scalar("Tolerance", "", "relative residual of convergence")
     products: int = scalar("Products", "", "Hessian-vector products that were needed")
+    matrix: str = scalar("Matrix", "", "hessian or gauss-newton", default="hessian")
     learning_rate: float = scalar(
         "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
     )
@@ -92,8 +94,9 @@ class Eigenvalues(Curvature):
         return [self.objective] * len(self)
 
     def answered(self, name: str) -> np.ndarray:
-        """The leading eigenvalue, if it converged."""
-        return np.arange(int(self.which != "SA" and bool(self.converged[0])))
+        """The leading eigenvalue of the Hessian, if it converged."""
+        leading = self.matrix == "hessian" and self.which != "SA"
+        return np.arange(int(leading and bool(self.converged[0])))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """The objective is no part of the measure."""
@@ -102,12 +105,14 @@ class Eigenvalues(Curvature):
     def sentences(self) -> Iterator[str | Finding]:
         """The eigenvalues, how many converged, and the limit of stability."""
         values = ", ".join(f"{value:.4g}" for value in self.value)
+        matrix, which = MATRIX_LABELS[self.matrix], WHICH_LABELS[self.which]
         yield (
-            f"leading Hessian eigenvalues ({WHICH_LABELS[self.which]}) of the "
-            f"{self.objective}: {values}; {self.images_text}, {self.parameters:,} parameters"
+            f"leading {matrix} eigenvalues ({which}) of the {self.objective}: {values}; "
+            f"{self.images_text}, {self.parameters:,} parameters"
         )
         yield from unconverged(self.converged, self.tol)
-        yield from stability_findings(float(self.value.max()), self.learning_rate)
+        if self.matrix == "hessian":
+            yield from stability_findings(float(self.value.max()), self.learning_rate)
 
 
 def unconverged(converged: np.ndarray, tol: float) -> list[Finding]:
@@ -205,6 +210,7 @@ def top_eigenpairs(
         which=which,
         tol=tol,
         products=products.count,
+        matrix=matrix,
         learning_rate=float("nan") if learning_rate is None else learning_rate,
         **result_fields(products),
     )

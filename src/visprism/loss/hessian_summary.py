@@ -67,9 +67,6 @@ class HessianSpectrum(OfObjectives):
     tol: float = scalar("Tolerance", "", "relative residual of convergence")
     parameters: int = scalar("Parameters", "", "size of each matrix, number of parameters")
     products: int = scalar("Products", "", "Hessian-vector products of all mini-batches")
-    requested: int = scalar(
-        "Requested mini-batches", "", "fewer were measured if time ran out; 0: all", default=0
-    )
     learning_rate: float = scalar(
         "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
     )
@@ -78,16 +75,6 @@ class HessianSpectrum(OfObjectives):
     def batches(self) -> int:
         """Number of mini-batches that every phase, data set and objective has."""
         return min((len(np.unique(part.batch)) for _, part in self.parts()), default=0)
-
-    def first(self, batches: int) -> "HessianSpectrum":
-        """The spectrum of only the first mini-batches.
-
-        Mini-batches are measured in the order of the data, so that the first n of two models
-        are the same images.
-        """
-        if not 1 <= batches <= self.batches:
-            raise InputError(f"batches must be between 1 and {self.batches}, got {batches}")
-        return self.select(np.isin(self.batch, np.unique(self.batch)[:batches]))
 
     @staticmethod
     def concatenate(spectra: Iterable["HessianSpectrum"]) -> "HessianSpectrum":
@@ -116,9 +103,14 @@ class HessianSpectrum(OfObjectives):
         return self.select((self.rank == 0) & (self.which == which))
 
     def by_batch(self) -> list[Float[np.ndarray, " k"]]:
-        """The leading eigenvalues of each mini-batch."""
-        leading = self.select(self.rank > 0)
-        return [leading.value[leading.batch == number] for number in np.unique(leading.batch)]
+        """The leading eigenvalues of each mini-batch; 0 for those within rounding of it."""
+        values = []
+        for number in np.unique(self.batch):
+            part = self.select(self.batch == number)
+            rounding = _ROUNDING * np.abs(part.value).max()
+            leading = part.value[part.rank > 0]
+            values.append(np.where(np.abs(leading) > rounding, leading, 0.0))
+        return values
 
     def summary(self) -> "HessianSummary":
         """NEP, the share of negative eigenvalues, and APE, the mean of the positive ones."""
@@ -134,7 +126,6 @@ class HessianSpectrum(OfObjectives):
             **{name: _column([c[name] for c in columns]) for name in columns[0]},
             k=self.k,
             tol=self.tol,
-            requested=self.requested,
             learning_rate=self.learning_rate,
             provenance=self.provenance,
         )
@@ -149,7 +140,7 @@ class HessianSpectrum(OfObjectives):
         """
         rows: list[tuple] = []
         for key, part in self.parts():
-            values = part.value[part.rank > 0]
+            values = np.concatenate(part.by_batch())
             for sign in (-1, 1):
                 of_sign = values[np.sign(values) == sign]
                 if 0 < len(of_sign) < FEWEST_OF_A_DENSITY:
@@ -248,7 +239,6 @@ class HessianSummary(OfObjectives):
     )
     k: int = scalar("k", "", "number of leading eigenvalues per mini-batch", default=0)
     tol: float = scalar("Tolerance", "", "relative residual of convergence", default=0.01)
-    requested: int = scalar("Requested mini-batches", "", "0: all of the data", default=0)
     learning_rate: float = scalar(
         "Learning rate", "", "of training; NaN where it is not known", default=float("nan")
     )
@@ -280,9 +270,6 @@ class HessianSummary(OfObjectives):
         """NEP and APE with their intervals, convergence, and the limit of stability."""
         for row in range(len(self)):
             yield from self._findings_of(row)
-        done = int(self.batches.min()) if len(self) else 0
-        if 0 < done < self.requested:
-            yield f"{done} of {self.requested} mini-batches within the time budget"
 
     def _negative_curvature(self, row: int) -> str:
         """Whether there is any, by the smallest eigenvalue; leading ones may all be positive.
@@ -349,7 +336,7 @@ def _summary_of(part: HessianSpectrum) -> dict[str, Any]:
     """The columns of `HessianSummary` for one phase, data set and objective."""
     values, leading = part.by_batch(), part.select(part.rank > 0)
     largest, smallest = part.end("LA"), part.end("SA")
-    positive = leading.value[leading.value > 0]
+    positive = np.concatenate([v[v > 0] for v in values])
     scales = [np.abs(part.value[part.batch == number]).max() for number in smallest.batch]
     return {
         "batches": len(values),

@@ -110,8 +110,8 @@ class LossSurface(Result):
             yield (
                 f"{objective_label(self.provenance.split)} on {planes} "
                 f"plane{'s' * (planes > 1)}: increase {finite.min():.3g} to {finite.max():.3g} "
-                f"nats within |a|, |b| <= {np.abs(self.a).max():g}{statistics}, "
-                f"{self.images_text}"
+                f"nats for a from {self.a.min():g} to {self.a.max():g} and b from "
+                f"{self.b.min():g} to {self.b.max():g}{statistics}, {self.images_text}"
             )
         if self.rounding > _MAX_ROUNDING:
             yield (

@@ -19,6 +19,7 @@ from visprism.loss.directions import (
     difference,
     fitting,
     gaussian,
+    gram,
     inner,
     norm,
     parameters_of,
@@ -235,12 +236,12 @@ def project(
         raise InputError("snapshots must have at least one state dictionary, got none")
     parameters = parameters_of(model)
     axes: list[Direction] = [d for d in (plane.first, plane.second) if d]
-    gram = np.array([[inner(u, v) for v in axes] for u in axes])
+    matrix = np.array([[inner(u, v) for v in axes] for u in axes])
     rows = []
     for number, state in enumerate(snapshots):
         step = difference(state, parameters, f"snapshot {number}")
         products = np.array([inner(axis, step) for axis in axes])
-        coordinates = np.linalg.solve(gram, products)
+        coordinates = np.linalg.solve(matrix, products)
         squared = inner(step, step)
         share = float(products @ coordinates) / squared if squared > 0 else 1.0
         rows.append((number, *coordinates, *[0.0] * (2 - len(axes)), min(share, 1.0)))
@@ -262,8 +263,7 @@ def principal_plane(
     if len(snapshots) < 2:
         raise InputError(f"snapshots must be at least 2, got {len(snapshots)}")
     steps = [difference(s, parameters, f"snapshot {i}") for i, s in enumerate(snapshots)]
-    gram = np.array([[inner(u, v) for v in steps] for u in steps])
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.linalg.eigh(gram(steps))
     if values[-2] <= 1e-8 * values[-1]:
         raise InputError("snapshots must span a plane, got snapshots on a straight line")
     directions: list[Direction] = []

@@ -19,8 +19,8 @@ from visprism.core.run import Run
 from visprism.core.statistics import t_interval
 from visprism.estimates.estimated import Number
 from visprism.loss.directions import Direction, named_parameters
-from visprism.loss.double_backward import BatchNorm
-from visprism.loss.objective import Loss, losses_of
+from visprism.loss.double_backward import BatchNorm, batch_statistics, clear_caches
+from visprism.loss.objective import Loss, cross_entropy, losses_of
 from visprism.loss.planes import Plane
 from visprism.passes.batches import first_images, on_device, with_targets
 
@@ -65,7 +65,9 @@ class Samples:
         """One batch of the first 512 images, or fewer of more than 16,384 pixels each."""
         height, width = self.image_shape[-2:]
         number = min(len(self), _MOST_IMAGES, max(16, _MOST_PIXELS // (height * width)))
-        parts = [images for images, _ in self.batches]
+        counts = np.cumsum([len(targets) for _, targets in self.batches])
+        needed = 1 + int(np.searchsorted(counts, number))
+        parts = [images for images, _ in self.batches[:needed]]
         if isinstance(parts[0], Mapping):
             return {n: torch.cat([p[n] for p in parts])[:number] for n in parts[0]}  # pyrefly: ignore
         return torch.cat(parts)[:number]  # pyrefly: ignore
@@ -149,13 +151,17 @@ class Evaluation:
             for images, _ in self.samples.batches:
                 tick()
                 outputs.append(forward(self.model, images))
-        # Double precision on the CPU: a difference of two losses may be tiny.
-        logits = torch.cat(outputs).cpu().double()
-        targets = torch.cat([targets for _, targets in self.samples.batches]).cpu()
-        soft = targets.is_floating_point()
+        logits = torch.cat(outputs)
+        if self.loss is cross_entropy:  # a difference of two losses may be tiny
+            logits = logits.cpu().double()
+        else:  # another loss may hold tensors, such as weights of classes
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        targets = torch.cat([targets for _, targets in self.samples.batches]).to(logits.device)
+        soft = targets.ndim == 2
         nll = losses_of(self.loss, logits, targets.to(logits) if soft else targets)
         correct = logits.argmax(1) == (targets.argmax(1) if soft else targets)
-        return PointLosses(nll.double().numpy(), correct.double().numpy(), logits.shape[1])
+        nll, correct = nll.cpu().double(), correct.cpu().double()
+        return PointLosses(nll.numpy(), correct.numpy(), logits.shape[1])
 
     def origin(self, tick: Tick) -> PointLosses:
         """The losses at the model's weights."""
@@ -213,7 +219,7 @@ def reestimate(model: nn.Module, images: Images, compute: Compute) -> None:
             norm.momentum = None  # a cumulative average, of one batch
             norm.training = True
         if norms:
-            with compute.autocast():
+            with compute.autocast(), batch_statistics():
                 forward(model, images)
     finally:
         for norm, (momentum, training) in zip(norms, before, strict=True):
@@ -263,12 +269,6 @@ def displaced_tensors(
     The sum starts from the original tensors, which the model has again on exit.
     """
     original = {name: tensor.data for name, tensor in tensors.items()}
-    # LeViT, among others, caches its attention biases until it is next put into training mode.
-    caching = any(type(m).train is not nn.Module.train for m in model.modules())
-
-    def clear_caches() -> None:
-        if caching:
-            model.train(), model.eval()
 
     def displace(terms: Terms) -> None:
         terms = list(terms)
@@ -277,7 +277,7 @@ def displaced_tensors(
             for coefficient, direction in terms:
                 if name in direction:
                     tensor.data.add_(direction[name], alpha=coefficient)
-        clear_caches()
+        clear_caches(model)
 
     try:
         for name, tensor in tensors.items():
@@ -287,4 +287,4 @@ def displaced_tensors(
         with delayed_interrupts():
             for name, tensor in tensors.items():
                 tensor.data = original[name]
-            clear_caches()
+            clear_caches(model)

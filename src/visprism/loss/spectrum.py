@@ -4,9 +4,10 @@ Park & Kim (2022) use mini-batches: the Hessian of one describes the curvature t
 a step of training sees. Over many mini-batches the leading eigenvalues form a spectrum.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from visprism.anatomy.trace.forward import Images, batch_size
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
-from visprism.core.run import DEFAULT_RUN, Run, TimeBudgetError, stream
+from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.loss.hessian_summary import HessianSpectrum
 from visprism.loss.krylov import Eigenpairs, Product, Request, Which, eigenpairs
 from visprism.loss.objective import (
@@ -60,9 +61,6 @@ def hessian_spectrum(
     An eigenvalue is within the residual of each value; at a relative residual of 1e-2 the error
     is usually below 1e-3, since it falls with the square.
 
-    Mini-batches are processed in the order of the data. After the deadline of the run, the
-    result holds those that are complete, and says how many were requested.
-
     Cost: 15 to 35 Hessian products for each mini-batch, each as much as six forward passes of
     it.
 
@@ -97,28 +95,24 @@ def hessian_spectrum(
         raise InputError("batches must hold at least one data set, got an empty mapping")
     requests = (Request(k, which), *_ENDS)
     measured, objective = _Measured(), None
-    try:
-        for name, number, batch in _in_turn(named, num_batches, run):
-            if objective is None:
-                objective = Objective(
-                    model,
-                    [batch],
-                    loss=loss,
-                    weight_decay=weight_decay,
-                    decayed=decayed,
-                    parameters=parameters,
-                    run=run,
-                    shared=False,
-                )
-                measured.size = len(objective), objective.image_shape
-            rows, products = _of_mini_batch(objective, batch, requests, tol, (name, number))
-            measured.add((phase, name), number, rows, batch_size(batch[0]), products)
-    except TimeBudgetError:
-        if set(measured.done) < set(named):
-            raise
+    for name, number, batch in _numbered(named, num_batches, run):
+        if objective is None:
+            objective = Objective(
+                model,
+                [batch],
+                loss=loss,
+                weight_decay=weight_decay,
+                decayed=decayed,
+                parameters=parameters,
+                run=run,
+                shared=False,
+            )
+            measured.size = len(objective), objective.image_shape
+        rows, products = _of_mini_batch(objective, batch, requests, tol, (name, number))
+        measured.add((phase, name), number, rows, batch_size(batch[0]), products)
     every = gather(measured)
-    images = sum(part.images for part in every)
-    if images == 0:
+    images = sum((part.images for part in every), Counter())
+    if not images:
         raise InputError("batches must hold at least one mini-batch, got none")
     names, ends = list(named), [which, "LA", "SA"]
     rows = sorted(
@@ -134,10 +128,11 @@ def hessian_spectrum(
         tol=tol,
         parameters=count,
         products=sum(part.products for part in every),
-        requested=num_batches or max(map(_length, named.values())),
         learning_rate=float("nan") if learning_rate is None else learning_rate,
         provenance=run.measured(
-            images=images, batch_size=max(part.batch_size for part in every), image_shape=shape
+            images=max(images.values()),
+            batch_size=max(part.batch_size for part in every),
+            image_shape=shape,
         ),
     )
 
@@ -147,8 +142,7 @@ class _Measured:
     """Rows and counts of the mini-batches of this process."""
 
     rows: list[tuple] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)  # names of data sets with a complete mini-batch
-    images: int = 0
+    images: Counter[str] = field(default_factory=Counter)  # of each data set
     products: int = 0
     batch_size: int = 0
     size: tuple[int, tuple[int, ...]] = (0, ())  # number of parameters, shape of an image
@@ -158,27 +152,19 @@ class _Measured:
     ) -> None:
         """Take the eigenvalues of a mini-batch of a phase and a data set."""
         self.rows += [(*of, weight_decay, number, *row) for weight_decay, *row in rows]
-        self.done.add(of[1])
-        self.images += images
+        self.images[of[1]] += images
         self.products += products
         self.batch_size = max(self.batch_size, images)
 
 
-def _in_turn(
+def _numbered(
     named: Mapping[str, Iterable[Batch]], count: int | None, run: Run
 ) -> Iterator[tuple[str, int, Batch]]:
-    """A mini-batch of each data set in turn, so that after a deadline all have as many.
-
-    Only mini-batches of this process, with their numbers in the data.
-    """
-
-    def numbered(name: str, data: Iterable[Batch]) -> Iterator[tuple[str, int, Batch]]:
+    """Mini-batches of this process: the name of their data, their number in it, themselves."""
+    for name, data in named.items():
         limited = data if count is None else islice(data, count)
         for i, batch in enumerate(run.track_share(limited, "mini-batches")):
             yield name, rank() + i * world_size(), batch
-
-    for row in zip_longest(*(numbered(name, data) for name, data in named.items())):
-        yield from (item for item in row if item is not None)
 
 
 def _of_mini_batch(
@@ -198,17 +184,18 @@ def _of_mini_batch(
     decay = objective.decay
     start = torch.randn(1, len(decay), generator=stream(run.seed, "hessian", *use)).to(decay)
 
-    def pairs(product: Product, decays: Iterable[float], shifted: bool) -> list[tuple]:
+    def pairs(product: Product, decays: Iterable[float], shift: float) -> list[tuple]:
         """Weight decay, request and eigenpairs, all from one Krylov space."""
         keys = [(wd, request) for wd in decays for request in requests]
-        shifts = [replace(r, shift=wd if shifted else 0.0) for wd, r in keys]
+        shifts = [replace(request, shift=shift if wd else 0.0) for wd, request in keys]
         results = eigenpairs(product, start, shifts, tol=tol, run=run)
         return [(*key, result) for key, result in zip(keys, results, strict=True)]
 
     uniform = bool((decay == decay[0]).all())
-    results = pairs(products, dict.fromkeys((0.0, weight_decay if uniform else 0.0)), True)
+    decays = dict.fromkeys((0.0, weight_decay if uniform else 0.0))
+    results = pairs(products, decays, float(decay[0]))
     if weight_decay and not uniform:  # then L2 changes the eigenvectors too
-        results += pairs(lambda rows: products(rows) + decay * rows, [weight_decay], False)
+        results += pairs(lambda rows: products(rows) + decay * rows, [weight_decay], 0.0)
     nll, _ = products.nll_and_examples
     rows = [
         (wd, nll, request.which, j if request.required else 0, *row)
@@ -221,7 +208,3 @@ def _of_mini_batch(
 def _rows(pairs: Eigenpairs) -> Iterator[tuple[float, float, bool]]:
     columns = (pairs.values, pairs.residuals, pairs.converged)
     return zip(*(column.tolist() for column in columns), strict=True)
-
-
-def _length(batches: Iterable) -> int:
-    return len(batches) if isinstance(batches, Sized) else 0

@@ -16,7 +16,7 @@ from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.estimates.findings import Finding
-from visprism.loss.double_backward import BatchNorm
+from visprism.loss.double_backward import BatchNorm, clear_caches
 from visprism.loss.eigenvalues import CONVERGED, unconverged
 from visprism.loss.krylov import Request, eigenpairs
 from visprism.loss.objective import Loss, Objective, cross_entropy
@@ -289,5 +289,6 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
+        clear_caches(model)
         for module, training in before:
             module.training = training

@@ -179,6 +179,8 @@ def ascent_step(
     for number in range(steps):
         if number:
             gradient = objective.gradient(theta + step)
+        if not gradient.any():  # no direction leads up
+            break
         scaled = gradient * scale
         scaled = scaled / scaled.abs().max()  # or the squares of a small gradient would be 0
         step = step + rho / steps * scale * scaled / scaled.norm()

@@ -18,6 +18,7 @@ from visprism.anatomy.run.ablations import Ablation
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at
 from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
 from visprism.anatomy.trace.forward import Images, forward, part_of, pixels
+from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.provenance import Provenance
@@ -139,8 +140,8 @@ def _means(
     images = 0
 
     def add(index: int, activations: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        groups = parts[index].groups.to(activations.device)
-        total = activations.double().sum(0)
+        total = in_float64(activations).sum(0)
+        groups = parts[index].groups.to(total.device)
         by_group = total.new_zeros(int(groups.max()) + 1, total.shape[1])
         sums[index] = sums[index] + by_group.index_add(0, groups, total)
         return activations

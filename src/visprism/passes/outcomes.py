@@ -57,16 +57,16 @@ def outcomes(predictions: Predictions) -> Outcomes:
     passes, images, classes = members.shape
     columns = _Columns(
         best=torch.empty(passes, images, dtype=torch.long),
-        highest=torch.empty(passes, images),
+        highest=torch.empty(passes, images, dtype=torch.float32),
         predicted=torch.empty(images, dtype=torch.long),
-        confidence=torch.empty(images),
-        norm=torch.empty(images),
-        above=torch.empty(images),
-        not_below=torch.empty(images),
-        equal_before=torch.zeros(images),
+        confidence=torch.empty(images, dtype=torch.float32),
+        norm=torch.empty(images, dtype=torch.float32),
+        above=torch.empty(images, dtype=torch.float32),
+        not_below=torch.empty(images, dtype=torch.float32),
+        equal_before=torch.zeros(images, dtype=torch.float32),
     )
     rows = max(1, _CACHED // classes)
-    scratch = torch.empty(2, min(rows, images), classes)
+    scratch = torch.empty(2, min(rows, images), classes, dtype=torch.float32)
     for start in range(0, images, rows):
         block = slice(start, start + rows)
         part = _Columns(**{name: values[..., block] for name, values in vars(columns).items()})
@@ -128,7 +128,7 @@ def _fill(
     columns.norm.copy_(torch.linalg.vector_norm(mean, dim=1))
     # Classes are ranked by value, equal ones by index: a model with equal logits for all has
     # classes 0 to 4 as its top 5.
-    value, ones = ranked.gather(1, target[:, None]), torch.ones(ranked.shape[1])
+    value, ones = ranked.gather(1, target[:, None]), torch.ones_like(ranked[0])
     counted = member  # counting by a product is fastest
     columns.above.copy_(torch.gt(ranked, value, out=counted) @ ones)
     columns.not_below.copy_(torch.ge(ranked, value, out=counted) @ ones)

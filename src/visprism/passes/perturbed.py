@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, share
 from visprism.core.provenance import Provenance
@@ -129,14 +130,10 @@ class Paired:
         return self.losses[:, 1:] - self.losses[:, :1]
 
     def reference(
-        self,
-        logits: Float[Tensor, "b k"],
-        targets: Int64[Tensor, " b"],
-        start: int | None = None,
+        self, logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"], start: int
     ) -> None:
         """Add the logits of a batch without any change."""
         self._targets, self.classes = targets, logits.shape[1]
-        start = self.images if start is None else start
         rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
         rows[:, 0, 0] = np.arange(start, start + len(targets))
         rows[:, 1] = _outcome(logits, targets)
@@ -204,7 +201,7 @@ def evaluate_perturbed(
             for condition in range(conditions):
                 tick()
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
-                change = (new - pixels).double()
+                change = in_float64(new - pixels)
                 power[condition, 0] += change.square().sum().cpu()
                 power[condition, 1] += change.numel()
                 paired.add(condition, predict(space.normalized(new)).float().cpu())

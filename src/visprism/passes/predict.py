@@ -41,7 +41,8 @@ def stochastic(model: nn.Module, compute: Compute, seed: int, *use: object) -> I
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.random.set_rng_state(generator.get_state())
         if device.type == "cuda":
-            torch.cuda.manual_seed(generator.initial_seed())
+            with torch.cuda.device(device):  # it seeds the current one
+                torch.cuda.manual_seed(generator.initial_seed())
         try:
             for module in modules:
                 module.training = True  # its children keep their mode

@@ -35,6 +35,7 @@ class Predictions:
                     f"{name} must be a tensor, got {type(value).__name__}. Use "
                     "torch.from_numpy or torch.tensor."
                 )
+            object.__setattr__(self, name, value.detach().cpu())
         _check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
         check_logits(self.members)

@@ -20,11 +20,10 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention
 from visprism.anatomy.run.interception import intercept
-from visprism.anatomy.trace.forward import Images, forward
+from visprism.anatomy.trace.forward import Images, forward, placed
 from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.core.run import stream
 
 
 def tokens_read(
@@ -62,7 +61,7 @@ def _gradient(anatomy: Anatomy, block: Block, images: Images) -> Tensor | None:
 
     def cut(x: Tensor) -> Tensor:
         tokens[:] = [x.detach().clone().requires_grad_()]
-        return tokens[0]
+        return tokens[0].clone()  # a model may change it in place
 
     with torch.enable_grad(), intercept(anatomy, reads={}, changes={block.end: cut}):
         logits = forward(anatomy.model, images).flatten(1)
@@ -101,15 +100,14 @@ def described_readout(
 def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"]:
     """Whether the head reads each token off the grid that leaves a block.
 
-    By the gradient of the largest logit for an image of noise: a token that no path leads from
-    to the logits has a gradient of exactly 0. Costs a forward and a backward pass.
+    By the gradient of the largest logit for the image of the dissection: a token that no path
+    leads from to the logits has a gradient of exactly 0. Costs a forward and a backward pass.
     """
     layout, parameter = block.layout, next(anatomy.model.parameters())
     shape = anatomy.graph.nodes[anatomy.graph.output].shape
-    if layout is None or shape is None or len(shape) != 2:
+    if layout is None or not shape or len(shape) > 2:
         raise InputError("model must return one vector of logits per image")
-    noise = torch.randn(1, *anatomy.image_shape, generator=stream(0, "image of noise"))
-    gradient = _gradient(anatomy, block, noise.to(parameter))
+    gradient = _gradient(anatomy, block, placed(anatomy.image, parameter.device))
     if gradient is None:
         raise InputError("model must be differentiable after its last block")
     return _read(gradient, layout)[1]
@@ -147,7 +145,7 @@ def token_roles(anatomy: Anatomy) -> dict[str, tuple[Role, ...]]:
     The head reads a token if the gradient of the largest logit with respect to it, at the last
     block that has tokens off the grid, is not 0. Where the model has no vector of logits, or
     cannot be differentiated, and in blocks with another number of such tokens, all are prefix
-    tokens. Costs a forward and backward pass of one image of noise, none without such tokens.
+    tokens. Costs a forward and backward pass of one image, none without such tokens.
     """
     numbers = {
         block.name: _number_off_grid(anatomy, block)

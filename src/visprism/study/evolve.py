@@ -279,6 +279,7 @@ def joined(
     untrained = [name for name, study in last.items() if study.header.get("untrained")]
     seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
     header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
+    header["notes"] = {name: next(iter(s.notes.values()), []) for name, s in last.items()}
     for key in ("step", "metrics", "outputs"):
         header.pop(key, None)
     ends = {name: f"step {max(of)}" for name, of in runs.items()}

@@ -179,6 +179,7 @@ class Examination:
     failures: list[Failure] = field(default_factory=list)
     identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
     refused: dict[str, Failure] = field(default_factory=dict)  # of models without one
+    contents: dict[str, list[str]] = field(default_factory=dict)  # by analysis and options
     applicable: dict[str, list[Subject]] = field(default_factory=dict)  # by analysis
     superseded: int = 0  # stored results of these names that another model, or way, gave
 
@@ -490,7 +491,7 @@ class Examination:
                 for s in subjects
             ],
             analysis=analysis.name,
-            code=plug_in_code(analysis),
+            code="".join([plug_in_code(analysis), *self._content(analysis, options)]),
             options=options,
             images=subjects[0].num_images,
             batch_size=(subjects[0].batch_size, subjects[0].output_batch_size),
@@ -499,6 +500,16 @@ class Examination:
             training=self.store.header.get("training images"),
             seed=self.run.seed,
         )
+
+    def _content(self, analysis: type[Analysis], options: Mapping[str, Any]) -> list[str]:
+        """Digests of what the options name, read once; none of what cannot be read now."""
+        key = f"{analysis.name} {options}"
+        if key not in self.contents:
+            try:
+                self.contents[key] = analysis.content(options)
+            except InputError:
+                self.contents[key] = []
+        return self.contents[key]
 
     def _identity(self, subject: Subject) -> tuple[str, int]:
         """Fingerprint of a model, and which of several models with these weights it is."""
@@ -527,6 +538,7 @@ class Examination:
             "keys": [e.key for e in entries],
             "untrained": [s.name for s in self.subjects if not s.trained],
             "weights": weights,
+            "notes": {s.name: self._notes(s) for s in self.subjects},
             "revision": revision(),
             "seconds": seconds,
             "effort": self.effort,
@@ -537,6 +549,13 @@ class Examination:
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it
         return Study(self._names, tuple(entries), tuple(self.failures), header)
+
+    def _notes(self, subject: Subject) -> list[str]:
+        """What results of the model do not cover, in sentences."""
+        features = [a for a in self.analyses if isinstance(a, FeatureAnalysis)]
+        measured = [a for a in features if ((subject.name,), a.name) in self.entries]
+        notes = [note for a in measured for note in a.notes(subject.anatomy)]
+        return [*subject.anatomy.notes, *notes]
 
     def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
         """Skipped: an analysis that was not named cannot use the input, of whatever size."""

@@ -24,6 +24,7 @@ from visprism.study.study_file import analysis_fields, study_fields, write_study
 from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 
+@torch.inference_mode(mode=False)  # of the caller: it has no gradients
 def examine(
     models: Any,
     data: Any,
@@ -57,7 +58,7 @@ def examine(
             model, a sequence of these, or a mapping of names to them.
         data: an iterable of ``(images, targets)`` or of images, a ``DataLoader``, a ``Dataset``
             of PIL images or tensors, an `ImageSet`, or a name such as "folder:photos".
-        analyses: names, classes, or instances with options; None for all that apply.
+        analyses: names, classes, or instances with options; None for a selection.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
         effort: "quick" takes about a minute for a model of 4 GMACs on two cores, "standard" ten
             times as long, "full" measures all images. Options that are given neither here nor

@@ -24,6 +24,7 @@ def markdown_of(study: Study) -> str:
     """The table, the findings by analysis, and what was not measured, as Markdown."""
     parts = [f"# {_escaped(', '.join(study.models))}", *_table(study)]
     lists = {"To read first": [_escaped(alarm) for alarm in study.alarms]}
+    lists["Not covered"] = [_escaped(f"{m}: {t}") for m, ts in study.notes.items() for t in ts]
     lists |= {_escaped(analysis): _findings(study, analysis) for analysis in study.analyses}
     lists["Not measured"] = [
         f"{_escaped(f.analysis)}, {_escaped(f.model)}: {f.kind}, {_escaped(f.reason)}"
@@ -65,6 +66,7 @@ def json_of(study: Study) -> str:
         ],
         "failures": [asdict(failure) for failure in study.failures],
         "alarms": study.alarms,
+        "notes": study.notes,
         "data": {"name": origin.data, "split": origin.split, "shape": origin.image_shape},
         "seed": study.header.get("seed", origin.seed),
         "seconds": study.header.get("seconds"),

@@ -21,7 +21,7 @@ _SAME = {
     "seed": "seed",
     "revision": "commit of visprism",
 }
-_JOINED = ("weights", "speed", "outputs", "sizes")  # mappings
+_JOINED = ("weights", "notes", "speed", "outputs", "sizes")  # mappings
 _SIZES = (
     "An effort decides it by the costliest model of a study; effort full with a limit does not."
 )

@@ -324,6 +324,7 @@ def _manifest(study: Study) -> dict[str, str]:
     entries = {
         "Models": ", ".join(study.models),
         "Weights": _weights_text(study),
+        "Not covered": " ".join(f"{m}: {' '.join(t)}" for m, t in study.notes.items()),
         "Training of the models": _training_text(study),
         "Data": _data_text(origin),
         "Split": origin.split,

@@ -67,6 +67,7 @@ _HEADER = {
     "failures": list[_Failed],
     "untrained": list[str],
     "weights": dict[str, _Weights],
+    "notes": dict[str, list[str]],  # by model
     "outputs": dict[str, list[list[float | None]]],
     "sizes": dict[str, int],
     "positions": list[int],

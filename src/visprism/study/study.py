@@ -126,6 +126,11 @@ class Study:
         return list(self.header.get("alarms", ()))
 
     @property
+    def notes(self) -> dict[str, list[str]]:
+        """What results of a model do not cover, such as blocks off the grid, in sentences."""
+        return {name: texts for name, texts in self.header.get("notes", {}).items() if texts}
+
+    @property
     def positions(self) -> Int64[np.ndarray, " n"]:
         """Index in the data of each image of the study, in the order of the study.
 

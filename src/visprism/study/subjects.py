@@ -212,7 +212,11 @@ def images_of(
             images if indices is None else replace(images, positions=indices[images.positions])
         )
     if isinstance(data, Dataset) and not _gives_batches(data):
-        pictures = None if isinstance(data, IterableDataset) else image_set_of(data)
+        pictures = (
+            None
+            if isinstance(data, IterableDataset)
+            else image_set_of(data, limit=options.limit, seed=seed)
+        )
         if pictures is not None:
             return ordered(pictures, seed=seed, limit=options.limit)
         loader = DataLoader(data, batch_size=options.batch_size or BATCH_SIZE)

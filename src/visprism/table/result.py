@@ -23,7 +23,6 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
 from visprism.core.registry import import_all, load_plugins
-from visprism.core.statistics import t_quantile
 from visprism.estimates.answers import Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, Number
 from visprism.estimates.findings import Finding
@@ -274,13 +273,8 @@ class Result:
         given = getattr(self, name)
         if isinstance(given, Estimated):
             return given.low, given.high
-        values = np.asarray(given, dtype=float)
-        missing = np.full(len(values), np.nan)
-        if hasattr(self, f"{name}_low"):
-            return getattr(self, f"{name}_low"), getattr(self, f"{name}_high")
-        errors = np.asarray(getattr(self, f"{name}_error", missing), dtype=float)
-        margins = t_quantile(self.provenance.images) * errors
-        return values - margins, values + margins
+        missing = np.full(len(self), np.nan)
+        return missing, missing
 
     def has_figure(self, **options: Any) -> bool:
         """Whether a figure with these options shows anything of this result."""
@@ -372,7 +366,10 @@ class Result:
         """
         columns, infos = self.columns(), self.infos()
         units = {name: infos[_stem(name)].unit for name in columns if _stem(name) in infos}
-        with atomic_write(Path(path)) as scratch, scratch.open("w", newline="") as file:
+        with (
+            atomic_write(Path(path)) as scratch,
+            scratch.open("w", encoding="utf-8", newline="") as file,
+        ):
             writer = csv.writer(file)
             writer.writerow(
                 f"{name} ({units[name]})" if units.get(name) else name for name in columns

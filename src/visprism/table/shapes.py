@@ -1,14 +1,13 @@
 """Shapes of results: what a new analysis subclasses to have a figure, a table and a sentence.
 
 A shape declares the columns that locate a value (its block, its pair of blocks, its place in a
-picture). A subclass declares the values, and names the main one in `value_name`; its standard
-error, where there is one, is the column ``<value_name>_error``::
+picture). A subclass declares the values, and names the main one in `value_name`; where it has
+intervals, it is an estimate::
 
     @result_type("token-norms")
     class TokenNorms(ScalarPerBlock):
         value_name = "norm"
-        norm: np.ndarray = column("Token norm", "", "mean Euclidean norm of the tokens")
-        norm_error: np.ndarray = column("Standard error of the norm", "", "over images")
+        norm: np.ndarray = estimate("Token norm", "", "mean Euclidean norm of the tokens")
 
 `visprism.drawing.shapes` draws every shape; a subclass may have other figures and
 findings.
@@ -21,7 +20,6 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, selection_text
@@ -61,38 +59,17 @@ class Valued(Result):
         return np.asarray(getattr(self, self.value_name), dtype=float)
 
     @property
-    def errors(self) -> Float[np.ndarray, "rows"]:
-        """Standard errors of the main column; NaN where the result has none."""
-        missing = np.full(len(self), np.nan)
-        return np.asarray(getattr(self, f"{self.value_name}_error", missing), dtype=float)
-
-    @property
     def units(self) -> int:
-        """Number of units that the standard errors are taken over: images, unless overridden.
+        """Number of units that the intervals are taken over: images, unless overridden.
 
         0 if it is not recorded.
         """
         return self.provenance.images
 
     @property
-    def margins(self) -> Float[np.ndarray, "rows"]:
-        """Half the width of the 95% intervals: Student's t quantile times the errors."""
-        return t_quantile(self.units) * self.errors
-
-    @property
     def intervals(self) -> tuple[Float[np.ndarray, "rows"], Float[np.ndarray, "rows"]]:
-        """Ends of the 95% intervals of the main column; NaN where there is none.
-
-        They come from the estimate, or else are the values ± the margins.
-        """
-        given = getattr(self, self.value_name)
-        if isinstance(given, Estimated):
-            return given.low, given.high
-        return self.values - self.margins, self.values + self.margins
-
-    def intervals_of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the 95% intervals of a column; `intervals` for the main one."""
-        return self.intervals if name == self.value_name else super().intervals_of(name)
+        """Ends of the 95% intervals of the main column; NaN where there is none."""
+        return self.intervals_of(self.value_name)
 
     @property
     def units_text(self) -> str:
@@ -105,8 +82,7 @@ class Valued(Result):
         """What the intervals, or else the values, are taken over: the end of a sentence."""
         if not np.isfinite(self.intervals).any():
             estimated = isinstance(getattr(self, self.value_name), Estimated)
-            has_error = estimated or hasattr(self, f"{self.value_name}_error")
-            one = "" if has_error else ": one number of all"
+            one = "" if estimated else ": one number of all"
             return f"; over {self.units_text} (no interval{one})" if self.units > 1 else ""
         return f"; intervals over {self.units_text}"
 

@@ -80,7 +80,10 @@ class CSVLogger:
                 with self._path.open(encoding="utf-8", newline="") as file:
                     earlier = [row for row in csv.reader(file) if row[0] < "a"]
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self._path) as scratch, scratch.open("w", newline="") as file:
+            with (
+                atomic_write(self._path) as scratch,
+                scratch.open("w", encoding="utf-8", newline="") as file,
+            ):
                 before = [row for row in earlier if int(row[0]) < step]
                 csv.writer(file).writerows([("step", "name", "value"), *before])
             self._continued = True
@@ -154,7 +157,7 @@ class WandbLogger:
         options: dict[str, Any] = {"name": self._folder.name}
         note = self._folder / f"{self._package}.txt"
         if note.exists():
-            options |= {self._handle: note.read_text().strip(), "resume": "allow"}
+            options |= {self._handle: note.read_text("utf-8").strip(), "resume": "allow"}
         service = importlib.import_module(self._package)
         run = service.init(project="visprism", config=self._settings, **options)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -197,7 +200,7 @@ class MLflowLogger:
         if active is not None:
             self._run = active.info.run_id
         elif note.exists():
-            self._run = note.read_text().strip()
+            self._run = note.read_text("utf-8").strip()
         else:
             known = client.get_experiment_by_name("visprism")
             experiment = known.experiment_id if known else client.create_experiment("visprism")

@@ -44,6 +44,7 @@ def test_it_is_the_maximum_likelihood_of_a_loop_over_points():
         first, second = sorted(np.linalg.norm(others - point, axis=1))[:2]
         logs.append(np.log(second / first))
     assert twonn_dimension(points)[0] == pytest.approx(59 / sum(logs))
+    assert np.isnan(twonn_dimension(np.eye(20))).all()  # all points are equally far apart
 
 
 @pytest.fixture
@@ -60,10 +61,10 @@ def test_safetensors_hold_what_was_measured(pooled, tmp_path):
     from safetensors import safe_open
 
     _, _, features = pooled
-    save_features(features, tmp_path / "f.safetensors")
+    save_features(features, np.arange(24), tmp_path / "f.safetensors")
     with safe_open(tmp_path / "f.safetensors", framework="np") as file:
         assert json.loads(file.metadata()["provenance"])["images"] == 24
-        assert set(file.keys()) == {"stem", "targets"}
+        assert set(file.keys()) == {"stem", "targets", "positions"}
         for block, values in features.features.items():
             assert np.array_equal(file.get_tensor(block.name), values)
         assert np.array_equal(file.get_tensor("targets"), features.targets)
@@ -72,13 +73,39 @@ def test_safetensors_hold_what_was_measured(pooled, tmp_path):
 def test_parquet_holds_what_was_measured(pooled, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     _, _, features = pooled
-    save_features(features, tmp_path / "f.parquet")
+    save_features(features, np.arange(24), tmp_path / "f.parquet")
     table = parquet.read_table(tmp_path / "f.parquet")
     assert json.loads(table.schema.metadata[b"provenance"])["images"] == 24
     assert table.num_rows == 24
     assert table["target"].to_pylist() == features.targets.tolist()
+    assert table["position"].to_pylist() == list(range(24))
     values = np.array(table["stem"].to_pylist(), dtype=np.float32)
     assert np.array_equal(values, next(iter(features.features.values())))
+
+
+def test_rows_of_a_study_have_their_place_in_the_data(pooled, tmp_path):
+    from safetensors.numpy import load_file
+
+    anatomy, batches, features = pooled
+    analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
+    vp.examine({"net": anatomy.model}, batches, analyses=[analysis])
+    stored = load_file(tmp_path / "f.net.safetensors")
+    assert stored["positions"].tolist() != list(range(24))
+    np.testing.assert_allclose(
+        stored["stem"], next(iter(features.features.values()))[stored["positions"]], rtol=1e-5
+    )
+
+
+def test_files_that_cannot_be_written_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(
+        "visprism.analyses.features.intrinsic_dimension.find_spec", lambda _: None
+    )
+    for file, sentence in (
+        ("f.npy", "must end in .*, got f.npy"),
+        ("f.parquet", "need pyarrow"),
+    ):
+        with pytest.raises(vp.InputError, match=sentence):
+            vp.IntrinsicDimension(features=file)
 
 
 def test_the_analysis_writes_a_file_for_each_model(pooled, tmp_path):

@@ -52,6 +52,12 @@ def test_agrees_with_a_singular_value_decomposition_of_all_patches(network):
     assert explained == pytest.approx((values[:3] ** 2).sum() / (values**2).sum(), rel=1e-5)
 
 
+def test_maps_that_are_not_finite_are_refused(network):
+    model, images = network
+    with pytest.raises(vp.InputError, match=r"feature maps must be finite, .* block 'stem'"):
+        measured(model, images.masked_fill(images > 3, torch.nan))
+
+
 def test_the_background_has_no_color_and_does_not_count(network):
     model, images = network
     everything, result = (

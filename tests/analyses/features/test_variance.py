@@ -8,6 +8,7 @@ import torch
 from maps import error_of, measure
 
 from visprism import Variance
+from visprism.analyses.features.variance import _signs
 
 variances = partial(measure, Variance())
 
@@ -59,6 +60,15 @@ def test_the_change_of_features_is_that_of_their_differences(noise):
     # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3%.
     truth = (step.square().mean() / x.square().mean()).sqrt().item()
     assert change[1] == pytest.approx(truth, rel=0.08)
+
+
+def test_the_random_signs_of_a_deep_network_are_drawn_once(noise):
+    maps = [noise(1, 2, 3, side).float() for side in range(3, 23)]
+    for _ in range(2):
+        drawn = _signs.cache_info().misses
+        for x in maps:
+            Variance().extract(x)
+    assert _signs.cache_info().misses == drawn
 
 
 def test_the_change_in_logs_is_the_mean_log_ratio_over_images(noise):

@@ -71,8 +71,8 @@ def test_on_the_line_to_a_checkpoint_the_loss_ends_at_that_of_the_checkpoint(
     surface, path = of_type(results, LossSurface), of_type(results, Projection)
     assert surface.plane == "checkpoints"
     np.testing.assert_allclose((path.a, path.b), [[1, 0], [0, 0]], atol=1e-6)
-    model = spectrum(measured, model=1, mini_batch=16, weight_decay=0.0)
-    assert at(surface, 1.0) == pytest.approx(model.nll[0], rel=1e-5)
+    alone = measured("landscape", model=1, **options | {"points": 3}, batch_norm="reestimated")
+    assert at(surface, 1.0) == pytest.approx(at(of_type(alone, LossSurface), 0), rel=1e-5)
 
 
 def test_a_path_of_checkpoints_is_drawn_on_the_plane_of_its_principal_directions(
@@ -106,3 +106,15 @@ def test_a_trajectory_of_three_draws_is_a_triangle_with_equal_sides(measured, ch
     (result,) = measured("trajectory", checkpoints=files)
     np.testing.assert_allclose(result.radius, [1, 1, 0], atol=0.2)
     assert result.angle[1] == pytest.approx(np.pi / 3, abs=0.2)
+
+
+def test_checkpoints_with_equal_file_names_are_told_apart_by_their_folders(
+    measured, checkpoint
+):
+    files = checkpoint(1, "a/best.safetensors"), checkpoint(2, "b/best.safetensors")
+    paths, soup = measured("mode-connectivity", checkpoints=files, points=3)
+    assert list(dict.fromkeys(paths.checkpoint.tolist())) == list(map(str, files))
+    assert len(soup) == 4
+    result = spectrum(measured, checkpoints=files, limit=8)
+    phases = [str(file.with_suffix("")) for file in files]
+    assert list(dict.fromkeys(result.phase.tolist())) == phases

@@ -38,6 +38,7 @@ def test_a_convex_loss_has_no_barrier():
     path, _ = mode_connectivity(first, {"b": second.state_dict()}, [(images.double(), targets)])
     assert path.barrier[[0, -1]].tolist() == [0, 0]
     assert (path.barrier[1:-1] < 0).all()
+    assert "BatchNorm" not in str(path.findings()[0])
 
 
 def test_the_loss_of_a_permuted_copy_is_equal_at_both_ends_and_higher_between():
@@ -69,6 +70,7 @@ def test_the_soup_of_three_is_the_mean_of_their_weights():
         logits = torch.stack([model(images.double()) for model in models])
     every = torch.cat([logits, logits.mean(0, keepdim=True)])  # which are linear in the weights
     accuracy = (every.argmax(2) == targets).double().mean(1).numpy()
+    assert "interval not adjusted for this selection" in str(soup.findings()[0])
     assert soup.member.tolist() == ["model", "1", "2", "soup"]
     assert soup.accuracy == pytest.approx(accuracy)
     assert soup.gain == pytest.approx(accuracy[-1] - accuracy)

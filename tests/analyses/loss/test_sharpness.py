@@ -119,5 +119,11 @@ def test_the_sharpness_of_mini_batches_is_that_of_each():
     assert np.isnan(few.sharpness[0].low)
     reason = "mean over 31 mini-batches (no interval: fewer than 32 mini-batches)"
     assert reason in str(few.findings()[0])
+    fitted = linear_objective(images=2)
+    with torch.no_grad():
+        fitted.model[1].bias.copy_(torch.tensor([1e4, 0.0, 0.0]))  # its loss of class 0 is 0
+    images, _ = fitted.batches[0]
+    exact = mini_batch_sharpness(Objective(fitted.model, [(images, torch.zeros(2).long())]))
+    assert exact.sharpness.tolist() == [0, 0, 0]
     (answer,) = few.answers()
     assert difference(answer, answer) is None  # distances of two models differ

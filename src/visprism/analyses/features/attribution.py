@@ -31,6 +31,7 @@ from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
 from visprism.anatomy.trace.forward import as_written, forward
+from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.processes import gather
@@ -229,11 +230,8 @@ class Attribution(Analysis):
         return Cost(per_image=3 + blocks * (3 + 2 * (self.steps - 1) * len(METHODS)))
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without a vector of logits."""
-        reason = super().inapplicable(subject)
-        if reason is None and not subject.num_classes:
-            return "the model does not return one vector of logits per image"
-        return reason
+        """Without one logit for each of several classes."""
+        return super().inapplicable(subject) or subject.without_classes()
 
 
 def _with_numbers(
@@ -336,8 +334,8 @@ def faithfulness(
     """Insertion and deletion score of each image, by score, method and block."""
 
     def probability(x: Tensor) -> Float[Tensor, " b"]:
-        logits = forward(anatomy.model, x).double()
-        return logits.softmax(1).gather(1, target[:, None])[:, 0]
+        probabilities = in_float64(forward(anatomy.model, x)).softmax(1)
+        return probabilities.gather(1, target.to(probabilities.device)[:, None])[:, 0]
 
     blur, empty = blurred(images), torch.zeros_like(images)
     ends = {"insertion": (blur, images), "deletion": (images, empty)}
@@ -351,7 +349,7 @@ def faithfulness(
             for step in range(1, steps):
                 done = (rank < step / steps)[:, None]
                 total = total + probability(torch.where(done, after, before))
-            total[blank] = torch.nan
+            total[blank.to(total.device)] = torch.nan
             scores[name, method, block] = (total / steps).cpu().numpy()
     return scores
 

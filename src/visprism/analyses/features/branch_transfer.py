@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.analyses.features.fourier import AXES, PROFILES, references
+from visprism.analyses.features.fourier import AXES, PROFILES, references, without_profile
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.drawing.depth import depth_bar, spectra
@@ -113,10 +113,13 @@ class BranchTransfer(FeatureAnalysis):
     )
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Models without residual branches have no transfer functions."""
-        if not residual_branches(subject.anatomy):
+        """Without residual branches, or on grids that have no such profile."""
+        branches = residual_branches(subject.anatomy)
+        if not branches:
             return "the model has no residual branch with an identity shortcut"
-        return super().inapplicable(subject)
+        return super().inapplicable(subject) or without_profile(
+            PROFILES[self.profile, "default"][0], [branch.block for branch in branches]
+        )
 
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
         """Log amplitude by image and frequency, mean over channels; of one end of a branch."""

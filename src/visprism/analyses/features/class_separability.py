@@ -395,7 +395,7 @@ def _self_duality(
     """NC3, with the centered class means of the classifier's input."""
     if classifier is None or pooled.inputs is None or classes.max() >= classifier.out_features:
         return Number(np.nan)
-    weights = classifier.weight.detach().double().cpu().numpy()[classes]
+    weights = classifier.weight.detach().cpu().double().numpy()[classes]
 
     def nc3(x: Rows, index: Index) -> list[float]:
         means, _ = _class_means(x, index)

@@ -93,7 +93,7 @@ class FeatureSimilarity(Analysis):
 
     name = "feature-similarity"
     needs = Needs.FEATURES
-    images = Sizes(fewest=32, standard=512, work=0.5)
+    images = Sizes(fewest=32, standard=512, full=2048, work=0.5)  # memory is quadratic
     default = False  # `cka` is the similarity of a study; this one is quadratic in blocks
     source = "Huh et al. (2024); Williams et al. (2021); Kriegeskorte et al. (2008)"
     sections = (

@@ -8,17 +8,20 @@ lowers every other frequency relative to the first reference without filtering a
 block is called low-pass or high-pass only where both references agree.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section, reason_of_error
+from visprism.analyses.subject import Subject
+from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.provenance import Provenance
@@ -170,6 +173,12 @@ class Fourier(FeatureAnalysis):
         if (self.profile, self.protocol) not in PROFILES:
             raise InputError("protocol 'paper' must have profile 'diagonal', got 'radial'")
 
+    def inapplicable(self, subject: Subject) -> str | None:
+        """On grids that have no such profile."""
+        return super().inapplicable(subject) or without_profile(
+            PROFILES[self.profile, self.protocol][0], subject.anatomy
+        )
+
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
         """Log amplitude by image and frequency, mean over channels."""
         measure, _ = PROFILES[self.profile, self.protocol]
@@ -177,8 +186,7 @@ class Fourier(FeatureAnalysis):
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
         """Grids whose diagonal has fewer frequencies than their sides."""
-        grids = dict.fromkeys(grid_of(block) for block in anatomy if block.layout is not None)
-        sparse = [f"{h}x{w}" for h, w in grids if profiles.common_side((h, w)) < min(h, w)]
+        sparse = [f"{h}x{w}" for h, w in _grids(anatomy) if gcd(h, w) < min(h, w)]
         if self.profile != "diagonal" or not sparse:
             return ()
         return (
@@ -229,6 +237,16 @@ class Fourier(FeatureAnalysis):
             neighbors.eligible,
         )
         return spectrum, highest, by_kind
+
+
+def _grids(blocks: Iterable[Block]) -> dict[tuple[int, int], None]:
+    return dict.fromkeys(grid_of(block) for block in blocks if block.layout is not None)
+
+
+def without_profile(measure: Callable[[Tensor], Tensor], blocks: Iterable[Block]) -> str | None:
+    """Why a profile cannot be taken on the grid of a block; None if it can on all."""
+    reasons = (reason_of_error(measure, torch.zeros(1, 1, *grid)) for grid in _grids(blocks))
+    return next(filter(None, reasons), None)
 
 
 def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:

@@ -13,11 +13,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
@@ -32,53 +33,47 @@ from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import ScalarPerBlock
 
-FORMATS = ("safetensors", "parquet")
+FORMATS = (".safetensors", ".parquet")
 
 
-def save_features(pooled: PooledFeatures, path: Path | str) -> None:
-    """Write pooled features, whole or not at all; the suffix says the format.
+def save_features(
+    pooled: PooledFeatures, positions: Int64[np.ndarray, " n"], path: Path
+) -> None:
+    """Write pooled features, whole or not at all; the suffix, of `FORMATS`, says the format.
 
-    ``.safetensors`` holds one float32 array (images, channels) for each block by its name, and
-    the class indices as ``targets``. ``.parquet`` has one row for each image: a list column for
-    each block, and ``target``. Both hold the provenance as JSON in their metadata.
+    ``.safetensors`` holds one float32 array (images, channels) for each block by its name, the
+    index of each image in the data as ``positions`` and its class as ``targets``. ``.parquet``
+    has one row for each image: a list column for each block, ``position`` and ``target``. Both
+    hold the provenance as JSON in their metadata.
     """
-    path = Path(path)
     arrays = {block.name: values for block, values in pooled.features.items()}
     metadata = {"provenance": json.dumps(asdict(pooled.provenance))}
+    rows = {"position": positions}
+    if pooled.targets is not None:
+        rows["target"] = pooled.targets
     if path.suffix == ".safetensors":
         from safetensors.numpy import save_file
 
-        labels = {} if pooled.targets is None else {"targets": pooled.targets}
-        contiguous = {n: np.ascontiguousarray(a) for n, a in (arrays | labels).items()}
+        arrays |= {f"{name}s": values for name, values in rows.items()}
+        contiguous = {n: np.ascontiguousarray(a) for n, a in arrays.items()}
         with atomic_write(path) as scratch:
             save_file(contiguous, scratch, metadata=metadata)
-    elif path.suffix == ".parquet":
-        _save_parquet(path, arrays, pooled.targets, metadata)
     else:
-        raise InputError(
-            f"path must end in {' or '.join(f'.{f}' for f in FORMATS)}, got {path.name}"
-        )
+        _save_parquet(path, arrays, rows, metadata)
 
 
 def _save_parquet(
     path: Path,
     arrays: dict[str, np.ndarray],
-    targets: np.ndarray | None,
+    rows: dict[str, np.ndarray],
     metadata: dict[str, str],
 ) -> None:
-    try:
-        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise InputError(
-            "Parquet files need pyarrow, which is not installed. Install visprism[parquet], or "
-            "write safetensors."
-        ) from error
+    pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     columns = {
         name: pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(a.ravel()), a.shape[1])
         for name, a in arrays.items()
     }
-    if targets is not None:
-        columns["target"] = pyarrow.array(targets)
+    columns |= {name: pyarrow.array(values) for name, values in rows.items()}
     table = pyarrow.table(columns).replace_schema_metadata(metadata)
     with atomic_write(path) as scratch:
         parquet.write_table(table, scratch)
@@ -135,6 +130,18 @@ class IntrinsicDimension(Analysis):
         None, "file to write the pooled features to, ending in .safetensors or .parquet"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features is not None and Path(self.features).suffix not in FORMATS:
+            raise InputError(
+                f"features must end in {' or '.join(FORMATS)}, got {self.features}"
+            )
+        if (self.features or "").endswith(".parquet") and find_spec("pyarrow") is None:
+            raise InputError(
+                "Parquet files need pyarrow, which is not installed. Install "
+                "visprism[parquet], or write safetensors."
+            )
+
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features, estimate the dimension, and write the file.
 
@@ -154,7 +161,8 @@ class IntrinsicDimension(Analysis):
             provenance=pooled.provenance,
         )
         if self.features is not None:
-            save_features(pooled, self._file(subject))
+            positions = subject.images.positions[: len(pooled)]
+            save_features(pooled, positions, self._file(subject))
         return (result,)
 
     def cost(self, subject: Subject) -> Cost:
@@ -182,7 +190,8 @@ def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, flo
     deviation from the mean. The interval is estimate x exp(± t error / S). It does not include
     the bias of a density that varies up to r_2, which grows with d and falls with n.
 
-    NaN for fewer than 20 points; no interval for fewer than 200, where it covers too little.
+    NaN for fewer than 20 points and where all ratios are 1; no interval for fewer than 200,
+    where it covers too little.
     """
     from scipy.sparse import coo_array  # SciPy takes a while to import
     from scipy.spatial.distance import cdist
@@ -200,6 +209,8 @@ def twonn_dimension(points: Float[np.ndarray, "n d"]) -> tuple[float, float, flo
         neighbors[start + rows] = nearest
         logs[start + rows] = np.log(of_nearest[:, 1] / of_nearest[:, 0])
     total = float(logs.sum())
+    if not total:
+        return float("nan"), float("nan"), float("nan")
     estimate = (n - 1) / total
     if n < _FEWEST_FOR_INTERVAL:
         return estimate, float("nan"), float("nan")

@@ -164,6 +164,11 @@ class PatchPCA(Analysis):
 
     def _of_block(self, name: str, x: Float[np.ndarray, "b c h w"]) -> dict[str, np.ndarray]:
         images, channels, height, width = x.shape
+        if not np.isfinite(x).all():
+            raise InputError(
+                f"feature maps must be finite, got NaN or infinity from block {name!r}. Check "
+                "the weights and the preprocessing."
+            )
         tokens = x.transpose(0, 2, 3, 1).reshape(-1, channels)
         scores, explained = principal_scores(tokens)
         inside = np.ones(len(tokens), dtype=bool)

@@ -37,7 +37,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
-from visprism.passes.blocks import block_columns
+from visprism.passes.blocks import block_columns, spread
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import ScalarPerBlock
@@ -433,9 +433,7 @@ def _inside(image: tuple[int, int], middle: tuple[float, float], side: float) ->
 
 def maps_of(total: Mapping[Block, Float[np.ndarray, "h w"]], most: int) -> ReceptiveMaps:
     """The fields of at most `most` blocks, evenly spread, in cells."""
-    blocks = list(total)
-    places = np.unique(np.linspace(0, len(blocks) - 1, min(most, len(blocks))).round())
-    chosen = [blocks[i] for i in places.astype(int)]
+    chosen = spread(list(total), most)
     cells = [_in_cells(total[block]) for block in chosen]
     share = np.stack([c.ravel() / (c.sum() or np.nan) for c in cells])
     row, column = np.indices(cells[0].shape).reshape(2, -1)

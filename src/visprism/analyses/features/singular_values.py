@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.core.devices import in_float64
 from visprism.drawing.depth import against_depth, depth_bar, from_zero, kinds_key
 from visprism.drawing.registry import figure
 from visprism.drawing.style import DEPTH, tip
@@ -178,8 +179,9 @@ class SingularValues(FeatureAnalysis):
         A channel of ones stands first, so that counts and sums are in them. Costs h w c^2
         multiplications an image, in float64: a spectrum spans many decades.
         """
-        tokens = rearrange(x, "b c h w -> (b h w) c").double()
-        return torch.stack([_products(tokens), _products(x.double().mean((2, 3)))])
+        precise = in_float64(x)
+        tokens = rearrange(precise, "b c h w -> (b h w) c")
+        return torch.stack([_products(tokens), _products(precise.mean((2, 3)))])
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """Nothing: the products are sums over images."""

@@ -18,6 +18,7 @@ from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.anatomy.blocks.anatomy import Block
 from visprism.anatomy.blocks.attention import Attention, Weights
 from visprism.anatomy.trace.token_grids import OFF_GRID
+from visprism.core.devices import in_float64
 from visprism.core.options import option
 from visprism.estimates import questions
 from visprism.estimates.estimated import Ends, Estimated, Number, fraction, mean, skewed
@@ -298,7 +299,7 @@ class TokenNorms(FeatureAnalysis):
             torch.cat([norms, largest[:, None], median.nan_to_num()[:, None]], dim=1),
             torch.cat([codes.expand(len(grid), -1), channel[:, None], token[:, None]], dim=1),
         ]
-        return torch.stack([row.double() for row in rows], dim=1)
+        return torch.stack([in_float64(row) for row in rows], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """The values of `_of_block` for a block, and of `_by_group` for an attention."""

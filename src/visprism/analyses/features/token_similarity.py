@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
+from visprism.core.devices import in_float64
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.passes.blocks import block_columns
@@ -80,7 +81,7 @@ class TokenSimilarity(FeatureAnalysis):
 
         Costs two reads of the feature map, of which one copy in float64 is made.
         """
-        tokens = x.every.double()
+        tokens = in_float64(x.every)
         grid = tokens[:, x.off_grid.shape[1] :]
         choices = [grid, tokens] if x.roles else [grid]
         return torch.stack(

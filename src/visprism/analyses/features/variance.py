@@ -233,7 +233,7 @@ def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
     return flat @ signs.to(x.dtype) / x[0].numel() ** 0.5
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)  # more than a network has shapes of maps
 def _signs(
     channels: int, positions: int, *, channels_last: bool, device: torch.device
 ) -> Int8[Tensor, "n 8"]:

@@ -21,6 +21,15 @@ def stored_weights(checkpoints: Sequence[Path | str]) -> list[dict[str, Tensor]]
     return [read_state_dict(Path(file)) for file in checkpoints]
 
 
+def names_of(checkpoints: Sequence[Path | str]) -> list[str]:
+    """Names of the files, with folders where they would be equal."""
+    paths = [Path(file) for file in checkpoints]
+    if len(set(paths)) < len(paths):
+        raise InputError("checkpoints must be different files, got one of them twice")
+    unique = len({path.stem for path in paths}) == len(paths)
+    return [path.name if unique else str(path) for path in paths]
+
+
 def phases(
     model: nn.Module, checkpoints: Sequence[Path | str]
 ) -> Iterator[tuple[str, nn.Module]]:
@@ -34,11 +43,7 @@ def phases(
         return
     from visprism.models.checkpoints import load_checkpoint
 
-    paths = [Path(file) for file in checkpoints]
-    if len(set(paths)) < len(paths):
-        raise InputError("checkpoints must be different files, got one of them twice")
-    unique = len({path.stem for path in paths}) == len(paths)
-    for path in paths:
+    for file, name in zip(checkpoints, names_of(checkpoints), strict=True):
         other = deepcopy(model)
-        load_checkpoint(other, path)
-        yield (path.stem if unique else str(path.with_suffix(""))), other.eval()
+        load_checkpoint(other, Path(file))
+        yield str(Path(name).with_suffix("")), other.eval()

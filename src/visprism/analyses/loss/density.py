@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,10 +17,16 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, no_interval, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import text_of
-from visprism.loss.density import hutchinson, hutchpp, quadrature
-from visprism.loss.eigenvalues import WHICH_LABELS, Curvature, Eigenvalues, top_eigenvalues
+from visprism.loss.density import hutchpp, quadrature
+from visprism.loss.eigenvalues import (
+    MATRIX_LABELS,
+    WHICH_LABELS,
+    Curvature,
+    Eigenvalues,
+    top_eigenvalues,
+)
 from visprism.loss.objective import Objective
-from visprism.loss.products import Matrix, Products, random_signs, result_fields
+from visprism.loss.products import Products, random_signs, result_fields
 from visprism.table.result import Result, column, estimate, result_type
 
 _PRODUCTS = 26  # Hessian-vector products for the leading eigenvalues
@@ -91,7 +96,6 @@ def spectral_density(
     *,
     runs: int = 4,
     steps: int = 40,
-    matrix: Matrix = "hessian",
     run: Run | None = None,
 ) -> SpectralDensity:
     """Density of all eigenvalues of an objective's Hessian, by stochastic Lanczos quadrature.
@@ -108,7 +112,7 @@ def spectral_density(
     quadrature; Ghorbani, Krishnan & Xiao (2019), An investigation into neural net optimization.
     """
     objective = objective.with_run(run)
-    products = Products(objective, matrix)
+    products = Products(objective)
     signs = random_signs(objective, runs, objective.run.seed, "density")
     nodes = quadrature(products, signs, steps=steps, run=objective.run)
     return SpectralDensity(
@@ -124,24 +128,21 @@ def trace(
     objective: Objective,
     *,
     probes: int = 30,
-    method: Literal["hutch++", "hutchinson"] = "hutch++",
-    matrix: Matrix = "hessian",
     run: Run | None = None,
 ) -> Trace:
     """Trace of an objective's Hessian, the sum of all eigenvalues, with its interval.
 
-    Hutchinson averages v^T H v over random signs v; Hutch++ uses a third of the probes to find
-    the leading eigenvectors, and computes the trace of their space exactly.
+    Hutch++ averages v^T H v over random signs v; it uses a third of the probes to find the
+    leading eigenvectors, and computes the trace of their space exactly.
 
     Cost: one Hessian product for each probe.
 
-    Sources: Hutchinson (1989); Meyer, Musco, Musco & Woodruff (2021), Hutch++.
+    Source: Meyer, Musco, Musco & Woodruff (2021), Hutch++.
     """
-    estimator = {"hutch++": hutchpp, "hutchinson": hutchinson}[method]
     objective = objective.with_run(run)
-    products = Products(objective, matrix)
+    products = Products(objective)
     signs = random_signs(objective, probes, objective.run.seed, "trace")
-    estimates = estimator(products, signs).numpy()
+    estimates = hutchpp(products, signs).numpy()
     return Trace(estimate=estimates, trace=_over_vectors(estimates), **result_fields(products))
 
 
@@ -245,7 +246,8 @@ def _(result: Eigenvalues, ax: Axes) -> Axes:
     )
     ax.scatter(result.rank, result.value, color=faces, edgecolors=INK, s=18, zorder=3)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.set(xlabel=f"Rank ({WHICH_LABELS[result.which]})", ylabel="Hessian eigenvalue")
+    ylabel = f"{MATRIX_LABELS[result.matrix]} eigenvalue"
+    ax.set(xlabel=f"Rank ({WHICH_LABELS[result.which]})", ylabel=ylabel)
     return ax
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.trace.forward import Images, part_of
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
@@ -107,12 +108,13 @@ def _columns(blocks: Sequence[Block]) -> dict[str, Any]:
     }
 
 
-def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Tensor, ...]]:
+def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Images | Tensor, ...]]:
     """Batches of the first images."""
     for batch in batches:
         if number <= 0:
             return
-        yield tuple(part[:number] for part in batch)
+        images, *others = batch
+        yield part_of(images, 0, number), *(part[:number] for part in others)
         number -= len(batch[1])
 
 

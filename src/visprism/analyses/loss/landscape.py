@@ -243,7 +243,7 @@ def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:
         ax.plot(
             along, np.ma.masked_invalid(values), color=color, linewidth=width, label="_slice"
         )
-    if several and all(len(x) == len(lines[0][0]) for x, _ in lines):
+    if several and all(np.array_equal(x, lines[0][0]) for x, _ in lines):
         mean = np.mean([values for _, values in lines], axis=0)
         ax.plot(lines[0][0], np.ma.masked_invalid(mean), color=INK, linewidth=1.4, label="mean")
     if quantity == "nll" and result.classes > 1:
@@ -357,11 +357,11 @@ class Landscape(Analysis):
         Section(
             LossSurface,
             "Loss landscape",
-            "The NLL at the weights (cross) and around them along two random filter-normalized "
-            "directions, with frozen BatchNorm statistics. The bold contour is chance level, "
-            "log(classes); beyond it, in gray, predictions are worse than a guess, and the "
-            "loss grows with the scale of the logits. Compare models by the increase on "
-            "circles, not by the look of a surface.",
+            "The NLL at the weights (cross) and around them along two directions, by default "
+            "random and filter-normalized, with frozen BatchNorm statistics. The bold contour "
+            "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
+            "guess, and the loss grows with the scale of the logits. Compare models by the "
+            "increase on circles, not by the look of a surface.",
             figures=SURFACES,
             table=False,
         ),
@@ -396,7 +396,9 @@ class Landscape(Analysis):
     )
     perturb_positions: bool = option(False, "random directions change position embeddings too")
     batch_norm: Literal["frozen", "reestimated"] = option(
-        "frozen", "BatchNorm statistics of the grid; the circles have both"
+        "frozen",
+        "BatchNorm statistics of the grid, always re-estimated through checkpoints; the "
+        "circles have both",
     )
     weight_decay: float | None = option(
         None,
@@ -421,7 +423,7 @@ class Landscape(Analysis):
             planes,
             weight_decay=wd or 0.0,
             decayed=subject.decayed,
-            batch_norm=self.batch_norm,
+            batch_norm=self._treatment,
             run=run,
         )
         circles = rings(
@@ -435,11 +437,15 @@ class Landscape(Analysis):
         )
         return circles, surface, *([] if path is None else [path])
 
+    @property
+    def _treatment(self) -> Literal["frozen", "reestimated"]:
+        """Running statistics of the model fit no checkpoint."""
+        return "reestimated" if self.checkpoints else self.batch_norm
+
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each point, and another for re-estimated statistics."""
-        grid = (
-            self.grid_planes * self.points**2 * (2 if self.batch_norm == "reestimated" else 1)
-        )
+        passes = 2 if self._treatment == "reestimated" else 1
+        grid = self.grid_planes * self.points**2 * passes
         treatments = 3 if batch_norms(subject.model) else 1
         return Cost(per_image=grid + treatments * self.ring_planes * self.angles * len(RADII))
 

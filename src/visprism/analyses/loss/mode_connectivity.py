@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
-from visprism.analyses.loss.checkpoints import stored_weights
+from visprism.analyses.loss.checkpoints import names_of, stored_weights
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -28,7 +28,7 @@ from visprism.core.statistics import mean_interval
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import points_text, text_of
+from visprism.estimates.text import points_text, selection_text, text_of
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
 from visprism.loss.points import (
@@ -64,7 +64,7 @@ class LinearPaths(Curve):
         "Barrier", "nats", "NLL minus the straight line between both ends"
     )
     batch_norm: str = scalar(
-        "BatchNorm", "", "'reestimated' at each point, or 'interpolated' running statistics"
+        "BatchNorm", "", "statistics 'reestimated' at each point, 'interpolated', or '': none"
     )
 
     def sentences(self) -> Iterator[str | Finding]:
@@ -72,12 +72,13 @@ class LinearPaths(Curve):
         for name, rows in self.series().items():
             inner = rows[1:-1]
             top = int(inner[self.barrier[inner].argmax()])
+            statistics = f"; BatchNorm {self.batch_norm}" * bool(self.batch_norm)
             yield (
                 f"linear path to {name}: largest barrier of {len(inner)} points "
                 f"{text_of(self.barrier[top], '.3f')} nats at {self.position[top]:.2g}, "
                 f"accuracy there {self.accuracy[top]:.1%} (ends {self.accuracy[rows[0]]:.1%} "
-                f"and {self.accuracy[rows[-1]]:.1%}); BatchNorm {self.batch_norm}; "
-                f"intervals over {self.units_text}"
+                f"and {self.accuracy[rows[-1]]:.1%}){statistics}; intervals over "
+                f"{self.units_text}{selection_text(len(inner))}"
             )
 
 
@@ -100,7 +101,8 @@ class Soup(Result):
         yield (
             f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
             f"gain over {self.member[best]}, the best of them: "
-            f"{points_text(gain, gain.low, gain.high)} ({images})"
+            f"{points_text(gain, gain.low, gain.high)} ({images}"
+            f"{selection_text(len(self) - 1)})"
         )
 
 
@@ -159,8 +161,8 @@ class ModeConnectivity(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure the loss along each segment."""
-        names = [Path(file).name for file in self.checkpoints]
-        states = dict(zip(names, stored_weights(self.checkpoints), strict=True))
+        weights = stored_weights(self.checkpoints)
+        states = dict(zip(names_of(self.checkpoints), weights, strict=True))
         return self.of(subject.model, states, subject.batches(), run=run)
 
     def of(
@@ -182,9 +184,8 @@ class ModeConnectivity(Analysis):
         check_evaluation_mode(model)
         samples = read_samples(batches, run.compute)
         positions = np.linspace(0, 1, self.points)
-        treatment = "frozen"
-        if self.batch_norm == "reestimated" and batch_norms(model):
-            treatment = "reestimated"
+        statistics = self.batch_norm if batch_norms(model) else ""
+        treatment = "reestimated" if statistics == "reestimated" else "frozen"
         evaluation = Evaluation(model, samples, cross_entropy, treatment, run)
         number = (
             len(states) * (self.points - 1) + 2
@@ -224,7 +225,7 @@ class ModeConnectivity(Analysis):
                 nll=stacked([over_images(point.nll) for *_, point in every]),
                 accuracy=np.array([point.correct.mean() for *_, point in every]),
                 barrier=stacked([Number(b.mean(), *mean_interval(b)) for b in barriers]),
-                batch_norm=self.batch_norm,
+                batch_norm=statistics,
                 provenance=origin,
             ),
             Soup(

@@ -144,8 +144,7 @@ def _estimate(rises: Sequence[_Rise], mini_batches: bool) -> Number:
     return mean(values)
 
 
-def _provenance(objective: Objective, run: Run) -> Provenance:
-    sizes = [len(batch[1]) for batch in objective.batches]
+def _provenance(objective: Objective, sizes: Sequence[int], run: Run) -> Provenance:
     return run.measured(
         images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
     )
@@ -218,7 +217,8 @@ class Sharpness(Analysis):
         rises = self._rises(objective, run.seed)
         provenance = run.provenance
         if isinstance(objective, Objective):
-            provenance = _provenance(objective, run)
+            sizes = [len(batch[1]) for batch in objective.batches]
+            provenance = _provenance(objective, sizes, run)
         return self._result([[rise] for rise in rises], provenance)
 
     def of_mini_batches(self, objective: Objective, *, run: Run | None = None) -> LossIncrease:
@@ -233,11 +233,12 @@ class Sharpness(Analysis):
         Source: Foret et al. (2021), sec. 4.
         """
         objective = objective.with_run(run)
-        by_batch = [
-            self._rises(objective.with_batches([batch], shared=False), objective.run.seed)
-            for batch in objective.run.track(objective.batches, "mini-batches")
-        ]
-        provenance = _provenance(objective, objective.run)
+        by_batch, sizes = [], []
+        for batch in objective.run.track(objective.batches, "mini-batches"):
+            alone = objective.with_batches([batch], shared=False)
+            by_batch.append(self._rises(alone, objective.run.seed))
+            sizes.append(len(batch[1]))
+        provenance = _provenance(objective, sizes, objective.run)
         return self._result(list(zip(*by_batch, strict=True)), provenance, mini_batches=True)
 
     def _distance(self, measure: str) -> float:
@@ -248,10 +249,10 @@ class Sharpness(Analysis):
         theta, made = objective.theta, []
         gradient, loss = objective.gradient(theta), float(objective.value(theta))
         norm = gradient.cpu().double().norm().item()
-        if not (np.isfinite(norm) and np.isfinite(loss) and norm > 0):
+        if not (np.isfinite(norm) and np.isfinite(loss)):
             raise InputError(
-                f"the loss must be finite and its gradient not zero, got loss {loss:g} and "
-                f"gradient norm {norm:g}"
+                f"loss and gradient must be finite, got loss {loss:g} and gradient norm "
+                f"{norm:g}. Check the weights and the images."
             )
         for measure in self.measures:
             distance, linear = self._distance(measure), float("nan")

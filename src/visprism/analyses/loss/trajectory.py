@@ -24,7 +24,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
 from visprism.drawing.style import DEPTH, FAINT, STRIP, tip
 from visprism.estimates.findings import Finding
-from visprism.loss.directions import difference, inner, parameters_of
+from visprism.loss.directions import difference, gram, parameters_of
 from visprism.loss.planes import State
 from visprism.table.result import Result, column, result_type, scalar
 
@@ -90,21 +90,21 @@ def trajectory(
     difference(snapshots[-1], parameters, f"snapshot {len(snapshots) - 1}")
     end = {name: snapshots[-1][name] for name in parameters}
     steps = [difference(s, end, f"snapshot {i}") for i, s in enumerate(snapshots)]
-    gram = np.array([[inner(u, v) for v in steps] for u in steps])
-    squares = gram.diagonal()  # squared distances from the last
+    products = gram(steps)
+    squares = products.diagonal()  # squared distances from the last
     if squares[0] == 0:
         raise InputError(
             "the first and the last snapshot must differ. Pass them in the order of training."
         )
     distance = np.sqrt(squares)
     with np.errstate(invalid="ignore", divide="ignore"):
-        cosine = gram[0] / (distance[0] * distance)
-    centered = gram - gram.mean(0) - gram.mean(1)[:, None] + gram.mean()
+        cosine = products[0] / (distance[0] * distance)
+    centered = products - products.mean(0) - products.mean(1)[:, None] + products.mean()
     values, vectors = np.linalg.eigh(centered)
     values, vectors = values[::-1].clip(0), vectors[:, ::-1]
     scores = vectors * np.sqrt(values)
     scores *= np.where(scores[0] > 0, -1, 1)  # the first snapshot is at the lower left
-    between = squares[1:] + squares[:-1] - 2 * gram.diagonal(1)
+    between = squares[1:] + squares[:-1] - 2 * products.diagonal(1)
     return WeightTrajectory(
         snapshot=np.arange(len(snapshots)),
         radius=distance / distance[0],

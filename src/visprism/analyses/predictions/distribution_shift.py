@@ -9,7 +9,7 @@ Wang et al. (2019), Learning robust global representations by penalizing local p
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
-from visprism.images.open_data import load_data
+from visprism.images.open_data import content_of, load_data
 from visprism.images.stored import condition_of, stored_conditions
 from visprism.passes.batches import Batch
 from visprism.passes.predict import predict
@@ -162,6 +162,15 @@ class DistributionShift(Analysis):
         """Predict each set, and restrict the logits to its classes."""
         sets = read_shifted(self.sets, subject, seed=run.seed)
         return (distribution_shift(subject.model, sets, subject.predictions(run), run=run),)
+
+    @classmethod
+    def content(cls, options: Mapping[str, Any]) -> list[str]:
+        """A digest of each set, or the conditions of a set of many."""
+        every = [(spec, stored_conditions(spec)) for spec in options["sets"]]
+        return [
+            content_of(spec) if conditions == [spec] else str(conditions)
+            for spec, conditions in every
+        ]
 
     def cost(self, subject: Subject) -> Cost:
         """One pass over each set, with as many images as the data."""

@@ -12,7 +12,7 @@ framework for detecting out-of-distribution samples; DeLong et al. (1988), Compa
 under two or more correlated receiver operating characteristic curves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -30,7 +30,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.images.images import ordered
-from visprism.images.open_data import load_data
+from visprism.images.open_data import content_of, load_data
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, halves, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -178,6 +178,12 @@ class OutOfDistribution(Analysis):
             provenance=test.provenance,
         )
         return (detection,)
+
+    @classmethod
+    def content(cls, options: Mapping[str, Any]) -> list[str]:
+        """A digest of the other images."""
+        data = options["ood_data"]
+        return [] if data is None else [content_of(data, options["ood_split"])]
 
     def cost(self, subject: Subject) -> Cost:
         """A pass over test images, training images and the other images."""

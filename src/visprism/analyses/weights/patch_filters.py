@@ -173,7 +173,7 @@ def first_kernels(
         by = f"{first.op} with {', '.join(shapes) or 'no parameter'}"
         raise InputError(f"{required}, got {by}")
     name = max(kernels, key=lambda n: kernels[n].numel())  # a gain has the same number of axes
-    return name, kernels[name].detach().double().cpu().numpy()
+    return name, kernels[name].detach().cpu().double().numpy()
 
 
 @figure(width=3.1, height=2.3)

@@ -147,7 +147,7 @@ def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width chann
         name, table = next(iter(stored.items()))
         if len(stored) > 1 or _axes_above_1(table.shape) != _axes_above_1(shape):
             raise _computed(shape, {n: tuple(p.shape) for n, p in stored.items()})
-        on_grid = node.layout.to_map(table.detach().double().cpu().reshape(shape))
+        on_grid = node.layout.to_map(table.detach().cpu().double().reshape(shape))
         return name, on_grid[0].permute(1, 2, 0).numpy()
     raise InputError(
         "model must add position embeddings that are a parameter, as ViT does, but its first "

@@ -142,7 +142,7 @@ def relative_scores(
             Swin's, `relative_bias` of the window attention of AlterNet.
         run: of which only the provenance is used.
     """
-    values = table.detach().double().cpu().numpy()
+    values = table.detach().cpu().double().numpy()
     heads, rows, columns = values.shape
     if not heads:
         raise InputError("table must hold at least one head, got none")

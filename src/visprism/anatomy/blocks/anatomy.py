@@ -9,6 +9,7 @@ import numpy as np
 from torch import nn
 
 from visprism.anatomy.blocks.kinds import Kind
+from visprism.anatomy.trace.forward import Images
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.operations import WORK
 from visprism.anatomy.trace.token_positions import Layout
@@ -109,6 +110,7 @@ class Anatomy:
     model: nn.Module
     blocks: tuple[Block, ...]
     graph: Graph = field(repr=False)
+    image: Images = field(repr=False, compare=False)  # that it was dissected with, in a batch
 
     @overload
     def __getitem__(self, index: int | str) -> Block: ...

@@ -17,7 +17,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.kinds import Kind, kind_of
 from visprism.anatomy.blocks.layers import names_of
 from visprism.anatomy.blocks.segments import Segment, has_head, segments
-from visprism.anatomy.trace.forward import Images, pixels, placed
+from visprism.anatomy.trace.forward import Images, part_of, pixels, placed
 from visprism.anatomy.trace.graph import Graph
 from visprism.anatomy.trace.operations import JOINS
 from visprism.anatomy.trace.trace import trace
@@ -46,8 +46,9 @@ def dissect(model: nn.Module, images: Images, *, device: str | None = None) -> A
         raise InputError("model must be in evaluation mode. Call model.eval() first.")
     compute = Compute(device).on(model)
     with copied_buffers(model), nullcontext() if device is None else compute.borrow(model):
-        graph = trace(model, _few(images, compute.torch_device))
-    return Anatomy(model, _blocks(graph, segments(graph)), graph)
+        few = _few(images, compute.torch_device)
+        graph = trace(model, few)
+    return Anatomy(model, _blocks(graph, segments(graph)), graph, part_of(few, 0, 1))
 
 
 def _few(images: Images, device: torch.device) -> Images:
