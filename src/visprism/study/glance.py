@@ -139,7 +139,8 @@ def _plain(reading: str) -> str:
 def _label(question: Question, row: Row) -> str:
     unit = "points" if row.unit == POINTS else row.unit
     named = next(iter(row.cells.values())).id.startswith(question.of)
-    label = question.label if named else f"{question.topic}: {row.measure}"
+    measure = row.measure.partition(",")[0]  # the rest says where, and of what
+    label = question.label if named else f"{question.topic}: {measure}"
     return f"{label} ({unit})" if unit else label
 
 
