@@ -3,19 +3,23 @@
 import asyncio
 import re
 import time
+from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 from accessibility import Checker
 from app_cases import VIT
+from internals import decode
 from PIL import Image
 
 import visprism.app.library
 from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
 from visprism.app.forms import form_options
-from visprism.app.renderer import Renderer
+from visprism.app.renderer import Renderer, _study
 from visprism.app.server import Server
 from visprism.app.settings import Settings
+from visprism.app.uploads import store_image
 
 
 def test_forms_offer_every_analysis_with_its_options_and_presets_of_them(client):
@@ -56,6 +60,35 @@ def test_uploaded_images_are_data_with_their_pixels(client, settings, photo):
     assert data in client.get("api/catalog").json()["data"]
     path = settings.uploaded_images / "mine" / "a-photo.png"
     assert (pixels == Image.open(path)).all()
+
+
+def test_an_upload_is_decoded_as_a_file_of_a_folder(tmp_path):
+    rotated, way = Image.new("RGB", (40, 20), "red"), Image.Exif()
+    way[0x0112] = 6  # the orientation
+    for number, (picture, kind, options) in enumerate(
+        (
+            (rotated, "JPEG", {"exif": way}),
+            (Image.fromarray(np.full((4, 4), 20000, dtype=np.uint16)), "PNG", {}),
+            (Image.new("RGBA", (4, 4), (0, 0, 0, 0)), "PNG", {}),
+        )
+    ):
+        path = tmp_path / f"{number}.{kind.lower()}"
+        picture.save(path, kind, **options)
+        stored = store_image(Settings(tmp_path), "set", path.name, path.read_bytes())
+        assert np.array_equal(decode(stored), decode(path))
+
+
+def test_the_steps_of_a_training_are_read_once(tmp_path, monkeypatch):
+    study = Study(("net",), (), (), {"weights": {"net": {"source": "", "fingerprint": ""}}})
+    for step in (1, 2):
+        replace(study, header={**study.header, "step": step}).save(
+            tmp_path / f"step-{step:08d}"
+        )
+    read, load = [], Study.load
+    monkeypatch.setattr(Study, "load", lambda path: read.append(path.name) or load(path))
+    for _ in range(2):
+        assert _study(tmp_path).models == (tmp_path.name,)
+    assert read == ["step-00000001", "step-00000002"]
 
 
 def test_an_uploaded_checkpoint_is_a_model(client, ask, tmp_path):

@@ -65,6 +65,11 @@ def test_flags_after_the_file_take_precedence(stated, tmp_path):
     assert written["options"] == {"sparsity": {"threshold": 0.2}}
 
 
+def test_labels_after_the_file_name_its_models(stated):
+    command, _ = parse(["examine", str(stated), "--out", "x", "--labels", "mine"])
+    assert command.labeled() == {"mine": "resnet20?num_classes=10"}
+
+
 def test_weights_are_published_or_random_where_a_flag_or_a_field_says_so(tmp_path):
     path = tmp_path / "mine.yaml"
     for field, flags, pretrained in (

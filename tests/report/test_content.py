@@ -124,6 +124,15 @@ def test_numbers_at_a_glance_have_the_unit_of_their_label(study, monkeypatch):
 def test_the_subtitle_states_data_images_size_seed_and_date(study):
     subtitle = content_of(study).subtitle
     assert subtitle.startswith("8 test images of folder:cats (8x8), seed 7, 2026-01-31. ")
+    train = Provenance(data="folder:cats (train)", split="train", images=160)
+    result = study.entries[0].results[0]
+    of_training = Entry(("a",), "sharpness", (replace(result, provenance=train),))
+    for entries, images in (
+        ((of_training,), "160 train images"),
+        ((of_training, *study.entries), "8 test images"),
+    ):
+        subtitle = content_of(replace(study, entries=entries)).subtitle
+        assert subtitle.startswith(f"{images} of folder:cats")
     untrained = replace(study, header={**study.header, "untrained": ["b"]})
     content = content_of(untrained)
     assert content.subtitle.endswith(" 1 of 2 has random weights.")

@@ -1,6 +1,7 @@
 """Laws of the evolution over checkpoints."""
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -182,6 +183,37 @@ def test_an_evolution_resumes(run, tmp_path, net, loader):
     assert written() == before
 
 
+def test_images_that_can_be_read_once_are_those_of_each_checkpoint(run, net, loader):
+    once, again = (
+        vp.evolve(run, data, model=net(9), analyses="variance")
+        for data in (iter(loader), loader)
+    )
+    assert once["run"]["variance"] == again["run"]["variance"]
+    assert curves(once, "run", "variance") == curves(again, "run", "variance")
+
+
+def test_runs_that_begin_with_the_same_weights_are_both_stored(tmp_path, net, loader):
+    same = vp.examine(net(), loader, analyses="fourier")
+    study = joined({run: {0: same, 1: same} for run in "ab"})
+    study.save(tmp_path)
+    stored = vp.Study.load(tmp_path)
+    for part in (stored, *stored.steps):
+        assert [entry.models for entry in part.entries] == [("a",), ("b",)]
+
+
+def test_the_command_line_states_the_images_of_checkpoints(tmp_path, monkeypatch):
+    seen = []
+
+    def stop(*_, images, **__):
+        seen.append(images)
+        raise vp.InputError("enough")
+
+    monkeypatch.setattr("visprism.study.evolve.evolve", stop)
+    words = ["--data", "shapes", "--out", str(tmp_path / "out"), "--normalization", "none"]
+    assert main(["evolve", "run", *words]) == 2
+    assert seen == [vp.DataOptions(limit=256, normalization="none")]
+
+
 def test_snapshots_that_name_their_model_need_no_name(tmp_path):
     def save(step, name):
         path = tmp_path / "snapshots" / f"step-{step:08d}.safetensors"
@@ -262,6 +294,7 @@ def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net,
         assert not (tmp_path / "out").exists()
 
     refused("runs must be folders", tmp_path / "none")
+    refused("runs must have different file", {"lr 0.1": tmp_path, "lr (0.1)": tmp_path})
     plain(tmp_path, 1, net())
     refused("at least two checkpoints", model=net(9))
     plain(tmp_path, 2, nn.Linear(3, 5))
@@ -270,3 +303,8 @@ def test_a_folder_that_is_not_a_run_and_what_is_missing_are_named(tmp_path, net,
     refused("data must be images for the checkpoints", data=None)
     torch.save(net().state_dict(), tmp_path / "other_1.pt")
     refused("one checkpoint for each step", model=net(9))
+    for name in ("net_2.pt", "other_1.pt"):
+        (tmp_path / name).unlink()
+    plain(tmp_path, 3, net())
+    late = vp.Run(deadline=time.monotonic() - 1)
+    refused("time for a checkpoint, got none measured", model=net(9), run=late)

@@ -288,6 +288,20 @@ def test_what_cannot_be_compared_in_a_folder_is_said(net, loader, brightness, tm
     assert study.models == ("b",)
     (sentence,) = study.header["alarms"]
     assert sentence.startswith("a: stored in this folder and not shown, since brightness must")
+    models = {"a": net(), "b": net()}
+    study = examine(models, loader, analyses=[type(brightness)(offset=1.0)], out=tmp_path)
+    assert not study.alarms + Study.load(tmp_path).alarms
+
+
+def test_a_model_that_joins_a_folder_leaves_the_facts_of_its_run(net, loader, tmp_path):
+    options = {"analyses": "variance", "out": tmp_path}
+    examine({"a": net()}, loader, minutes=1, **options)
+    next(tmp_path.glob("results/a-*.npz")).write_bytes(b"x")
+    study = examine({"b": net()}, loader, effort="standard", **options)
+    assert (study.header["effort"], study.header["budget"]) == ("standard", None)
+    (failure,) = study.failures
+    assert failure.model == "a"
+    assert "was changed since it was measured" in failure.reason
 
 
 def test_a_folder_of_another_study_or_with_files_of_the_user_is_refused(

@@ -75,6 +75,21 @@ def test_measures_of_flatness_that_disagree_are_mixed():
         assert line.better == expected
 
 
+def test_the_measure_that_decides_is_shown_and_named():
+    tie = row(questions.FLATNESS, {"cnn": 100, "vit": 95}, difference=(-30, 20))
+    won = row(questions.FLATNESS, {"cnn": 10, "vit": 50}, difference=(30, 50), unit="nats")
+    (line,) = lines = glance_of([tie, won], MODELS)
+    assert line.label == "curvature of the loss: q (nats)"
+    assert line.cells == {"cnn": "10.0 ± 1.0", "vit": "50.0 ± 1.0"}
+    assert line.better == "cnn"
+    assert line.rows == [won, tie]
+    assert sentences_of(lines, MODELS) == [
+        "The loss of cnn is flatter: 10.0 ± 1.0 against 50.0 ± 1.0."
+    ]
+    of_hessian = row(questions.FLATNESS, {"cnn": 1}, id="hessian-summary.ape")
+    assert glance_of([of_hessian], MODELS)[0].label == questions.FLATNESS.label
+
+
 def test_of_three_models_the_better_one_beats_both():
     for third, expected in ((9.0, "c"), (5.5, TIE)):
         values = {"a": 1.0, "b": 5.0, "c": third}

@@ -1,6 +1,7 @@
 """Studies of one model each, by commands that know nothing of each other, become one study."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,6 +104,12 @@ def test_analyses_made_in_another_way_are_refused(studied, brightness):
         Study.merge([])
 
 
-def test_a_study_is_not_merged_into_itself(capsys):
-    assert main(["merge", "a", "b", "--out", "b"]) == 2
+def test_a_study_is_not_merged_into_itself_or_over_another(studied, tmp_path, capsys):
+    a, b, other = (str(tmp_path / name) for name in ("a", "b", "other"))
+    for folder in (a, b, other):
+        studied(Path(folder).name, out=folder)
+    assert main(["merge", a, b, "--out", b]) == 2
     assert "out must be another folder" in capsys.readouterr().err
+    assert main(["merge", a, b, "--out", other]) == 2
+    assert "got " + other + " with other. Choose another folder" in capsys.readouterr().err
+    assert Study.load(other).models == ("other",)

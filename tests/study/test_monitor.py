@@ -323,6 +323,22 @@ def test_values_by_block_and_main_figures_go_to_loggers_that_take_them(tmp_path)
     assert (event.step, event.histogram_value.num) == (2, len(values))
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"every": 500}, "due at multiples of every=500"),
+        ({"share": 1e-9}, "share=1e-09 had no"),
+    ],
+)
+def test_at_the_end_it_says_why_nothing_was_measured(options, sentence, caplog):
+    monitor = vp.Monitor(DATA, "variance", **{"every": 1, **options})
+    for step in (1, 2):
+        monitor.step(Net(), step)
+    monitor.close()
+    assert "nothing was measured, as " in caplog.text
+    assert sentence in caplog.text
+
+
 @pytest.mark.slow
 def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
     program = Path(__file__).with_name("monitor_in_processes.py")

@@ -47,6 +47,15 @@ def test_a_difference_without_an_interval_is_neither_significant_nor_not(
     assert text.endswith(f" ({remark})" if remark else "]")
 
 
+def test_of_many_differences_the_ends_are_those_of_known_numbers():
+    values = enumerate((3.0, math.nan, -5.0, 9.0))
+    differences = {("a", f"m{i}"): Difference(v, v - 1, v + 1) for i, v in values}
+    text = Row("How bright?", "brightness", "", {}, differences).difference_text()
+    assert text.startswith("m2 - a: -5 ")
+    assert " to m3 - a: 9 " in text
+    assert text.endswith("3 of 3 with an interval significant, not adjusted for 3 comparisons")
+
+
 def drops(mixing, *, drop, clean_accuracy=0.9, seed=0):
     """Accuracy drops of one model under noise, with the values of its 200 images."""
     lost = np.zeros(200)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import nn
 
 from visprism import (
     Cost,
+    DataOptions,
     DistributionShift,
     Finished,
     InputError,
@@ -23,6 +25,7 @@ from visprism import (
     Study,
     Variance,
     examine,
+    load_model,
 )
 
 
@@ -55,10 +58,11 @@ class Rolled(Scaled):
         return self.head(x.mean((2, 3)))
 
 
-def resumed(model, loader, out, analysis="variance"):
+def resumed(model, loader, out, analyses="variance", **options):
     """Whether each result is that of an earlier run."""
     events = []
-    examine({"m": model}, loader, analyses=[analysis], out=out, listener=events.append)
+    options |= {"analyses": analyses, "out": out, "listener": events.append}
+    examine({"m": model}, loader, **options)
     return [e.resumed for e in events if isinstance(e, Finished)]
 
 
@@ -66,6 +70,29 @@ def test_a_model_of_other_code_with_the_same_weights_and_logits_is_measured(load
     models = Scaled(), Scaled(), Scaled(-5.0), Rolled()
     again = [resumed(model.eval(), loader, tmp_path) for model in models]
     assert again == [[False], [True], [False], [False]]
+
+
+class Keeps(Scaled):
+    """Keeps the number of images of the last batch."""
+
+    def forward(self, x):
+        self.batch = len(x)
+        return super().forward(x)
+
+
+def test_a_model_that_changes_while_it_is_measured_is_the_same_in_the_next_run(
+    loader, tmp_path
+):
+    again = [resumed(Keeps().eval(), loader, tmp_path) for _ in range(2)]
+    assert again == [[False], [True]]
+
+
+def test_another_weight_decay_of_the_recipe_is_measured(tmp_path):
+    loaded = load_model("resnet20.shapes")
+    options = {"analyses": "sharpness", "images": DataOptions(limit=4)}
+    for decay, again in ((0.0, False), (0.5, False), (0.5, True)):
+        model = replace(loaded, recipe={"weight_decay": decay})
+        assert resumed(model, "shapes", tmp_path, **options) == [again]
 
 
 def test_a_checkpoint_of_the_same_name_with_other_weights_is_measured(net, loader, tmp_path):
@@ -143,6 +170,38 @@ def test_an_error_of_any_type_in_one_model_does_not_cost_the_other(
     assert [e.models for e in study.entries] == [("b",)]
     with pytest.raises(type(error)):
         examine(models, loader, analyses=[Failing()], on_error="raise")
+
+
+class TooLarge(Scaled):
+    """Has memory for two images."""
+
+    def forward(self, x):
+        if len(x) > 2:
+            raise torch.OutOfMemoryError("Tried to allocate 2 GiB")
+        return super().forward(x)
+
+
+def test_what_lacks_memory_has_failed_and_ends_no_study(loader):
+    study = examine(TooLarge().eval(), loader)
+    assert {f.kind for f in study.failures if "memory" in f.reason} == {"failed"}
+    assert "anatomy" in study.analyses
+
+
+def test_a_model_whose_outputs_depend_on_the_batch_is_refused_before_it_is_measured(
+    net, loader, brightness
+):
+    measured = []
+
+    class Counted(type(brightness)):
+        def measure(self, subject, run):
+            measured.append(subject.name)
+            return super().measure(subject, run)
+
+    models = {"a": net(), "b": net()}
+    models["a"].register_forward_hook(lambda *of: of[2] - of[2].mean(0))
+    study = examine(models, loader, analyses=[Counted()])
+    assert [f.model for f in study.failures] == ["a"]
+    assert measured == ["b"]
 
 
 def test_a_statistic_that_fails_costs_no_other_of_its_pass(net, loader):
@@ -225,6 +284,33 @@ def test_names_of_models_never_share_a_file(net, loader, tmp_path):
     models = {name: net(seed) for seed, name in enumerate(["a", "b", "a-and-b"])}
     study = examine(models, loader, analyses="cka", out=tmp_path)
     assert Study.load(tmp_path).entries == study.entries
+
+
+def test_long_names_of_models_have_files(net, loader, tmp_path):
+    models = {f"resnet50@{'folder/' * 15}{seed}/best.pt": net(seed) for seed in range(2)}
+    study = examine(models, loader, analyses="cka", out=tmp_path)
+    assert len(study.entries) == 3
+    assert Study.load(tmp_path).entries == study.entries
+
+
+def test_a_pair_of_models_is_shown_once_in_whatever_order(net, loader, tmp_path):
+    models = {"a": net(), "b": net(1)}
+    for order in ("ab", "ba"):
+        named = {name: models[name] for name in order}
+        study = examine(named, loader, analyses="cka", out=tmp_path)
+    assert [e.models for e in study.entries if len(e.models) == 2] == [("b", "a")]
+
+
+def test_an_interrupted_study_has_the_models_of_its_results(net, loader, tmp_path):
+    def interrupt(event):
+        if isinstance(event, Finished) and event.entry.models == ("b",):
+            raise KeyboardInterrupt
+
+    examine({"a": net()}, loader, analyses="variance", out=tmp_path)
+    models = {"a": net(), "b": net(1)}
+    with pytest.raises(KeyboardInterrupt):
+        examine(models, loader, analyses="variance", out=tmp_path, listener=interrupt)
+    assert Study.load(tmp_path).models == ("a", "b")
 
 
 def test_numbers_that_no_measurement_gives_are_measured_again(loader, tmp_path):

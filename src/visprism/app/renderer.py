@@ -20,7 +20,7 @@ from visprism.app.serve import end_with_parent
 from visprism.core.errors import InputError
 from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html
-from visprism.study.evolve import evolve
+from visprism.study.evolve import joined
 from visprism.study.exports import json_of, markdown_of
 from visprism.study.monitor import steps_of_run
 from visprism.study.report_content import content_of
@@ -103,7 +103,18 @@ def _set_timer(longest: float | None = None) -> None:
 
 def _study(folder: Path) -> Study:
     """The study of a folder, or what a monitor has written into it by now."""
-    return Study.load(folder) if (folder / INDEX).is_file() else evolve(folder)
+    if (folder / INDEX).is_file():
+        return Study.load(folder)
+    steps = steps_of_run(folder).items()
+    studies = {step: _step(path, _stamp(path)) for step, path in steps}
+    return joined({folder.resolve().name: studies})
+
+
+@lru_cache(1024)
+def _step(folder: Path, _stamp: int) -> Study:
+    """A study of a monitor, read once and in its own time."""
+    _set_timer()
+    return Study.load(folder)
 
 
 def _page(folder: Path, *, figures: bool) -> str:

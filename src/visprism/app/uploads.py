@@ -4,11 +4,12 @@ import io
 import warnings
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from visprism.app.settings import CHECKPOINT_SUFFIXES, Settings
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, slug
+from visprism.images.pixels import to_rgb
 from visprism.models.state_dicts import read_state_dict
 
 _SIDE = 1024  # of a stored image, in pixels
@@ -25,7 +26,7 @@ def store_image(settings: Settings, set_name: str, name: str, body: bytes) -> Pa
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(body), formats=_FORMATS)
             picture.draft("RGB", (_SIDE, _SIDE))
-            picture = picture.convert("RGB")
+            picture = to_rgb(ImageOps.exif_transpose(picture))
     except (
         UnidentifiedImageError,
         OSError,

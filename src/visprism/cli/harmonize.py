@@ -9,6 +9,7 @@ from visprism.cli.arguments import DATA, MODEL, REQUIRED, Printing, Weights, arg
 from visprism.cli.output import columns, print_json, records
 from visprism.cli.train import Training
 from visprism.core.errors import InputError
+from visprism.core.options import check_used
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,6 +73,9 @@ class Harmonize(Printing, Weights, Training):
         from visprism.harmonize.convert import harmonize_model as convert
 
         require_single_process("visprism harmonize")
+        if self.search is None:
+            names = ("data", "split", "epochs", "limit", "repeats", "set", "device")
+            check_used(self, dict.fromkeys(names, "--search"))
         heads = self.heads[0] if self.heads and len(self.heads) == 1 else self.heads
         msa = MSAConfig(heads, self.head_dim, self.window)
         search = None

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from visprism.core.run import Run
     from visprism.study.events import Listener
     from visprism.study.study import Study
+    from visprism.study.subjects import DataOptions
 
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
@@ -94,6 +95,12 @@ class _Images(Sized):
     std: tuple[float, ...] | None = argument(
         None, "standard deviation of each channel (default: see --normalization)", "R,G,B"
     )
+
+    def data_options(self) -> "DataOptions":
+        """How images are chosen."""
+        from visprism.study.subjects import DataOptions
+
+        return DataOptions(**{f.name: getattr(self, f.name) for f in fields(DataOptions)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,13 +197,16 @@ class _Models(Weights):
 
     def labeled(self) -> Mapping[str, str] | list[str]:
         """The models, by their labels if they have any."""
-        if isinstance(self.models, Mapping):
-            return self.models
-        matches = [_LABELED.fullmatch(text) for text in self.models]
+        models = self.models
+        if isinstance(models, Mapping):
+            if not self.labels:
+                return models
+            models = tuple(models.values())  # labels of the command line win
+        matches = [_LABELED.fullmatch(text) for text in models]
         if not self.labels and not any(matches):
-            return list(self.models)
+            return list(models)
         named = {}
-        for place, (text, match) in enumerate(zip(self.models, matches, strict=True)):
+        for place, (text, match) in enumerate(zip(models, matches, strict=True)):
             label, model = match.groups() if match else (text, text)
             named[self.labels[place] if place < len(self.labels) else label] = model
         if len(named) < len(self.models) or len(self.labels) not in {0, len(self.models)}:
@@ -221,10 +231,8 @@ class _Measuring(Computation, _Study, _Images, _Models):
         """The study of these analyses."""
         from visprism.analyses.base import ANALYSES
         from visprism.study.examine import examine
-        from visprism.study.subjects import DataOptions
 
         number = len(ANALYSES.chosen(analyses, options))
-        options_of_data = {f.name: getattr(self, f.name) for f in fields(DataOptions)}
         return examine(
             self.labeled(),
             self.data,
@@ -233,7 +241,7 @@ class _Measuring(Computation, _Study, _Images, _Models):
             effort=self.effort,
             minutes=self.minutes,
             train_data=self.train_data,
-            images=DataOptions(**options_of_data),
+            images=self.data_options(),
             pretrained=self.pretrained,
             output=self.output,
             out=self.out,
@@ -325,6 +333,9 @@ class Evolve(Computation, _Study, _Images, Seeded):
     analyses: tuple[str, ...] | None = argument(
         None, "names of analyses (default: a monitor's)", "A,B,..."
     )
+    limit: int | None = argument(
+        256, "maximum number of images, balanced over classes", minimum=1
+    )
     effort: Effort = argument("quick", EFFORT)
 
     def run(self) -> int:
@@ -334,11 +345,7 @@ class Evolve(Computation, _Study, _Images, Seeded):
     def _evolved(self, run: "Run", listener: "Listener") -> "Study":
         from visprism.study.evolve import evolve
         from visprism.study.monitor import WATCHED
-        from visprism.study.subjects import DataOptions
 
-        images = DataOptions(
-            self.split, self.limit or 256, self.size, self.batch_size, self.skip_bad
-        )
         analyses = self.analyses or WATCHED
         return evolve(
             self.runs,
@@ -347,7 +354,7 @@ class Evolve(Computation, _Study, _Images, Seeded):
             analyses=analyses,
             effort=self.effort,
             train_data=self.train_data,
-            images=images,
+            images=self.data_options(),
             out=self.out,
             fresh=self.fresh,
             run=replace(run, deadline=self.deadline(self.begin, len(self.runs), len(analyses))),
@@ -406,11 +413,18 @@ class Merge(_Output):
 
     def run(self) -> int:
         """Merge the studies, write the files of the one and print it; the exit code."""
+        from visprism.study.store import INDEX
         from visprism.study.study import Study
 
         if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
             raise InputError(f"out must be another folder than the studies', got {self.out}")
         study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
+        held = Study.load(self.out).models if (self.out / INDEX).is_file() else ()
+        if not {*held} <= {*study.models}:
+            raise InputError(
+                f"out must be a folder without a study of other models, got {self.out} with "
+                f"{', '.join(held)}. Choose another folder."
+            )
         study.save(self.out)
         study.write_files(self.out, self.formats, footer=self.footer)
         return self.printed(study)
@@ -498,11 +512,6 @@ def _stored_results(folder: Path) -> str:
 _WHAT = "the study file"
 _NOT_FIELDS = ("help", "set", "json", "fresh")  # of a call, or written otherwise
 Models = list[str] | dict[str, str]
-
-
-def is_study_file(word: str) -> bool:
-    """Whether an argument names a study file."""
-    return word.endswith((".yaml", ".yml"))
 
 
 def study_arguments(
@@ -603,7 +612,7 @@ def _text(value: Any, separator: str = ",") -> str:
 
 def first_file(words: Sequence[str]) -> Path | None:
     """The study file that follows the command ``examine``, if one does."""
-    named = len(words) > 1 and words[0] == "examine" and is_study_file(words[1])
+    named = len(words) > 1 and words[0] == "examine" and words[1].endswith((".yaml", ".yml"))
     return Path(words[1]) if named else None
 
 

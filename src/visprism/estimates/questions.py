@@ -18,6 +18,7 @@ class Question:
     label: str = ""  # of its line at a glance; "" where it has none
     better: Literal["", "higher", "lower"] = ""  # values; "": the line is words
     sentence: str = ""  # about the better and the worse of two models
+    of: str = ""  # the result that the label is about; "": any
     all_measures: bool = False  # a model is better only if no measure says otherwise
     first_part: bool = False  # of a model is enough at a glance
 
@@ -47,6 +48,7 @@ CALIBRATION = Question(
     "calibration error",
     "lower",
     "The confidence of {worse} is off by {difference} points more than {better}'s.",
+    of="calibration",
 )
 CONFIDENCE = Question("Is the model over- or underconfident?", "calibration", "confidence")
 TEMPERATURE = Question("Which temperature calibrates the model?", "calibration")
@@ -119,7 +121,8 @@ FLATNESS = Question(
     "curvature of the loss",
     "curvature (Hessian eigenvalues; low is flat)",
     "lower",
-    "The loss of {better} is flatter: eigenvalues of {low} against {high}.",
+    "The loss of {better} is flatter: {low} against {high}.",
+    of="hessian-summary",
     all_measures=True,
 )
 CURVATURE = Question(

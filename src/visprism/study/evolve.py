@@ -27,8 +27,9 @@ from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
 from visprism.study.monitor import WATCHED, step_folders, steps_of_run
+from visprism.study.store import key_of
 from visprism.study.study import Entry, Failure, Study
-from visprism.study.subjects import DataOptions
+from visprism.study.subjects import DataOptions, images_of
 from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
 
@@ -92,11 +93,18 @@ def evolve(
     """
     out = None if out is None else Path(out)
     chosen = ANALYSES.chosen(analyses, options, effort)
+    folders, way = _folders(runs), images or DataOptions(limit=256)
+    data, train_data = (  # read once, since another pass may give none, or others
+        of
+        if isinstance(of, str | None)
+        else images_of(of, way, seed=run.seed, preprocessing=preprocessing or way.given)
+        for of in (data, train_data)
+    )
     given = {
         "effort": effort,
         "train_data": train_data,
         "preprocessing": preprocessing,
-        "images": images or DataOptions(limit=256),
+        "images": way,
         "fresh": fresh,
         "run": replace(run, progress=None, deadline=None),
         "listener": silent,
@@ -105,7 +113,7 @@ def evolve(
     by_run: dict[str, dict[int, Study]] = {}
     settling: dict[str, Evolution | None] = {}
     failures: list[Failure] = []
-    for name, folder in _folders(runs).items():
+    for name, folder in folders.items():
         if data is None:
             by_run[name] = {s: Study.load(p) for s, p in steps_of_run(folder).items()}
             if not by_run[name]:
@@ -141,7 +149,10 @@ def evolve(
                     **given,
                 )
         settling[name] = _settling(to_last)
-    study = joined({n: studies for n, studies in by_run.items() if studies}, failures, settling)
+    made = {n: studies for n, studies in by_run.items() if studies}
+    if not made:
+        raise InputError("the time limit must leave time for a checkpoint, got none measured")
+    study = joined(made, failures, settling)
     if out is not None:
         study.save(out)
     return study
@@ -161,6 +172,9 @@ def _folders(runs: Any) -> dict[str, Path]:
     missing = next((path for path in named.values() if not path.is_dir()), None)
     if missing is not None or not named:
         raise InputError(f"runs must be folders of checkpoints, got {missing or 'none'}")
+    if len({*map(slug, named)}) < len(named):  # in which their studies are written
+        names = ", ".join(map(repr, named))
+        raise InputError(f"runs must have different file names, got {names}")
     return named
 
 
@@ -310,7 +324,7 @@ def _at_step(runs: Mapping[str, Mapping[int, Study]], step: int) -> Study:
     at = {name: min(step, max(of)) for name, of in runs.items()}
     studies = {name: of[at[name]] for name, of in runs.items() if at[name] in of}
     entries = [
-        replace(entry, models=(name,), results=(result.with_provenance(model=name),))
+        _of_run(name, entry, [result])
         for name, study in studies.items()
         for entry in study.entries
         for result in entry.results
@@ -398,8 +412,13 @@ def _entries(
             results.append(settling)
         if entry.analysis == beside:
             results += _losses(studies, entry.results[0].provenance)
-        named = (r.with_provenance(model=run) for r in results)
-        yield replace(entry, models=(run,), results=tuple(named))
+        yield _of_run(run, entry, results)
+
+
+def _of_run(run: str, entry: Entry, results: Iterable[Result]) -> Entry:
+    """An entry under the name of its run, which may begin with the weights of another."""
+    named = tuple(result.with_provenance(model=run) for result in results)
+    return replace(entry, models=(run,), results=named, key=key_of(run=run, key=entry.key))
 
 
 def _over_steps(result: Result, by_step: Mapping[int, Sequence[Result]]) -> Result:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
@@ -28,7 +27,7 @@ from visprism.passes.batches import on_device
 from visprism.passes.features import observations
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
-from visprism.study.store import AGAIN, Store, key_of
+from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
 from visprism.study.table import pairs_of
 from visprism.table.result import Result
@@ -144,9 +143,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
             f"batch, and differ by {apart:.3g} in a batch of one. `predict` measures it in "
             "the batches of a loader."
         )
-    tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
-    numbers = [t.detach().flatten()[:_NUMBERS].double().cpu() for t in tensors if t.numel()]
-    return torch.cat(numbers)[:_NUMBERS].tolist() if numbers else []
+    return outputs.flatten()[:_NUMBERS].double().cpu().tolist()
 
 
 def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) -> int:
@@ -181,13 +178,21 @@ class Examination:
     entries: dict[Place, Entry] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
+    refused: dict[str, Failure] = field(default_factory=dict)  # of models without one
     contents: dict[str, list[str]] = field(default_factory=dict)  # by analysis and options
     applicable: dict[str, list[Subject]] = field(default_factory=dict)  # by analysis
     superseded: int = 0  # stored results of these names that another model, or way, gave
 
     def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
-        self.store.header.pop("keys", None)  # an interrupted study has no complete list
+        for name in ("keys", "models"):  # an interrupted study has no complete list
+            self.store.header.pop(name, None)
+        for subject in self.subjects:
+            try:
+                self._identity(subject)
+            except Exception as error:  # a model may raise anything
+                self._raise_or_go_on(error)
+                self.refused[subject.name] = self._failure(subject.name, "", error)
         stored = self._stored()
         steps = self._steps(stored)
         for analysis in (a for step in steps for a in step.analyses):
@@ -216,11 +221,11 @@ class Examination:
                     self._resume(key)
                     self.notify(Finished(self.entries[models, name], resumed=True))
                     break
-        for key, reason in self.store.damaged.items():
-            stored_entry = self.store.entries[key]
-            place = tuple(stored_entry["models"]), stored_entry["analysis"]
+        for key in self.store.damaged:
+            entry = self.store.entries[key]
+            place = tuple(entry["models"]), entry["analysis"]
             if place not in self.entries and place[1] not in self.applicable:
-                self._fail(Failure(" and ".join(place[0]), place[1], f"{reason}. {AGAIN}"))
+                self._fail(self.store.lost(key))
 
     # What is planned.
 
@@ -253,9 +258,13 @@ class Examination:
         """The steps with the seconds of what is not stored."""
         late = [s for s in self.subjects if any(self._missing(step, s) for step in steps)]
         late = [] if self.notify is silent else late
-        speeds = {s.name: Speed.of(s, self.run) for s in late}
-        shown = self.store.header.setdefault("speed", {})
-        shown |= {s.name: Speed.timings(s, self.run) for s in late if s.name not in shown}
+        speeds, shown = {}, self.store.header.setdefault("speed", {})
+        for subject in late:
+            try:
+                speeds[subject.name] = Speed.of(subject, self.run)
+                shown[subject.name] = Speed.timings(subject, self.run)
+            except Exception as error:  # without memory, as measurements will say
+                self._raise_or_go_on(error)
         planned = []
         for step in steps:
             seconds, stored = {}, set()
@@ -314,6 +323,8 @@ class Examination:
         return (*(s.preparation(self.run) for s in self.subjects), *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> Failure | None:
+        if subject.name in self.refused:
+            return replace(self.refused[subject.name], analysis=analysis.name)
         try:
             reason = self._reason_to_skip(analysis, subject)
         except Exception as error:
@@ -381,8 +392,7 @@ class Examination:
             if len(analyses) > 1:
                 again += analyses  # one that cannot be measured costs no other
             else:
-                for analysis in analyses:
-                    self._fail(self._failure(subject.name, analysis.name, error))
+                self._fail(self._failure(subject.name, analyses[0].name, error))
         for analysis in again:  # the error is gone, and with it the memory of its frames
             self._measure_one([analysis], subject)
 
@@ -437,12 +447,13 @@ class Examination:
         self.notify(Finished(entry, resumed=False))
 
     def _stored(self) -> dict[Place, list[str]]:
-        """Keys of the stored results of these models with these weights, the latest last."""
+        """Keys of stored results of these models, in this order; the latest last."""
         types: dict[str, Any] = {**ANALYSES, **{a.name: type(a) for a in self.analyses}}
         stored: dict[Place, list[str]] = {}
         for key, entry in self.store.entries.items():
             models, name = tuple(entry["models"]), entry["analysis"]
-            if name not in types or not set(models) <= set(self._names):
+            in_order = tuple(n for n in self.identities if n in models)
+            if name not in types or models != in_order:
                 continue
             subjects = self._of(models, entry["images"])
             digest = self._digest(types[name], entry["options"], subjects)
@@ -475,7 +486,10 @@ class Examination:
         self, analysis: type[Analysis], options: Mapping[str, Any], subjects: Sequence[Subject]
     ) -> str:
         return key_of(
-            models=[(s.name, *self._identity(s), str(s.preprocessing)) for s in subjects],
+            models=[
+                (s.name, *self._identity(s), str(s.preprocessing), *_recipe_of(s))
+                for s in subjects
+            ],
             analysis=analysis.name,
             code="".join([plug_in_code(analysis), *self._content(analysis, options)]),
             options=options,
@@ -544,8 +558,9 @@ class Examination:
         return [*subject.anatomy.notes, *notes]
 
     def _failure(self, model: str, analysis: str, error: Exception) -> Failure:
-        """Skipped: an analysis that was not named cannot use the input."""
-        skipped = isinstance(error, InputError) and not self.named
+        """Skipped: an analysis that was not named cannot use the input, of whatever size."""
+        memory = isinstance(error.__cause__, torch.OutOfMemoryError)
+        skipped = isinstance(error, InputError) and not self.named and not memory
         kind: Kind = "skipped" if skipped else "failed"
         kind = "no time" if isinstance(error, TimeBudgetError) else kind
         return Failure(model, analysis, _reason(error), kind)
@@ -557,6 +572,11 @@ class Examination:
 
 def _names(subjects: Sequence[Subject]) -> tuple[str, ...]:
     return tuple(s.name for s in subjects)
+
+
+def _recipe_of(subject: Subject) -> tuple[float, str] | tuple[()]:
+    """What curvature takes from the recipe of the training."""
+    return (subject.weight_decay, subject.decayed) if subject.weight_decay else ()
 
 
 def _measured(

@@ -133,6 +133,7 @@ def examine(
                 }
                 fields |= analysis_fields(chosen, effort, named=analyses is not None)
                 write_study_file(store.folder, fields)
+            store.header.pop("alarms", None)  # of the run before
             before = {**store.header}
             examination.perform()
             study = examination.result(seconds=time.monotonic() - begin)

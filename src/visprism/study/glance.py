@@ -25,7 +25,7 @@ class Line:
     better: str = ""  # a model, or TIE, MIXED, UNKNOWN; "" where no order is asked for
     reason: str = ""  # of UNKNOWN
     answers: Mapping[str, Answer] = field(default_factory=dict)  # numbers of one quantity
-    rows: Sequence[Row] = ()  # that it is taken from
+    rows: Sequence[Row] = ()  # that it is taken from, the one of the numbers first
 
 
 def glance_of(
@@ -35,9 +35,10 @@ def glance_of(
 
     Questions about correct predictions have no answer of a model with random weights.
 
-    Numbers are of the first quantity of the question. Its model is better if it has the
-    better value in a significant difference to each other model; where there is no paired
-    difference, if the intervals do not overlap.
+    Numbers are of the first quantity of the question, or of the first that tells the models
+    apart where all count. A model is better if it has the better value in a significant
+    difference to each other model; where there is no paired difference, if the intervals do
+    not overlap.
     """
     by_question: dict[str, list[Row]] = {}
     for row in rows:
@@ -56,16 +57,20 @@ def glance_of(
 
 
 def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Line:
-    first = rows[0]
-    cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
-    better, reason = "", ""
-    if len(cells) > 1:
-        compared = rows if question.all_measures else rows[:1]
-        winners = {w for row in compared if (w := _better(question, row)) not in (TIE, UNKNOWN)}
-        better = _better(question, first) if not winners else MIXED
+    first, better, reason = rows[0], "", ""
+    if len(first.cells) > 1:
+        compared = [r for r in rows if r.cells.keys() == first.cells.keys()]
+        winners = {
+            winner: row
+            for row in reversed(compared if question.all_measures else rows[:1])
+            if (winner := _better(question, row)) not in (TIE, UNKNOWN)
+        }
+        better = MIXED if winners else _better(question, first)
         if len(winners) == 1:
-            (better,) = winners
+            ((better, first),) = winners.items()
         reason = _reason(first) if better == UNKNOWN else ""
+    cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
+    rows = [first, *(row for row in rows if row is not first)]
     return Line(question, _label(question, first), cells, better, reason, first.cells, rows)
 
 
@@ -133,7 +138,10 @@ def _plain(reading: str) -> str:
 
 def _label(question: Question, row: Row) -> str:
     unit = "points" if row.unit == POINTS else row.unit
-    return f"{question.label} ({unit})" if unit else question.label
+    named = next(iter(row.cells.values())).id.startswith(question.of)
+    measure = row.measure.partition(",")[0]  # the rest says where, and of what
+    label = question.label if named else f"{question.topic}: {measure}"
+    return f"{label} ({unit})" if unit else label
 
 
 def short_text(answer: Answer) -> str:

@@ -94,12 +94,14 @@ def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:
     models = {key: {*store.entries[key]["models"]} for key in keys}
     kept = [k for k, m in models.items() if not m <= {*study.models} and m <= {*others, *same}]
     failures = [Failure(**f) for f in before.get("failures", ()) if f["model"] in others]
+    failures += [store.lost(key) for key in kept if not store.get(key)]
+    of_run = {name: study.header[name] for name in ("effort", "budget")} | {"seconds": 0.0}
     untrained = [name for name in before.get("untrained", ()) if name in others]
     earlier = Study(
         others,
         tuple(store.entry(key) for key in kept if store.get(key)),
-        tuple(failures),
-        {**study.header, **before, "untrained": untrained},
+        tuple(dict.fromkeys(failures)),
+        {**study.header, **before, **of_run, "untrained": untrained},
     )
     try:
         both = merged([earlier, study], before.get("models", ()))

@@ -272,10 +272,13 @@ class Monitor:
     def close(self) -> None:
         """End the loggers, and say so if nothing was measured."""
         if self._planned and not self.studies:
-            self._say(
-                f"nothing was measured, as share={self.share:g} had no room. Give it a larger "
-                "one, fewer analyses or fewer images"
-            )
+            why = f"a measurement is due at multiples of every={self.every}"
+            if any(f"{group} {group.measured}" in self._said for group in self._groups):
+                why = (
+                    f"share={self.share:g} had no room. Give it a larger one, fewer analyses "
+                    "or fewer images"
+                )
+            self._say(f"nothing was measured, as {why}")
         for logger in self._loggers:
             self._try(logger.close, f"{_named(logger)} is not closed")
 

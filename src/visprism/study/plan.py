@@ -155,8 +155,8 @@ def _fastest(model: nn.Module, batches: list[Any], device: torch.device) -> floa
         begin = time.perf_counter()
         for images in batches:
             forward(model, images)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        if device.type == str(torch.accelerator.current_accelerator()):
+            torch.accelerator.synchronize(device)
         return time.perf_counter() - begin
 
     return min(seconds() for _ in range(_REPEATS))

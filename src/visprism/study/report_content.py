@@ -43,7 +43,7 @@ _ONE_NETWORK = (
 )
 
 
-def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) -> Content:
+def content_of(study: Study, *, files: Collection[str] = ()) -> Content:
     """The content of the report of a study."""
     by_analysis: dict[str, list[Entry]] = {}
     for entry in study.entries:
@@ -56,7 +56,7 @@ def content_of(study: Study, *, title: str = "", files: Collection[str] = ()) ->
     ]
     table = _Table(study, {c.analysis.name: c for c in chapters})
     return Content(
-        title=title or _title(study),
+        title=_title(study),
         models=study.models,
         questions=table.questions(),
         cards=[_card(study, name, table.lines) for name in study.models],
@@ -171,18 +171,22 @@ def _steps(
 
 
 def _offered(study: Study) -> int:
-    measured = [r.provenance.images for e in study.entries for r in e.results]
-    return len(study.positions) or max(measured, default=0)
+    return len(study.positions) or max((o.images for o in _origins(study)), default=0)
+
+
+def _of_training(entry: Entry) -> bool:
+    return Needs.TRAINING_IMAGES in ANALYSES[entry.analysis].needs
+
+
+def _origins(study: Study) -> list[Provenance]:
+    """The provenance of what is measured on evaluation images; of all where nothing is."""
+    evaluated = [entry for entry in study.entries if not _of_training(entry)]
+    return [r.provenance for e in evaluated or study.entries for r in e.results]
 
 
 def _measured(study: Study) -> str:
-    numbers = [
-        result.provenance.images
-        for entry in study.entries
-        for result in entry.results
-        if Needs.TRAINING_IMAGES not in ANALYSES[entry.analysis].needs
-    ]
-    most, offered = max(numbers, default=0), _offered(study)
+    most = max(origin.images for origin in _origins(study))
+    offered = most if all(map(_of_training, study.entries)) else _offered(study)
     return f"{offered}" if most in (0, offered) else f"Up to {most} of {offered}"
 
 
@@ -250,7 +254,7 @@ def _subtitle(study: Study) -> str:
     results = [r for e in study.entries for r in e.results]
     if not results:
         return ""
-    origin = results[0].provenance
+    origin = _origins(study)[0]
     classes = next((c for r in results if (c := getattr(r, "classes", 0))), 0)
     name = origin.data.removesuffix(f" ({origin.split})").partition("?")[0] or "unnamed data"
     details = [
@@ -315,7 +319,7 @@ def _omissions(study: Study) -> list[Omission]:
 
 
 def _manifest(study: Study) -> dict[str, str]:
-    origin = next((r.provenance for e in study.entries for r in e.results), Provenance())
+    origin = next(iter(_origins(study)), Provenance())
     budget = study.header.get("budget")
     entries = {
         "Models": ", ".join(study.models),

@@ -29,6 +29,7 @@ from visprism.table.stored import UnknownTypeError
 INDEX = "study.json"
 _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
 _FORMAT = 2  # of the index; raise it when entries change their meaning
+_LONGEST = 100  # characters of the models in the name of a file, which has at most 255
 AGAIN = "Run the study again with this folder as out to measure it again."
 
 
@@ -202,6 +203,12 @@ class Store:
             key=key,
         )
 
+    def lost(self, key: str) -> Failure:
+        """The failure of results under a key that `get` could not read."""
+        stored = self.entries[key]
+        reason = f"{self.damaged[key]}. {AGAIN}"
+        return Failure(" and ".join(stored["models"]), stored["analysis"], reason)
+
     def put(self, entry: Entry) -> None:
         """Keep results, and write them if there is a folder: files first, then the index."""
         self._results[entry.key] = entry.results
@@ -235,7 +242,8 @@ def file_names(entry: Entry) -> list[str]:
 
     Each has another name: the key is part of it, since names of models may hold anything.
     """
-    stem = f"results/{slug('-and-'.join(entry.models))}-{slug(entry.analysis)}"
+    models = slug("-and-".join(entry.models))[:_LONGEST]
+    stem = f"results/{models}-{slug(entry.analysis)}"
     names: list[str] = []
     for result in entry.results:
         name = f"{stem}-{slug(result.identifier)}-{slug(entry.key)[:8]}"

@@ -187,7 +187,9 @@ class Row:
 
     def _summary(self, text: Callable[[Difference], str]) -> str:
         """The smallest and the largest of many differences, and how many are significant."""
-        ordered = sorted(self.differences.items(), key=lambda item: item[1].value)
+        pairs = self.differences.items()
+        known = [item for item in pairs if not isnan(item[1].value)] or [*pairs]
+        ordered = sorted(known, key=lambda item: item[1].value)
         tested = [d for d in self.differences.values() if isfinite(d.low)]
         significant = sum(d.significant for d in tested)
         ends = " to ".join(
@@ -195,9 +197,9 @@ class Row:
             for pair, difference in (ordered[0], ordered[-1])
         )
         if not tested:
-            return f"{ends}; none of {len(ordered)} has an interval"
+            return f"{ends}; none of {len(pairs)} has an interval"
         number = len(tested)
-        which = "" if number == len(ordered) else " with an interval"
+        which = "" if number == len(pairs) else " with an interval"
         return (
             f"{ends}; {significant} of {number}{which} significant, not adjusted for {number} "
             "comparisons"

@@ -1,7 +1,7 @@
 "use strict";
 // What all panels share: the loaded models side by side, and the images and points they show.
 let sides = [];
-const state = { images: [0], data: "", query: "patch" };
+const state = { images: [0], query: "patch" };
 let requests = new AbortController(); // ends what is asked about models that are replaced
 const live = (subject, panel, values) => ask(`api/live/${panel}`, { ...subject, ...values }, "application/json", requests.signal);
 const send = (side, panel, values) => live(side.subject, panel, { images: state.images, ...values });
@@ -207,15 +207,16 @@ views.attention = (side, box) => {
 
 views.ablation = (side, box) => {
   let intact = null;
-  let images = "";
+  let images = null; // of the intact answer
   const blocks = make("div", { class: "blocks", role: "group", "aria-label": "Blocks" });
   const charts = make("div", { class: "charts" });
   const result = answersBox();
   const run = busy(box, async () => {
     const chosen = all("[aria-pressed=true]", blocks).map((button) => button.value);
-    const answer = await send(side, "ablation", { blocks: chosen });
-    if (images !== String(state.images)) { images = String(state.images); intact = null; }
-    intact ??= chosen.length ? await send(side, "ablation", { blocks: [] }) : answer;
+    const now = state.images; // others may be chosen while the answer is awaited
+    if (images !== now) { images = now; intact = null; }
+    const answer = await send(side, "ablation", { blocks: chosen, images: now });
+    intact ??= chosen.length ? await send(side, "ablation", { blocks: [], images: now }) : answer;
     await answers(result, side, answer, intact.predictions);
     const lines = (of) => (chosen.length ? [{ name: "intact", kind: "before", ...of(intact) }, { name: "ablated", kind: "after", ...of(answer) }]
       : [{ name: "intact", kind: "after", ...of(intact) }]);

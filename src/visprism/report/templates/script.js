@@ -29,7 +29,7 @@
   const key = (row, column) => {
     const cell = row.cells[column];
     const text = cell.dataset.value ?? cell.textContent;
-    return { text, number: Number(text.replace("−", "-")), missing: cell.textContent === "–" };
+    return { text, number: Number(text.replaceAll("−", "-")), missing: cell.textContent === "–" };
   };
   const compare = (a, b) =>
     Number.isNaN(a.number) || Number.isNaN(b.number) ? words.compare(a.text, b.text) : a.number - b.number;
