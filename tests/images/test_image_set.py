@@ -46,6 +46,9 @@ def test_unreadable_images_are_named_and_counted_before_any_work(folder):
         match=r"2 of 8 images of folder:.*cats/0\.PNG \(.*dogs/2\.PNG.*skip_bad=True",
     ):
         load_data(f"folder:{folder}")
+    with pytest.raises(ValueError, match="1 of 2 images"):  # the first and the fifth
+        load_data(f"folder:{folder}", checked=2)
+    assert len(load_data(f"folder:{folder}", checked=2, skip_bad=True)) == 6
 
 
 def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):

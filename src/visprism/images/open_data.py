@@ -28,6 +28,7 @@ def load_data(
     split: str | None = None,
     limit: int | None = None,
     skip_bad: bool = False,
+    checked: int | None = None,
     side: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -36,13 +37,14 @@ def load_data(
     """The images with the name `spec`, ``NAME[:PATH][?OPTION=VALUE&...]``.
 
     Every data set has the option ``subset=0.1``, a fraction of each class; see `stratified`.
-    Every file is read once, so that a damaged file is reported before a measurement starts.
+    Files are read once, so that a damaged file is reported before a measurement starts.
 
     Args:
         spec: the data.
         split: by default the first of test, val, ... train that exists.
         limit: largest number of images, balanced over the classes and selected at random.
         skip_bad: whether images that cannot be read are left out instead of raising.
+        checked: number of files that are read, spread over all; None, or with `skip_bad`: all.
         side: side in pixels of generated images, if `spec` has none.
         seed: of the random selection.
         progress: shows how many files are checked.
@@ -57,7 +59,8 @@ def load_data(
         images = images.subset(balanced(images.targets, limit, seed=seed))
     if accept is not None:
         accept(images)
-    return _readable(images, skip_bad=skip_bad, progress=progress)
+    number = len(images) if skip_bad or checked is None else min(checked, len(images))
+    return _readable(images, number, skip_bad=skip_bad, progress=progress)
 
 
 def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, float | None]:
@@ -104,17 +107,19 @@ def content_of(spec: str, split: str | None = None) -> str:
     return decoded_images(_opened(spec, split, None)[0]).fingerprint()
 
 
-def _readable(images: ImageSet, *, skip_bad: bool, progress: Progress | None) -> ImageSet:
-    """The images whose files can be read: all of them, unless `skip_bad`."""
-    indices = range(len(images))
+def _readable(
+    images: ImageSet, number: int, *, skip_bad: bool, progress: Progress | None
+) -> ImageSet:
+    """The images, of which `number` are tried; those that fail raise, unless `skip_bad`."""
+    indices = np.linspace(0, len(images), number, endpoint=False).astype(int).tolist()
     tracked = progress(indices, "checking images") if progress else indices
     faults = [images.fault(i) for i in tracked]
     bad = tuple(fault for fault in faults if fault is not None)
     if not bad:
         return images
     named = ", ".join(bad[:_MAX_NAMES]) + (", ..." if len(bad) > _MAX_NAMES else "")
-    counted = f"{len(bad)} of {len(images)} images of {images.name} cannot be read: {named}"
-    if len(bad) == len(images):
+    counted = f"{len(bad)} of {number} images of {images.name} cannot be read: {named}"
+    if len(bad) == number:
         raise InputError(counted)
     if not skip_bad:
         raise InputError(f"{counted}. Repair them, or set skip_bad=True to leave them out.")

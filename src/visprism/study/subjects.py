@@ -26,6 +26,7 @@ from visprism.images.images import Images, ordered, tensor_images
 from visprism.images.open_data import image_set_of, in_order, load_data, normalization_of
 
 _TRAIN = "train"
+_CHECKED = 5000  # files that are read before a study starts, which may measure fewer
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ def images_of(
             split=options.split,
             limit=options.limit,
             skip_bad=options.skip_bad,
+            checked=_CHECKED,
             side=side,
             seed=seed,
         )
