@@ -82,12 +82,13 @@ class WithoutFloat64(SimulatedDevice):
 
 
 def test_nothing_needs_numbers_of_64_bits_on_the_device(tmp_path, monkeypatch):
+    block = vp.dissect(network("attention"), torch.zeros(1, 3, 16, 16))[0]
     monkeypatch.setattr("simulated_device.DEVICE", torch.device("mps:0"))
     with WithoutFloat64():
         maps, class_token = (
             torch.rand(shape).to("mps:0") for shape in ((2, 3, 4, 4), (2, 1, 3))
         )
-        tokens = Tokens(None, maps, class_token, ("class",))
+        tokens = Tokens(block, maps, class_token, ("class",))
         for statistic in (vp.SingularValues(), vp.TokenSimilarity(), vp.TokenNorms()):
             statistic.extract(tokens if "tokens" in statistic.all_seen else maps)
         model = put_there(network("frequency-noise"))

@@ -13,8 +13,8 @@ from visprism.images.images import ordered
 class Pictures(Dataset):
     """Pictures of one gray level each, their index; the class is the index modulo 3."""
 
-    def __init__(self, *, labels=True, transform=None):
-        self.reads, self.labels, self.transform = 0, labels, transform
+    def __init__(self, *, label=None, transform=None):
+        self.reads, self.label, self.transform = 0, label, transform
 
     def __len__(self):
         return 12
@@ -25,7 +25,7 @@ class Pictures(Dataset):
         self.reads += 1
         picture = Image.new("L", (4, 5), i)
         picture = self.transform(picture) if self.transform else picture
-        return (picture, i % 3) if self.labels else picture
+        return picture, i % 3 if self.label is None else self.label
 
 
 def levels(images):
@@ -72,7 +72,7 @@ def test_classes_are_what_the_items_hold():
     pictures.targets, pictures.target_transform = [7] * 12, lambda label: label
     assert image_set(pictures).targets.tolist() == [0, 1, 2] * 4
     with pytest.raises(InputError, match=r"one class index per image, got 0\.3"):
-        image_set([(Image.new("L", (4, 5)), 0.3)])
+        image_set(Pictures(label=0.3))
 
 
 @pytest.mark.parametrize(

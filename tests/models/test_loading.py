@@ -190,8 +190,8 @@ def test_a_hugging_face_image_processor_is_followed(hugging_face_folder, kind, o
     preprocessing = load_model(f"hf:{hugging_face_folder}").preprocessing
     ramp = np.add.outer(np.arange(60), np.arange(96))
     image = Image.fromarray(np.stack([ramp, ramp[::-1], 90 + ramp], -1).astype(np.uint8))
-    (expected,) = processor(image, return_tensors="pt")["pixel_values"]
-    pixels = torch.from_numpy(np.array(center_crop(image, preprocessing))).permute(2, 0, 1)
+    expected = processor(image, return_tensors="pt")["pixel_values"]
+    pixels = torch.tensor(np.array(center_crop(image, preprocessing))).permute(2, 0, 1)[None]
     torch.testing.assert_close(normalized(pixels, preprocessing), expected, rtol=0, atol=0.06)
 
 
@@ -209,8 +209,10 @@ def test_a_network_of_timm_squashes_its_images_or_crops_them():
         preprocessing = preprocessing_from(config)
         assert ("squashed" in str(preprocessing)) == (mode == "squash")
         expected = timm.data.create_transform(**timm.data.resolve_data_config(config))(image)
-        pixels = torch.from_numpy(np.array(center_crop(image, preprocessing))).permute(2, 0, 1)
-        torch.testing.assert_close(normalized(pixels, preprocessing), expected)
+        pixels = torch.tensor(np.array(center_crop(image, preprocessing))).permute(2, 0, 1)[
+            None
+        ]
+        torch.testing.assert_close(normalized(pixels, preprocessing)[0], expected)
 
 
 def test_a_checkpoint_is_loaded(tmp_path):

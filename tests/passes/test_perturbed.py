@@ -31,7 +31,7 @@ def test_images_stand_in_the_order_of_the_data_whatever_the_order_of_batches():
 
 def test_rounding_to_half_precision_leaves_pixels_between_0_and_1():
     way, pixels = Preprocessing((4, 4)), torch.tensor([0.0, 1.0]).expand(1, 3, 4, 2)
-    rounded = normalized(255 * pixels, way).bfloat16()
+    rounded = normalized((255 * pixels).byte(), way).bfloat16()
     for images in (rounded, rounded.float()):
         undone = PixelSpace(way.mean, way.std).pixels(images)
         assert undone.dtype == images.dtype

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from internals import ALEXNET, ShiftedImages, distribution_shift, stored_conditions
+from internals import (
+    ALEXNET,
+    ShiftedImages,
+    distribution_shift,
+    stored_conditions,
+    subject_of,
+)
 from results_by_hand.base import complete
 from torch import nn
 
@@ -112,7 +118,7 @@ def test_the_analysis_reads_stored_sets(tmp_path):
     analysis = DistributionShift(sets=(f"cifar10_c:{tmp_path}",))
     result = analysis(model, data, preprocessing=way)
     assert len(result) == 10
-    assert analysis.cost(None).per_image == 11
+    assert analysis.cost(subject_of(model, data)).per_image == 11
     conditions = set(zip(result.corruption.tolist(), result.severity.tolist(), strict=True))
     assert conditions == {(c, s) for c in ("fog", "snow") for s in range(1, 6)}
     assert (result.images == 10).all()
