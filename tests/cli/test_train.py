@@ -121,10 +121,7 @@ def test_other_test_images_are_another_run_and_of_other_classes_refused(tmp_path
         Image.new("RGB", (32, 32)).save(tmp_path / "own" / "test" / name / "0.png")
     said = refused(capsys, *run, "--test-data", f"folder:{tmp_path}/own")
     assert "test images must have the 10 classes of the training images, got 3" in said
-    for name in "abc":
-        (tmp_path / "own" / "test" / name / "0.png").rename(tmp_path / f"{name}.png")
-        (tmp_path / "own" / "test" / name).rmdir()
-    said = refused(capsys, *run, "--test-data", f"folder:{tmp_path}")
+    said = refused(capsys, *run, "--test-data", f"folder:{tmp_path}/own/test/a")
     assert "test images must have labels" in said
 
 
