@@ -364,10 +364,13 @@ class Corruptions(Analysis):
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where images are not RGB, or too small."""
-        shape = 1, *subject.anatomy.image_shape
-        return super().inapplicable(subject) or reason_of_error(
-            check_images, torch.empty(shape, dtype=torch.uint8)
-        )
+        return super().inapplicable(subject) or not_corruptible(subject)
+
+
+def not_corruptible(subject: Subject) -> str | None:
+    """Why images of this shape cannot be corrupted; None if they can."""
+    images = torch.empty((1, *subject.anatomy.image_shape), dtype=torch.uint8)
+    return reason_of_error(check_images, images)
 
 
 Condition = tuple[str, int]  # a corruption and its severity

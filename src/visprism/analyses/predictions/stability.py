@@ -17,15 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
-from visprism.analyses.base import (
-    ANALYSES,
-    Analysis,
-    Cost,
-    Needs,
-    Section,
-    Sizes,
-    reason_of_error,
-)
+from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.predictions.corruptions import not_corruptible
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -37,7 +30,6 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, within_one
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import number_of, readable, text_of, titled
-from visprism.images.corruptions.corrupt import check_images
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
@@ -210,10 +202,7 @@ class Stability(Analysis):
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where images are not RGB, or too small."""
-        shape = 1, *subject.anatomy.image_shape
-        return super().inapplicable(subject) or reason_of_error(
-            check_images, torch.empty(shape, dtype=torch.uint8)
-        )
+        return super().inapplicable(subject) or not_corruptible(subject)
 
 
 Frames = Tensor  # (images, frames, C, H, W)
