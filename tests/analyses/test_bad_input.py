@@ -34,6 +34,12 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
             r"must lie on both sides of 0\.5 .*, got 0\.2 to 0\.2",
         ),
         ("frequency-noise", {"frequencies": (3.0,)}, LABELED, "numbers from 0 to 1.41, got 3"),
+        (
+            "distribution-shift",
+            {"sets": ("imagenet_c:x",)},
+            LABELED,
+            "hold corruptions and sev",
+        ),
         ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
         ("stability", {}, DARK, "pixels must be between 0 and 1"),
         ("hessian", {"parameters": "kind:mlp"}, LABELED, "no parameter matches kind:mlp"),

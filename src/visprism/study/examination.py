@@ -234,12 +234,15 @@ class Examination:
         images = self.store.header.setdefault("sizes", {})
         for analysis in self.analyses:
             failures = {s.name: self._inapplicable(analysis, s) for s in self.subjects}
-            self.applicable[analysis.name] = [s for s in self.subjects if not failures[s.name]]
+            fitting = [s for s in self.subjects if not failures[s.name]]
+            self.applicable[analysis.name] = fitting
+            for failure in filter(None, failures.values()):
+                self._fail(failure)
+            if not fitting:  # of which the cost need not be known
+                continue
             number, beyond = number_of_images(analysis, self.subjects, self.effort)
-            for name, failure in failures.items():
-                if failure:
-                    self._fail(failure)
-                elif beyond and not self.named and ((name,), analysis.name) not in stored:
+            for name in _names(fitting):
+                if beyond and not self.named and ((name,), analysis.name) not in stored:
                     self._fail(Failure(name, analysis.name, beyond, "effort"))
             if beyond and not self.named:
                 self.applicable[analysis.name] = []

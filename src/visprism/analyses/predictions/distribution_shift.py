@@ -17,7 +17,15 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import (
+    ANALYSES,
+    Analysis,
+    Cost,
+    Needs,
+    Section,
+    Sizes,
+    reason_of_error,
+)
 from visprism.analyses.predictions.corruptions import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
@@ -177,10 +185,12 @@ class DistributionShift(Analysis):
         return Cost(per_image=1.0 + sum(len(stored_conditions(spec)) for spec in self.sets))
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without stored sets."""
+        """Without stored sets, or without any condition in one of them."""
         if not self.sets:
             return "no stored sets of shifted images are named; set the option sets"
-        return super().inapplicable(subject)
+        return super().inapplicable(subject) or reason_of_error(
+            list, map(stored_conditions, self.sets)
+        )
 
 
 @dataclass(frozen=True)
