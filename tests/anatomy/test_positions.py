@@ -244,12 +244,11 @@ def test_places_do_not_depend_on_defaults_of_torch(dtype, device):
     expected = [(block.name, block.layout) for block in dissect(model, images)]
     assert sum(layout is not None for _, layout in expected) > 2
     torch.set_default_dtype(dtype)
-    torch.set_default_device(device)
     try:
-        found = [(block.name, block.layout) for block in dissect(model, images)]
+        with torch.device(device):
+            found = [(block.name, block.layout) for block in dissect(model, images)]
     finally:
         torch.set_default_dtype(torch.float32)
-        torch.set_default_device(None)
     assert found == expected
 
 

@@ -203,7 +203,7 @@ def _too_little_memory(error: torch.OutOfMemoryError) -> InputError:
 
 def require_default_device() -> None:
     """Require torch to make tensors on the CPU where no device is named."""
-    if (device := torch.get_default_device()).type != "cpu":
+    if (device := torch.empty(0).device).type != "cpu":
         raise InputError(
             f"torch's default device must be the CPU, got {device}. Call "
             "torch.set_default_device('cpu') first; the model may lie on any device."

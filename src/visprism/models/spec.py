@@ -125,7 +125,7 @@ def explain_unknown_argument(spec: ModelSpec, builder: Callable[..., Any]) -> It
     try:
         yield
     except TypeError as error:
-        parts = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected .* '(\w+)'", str(error))
+        parts = re.match(r"(\w+)(?:\.__init__)?\(\) got an unexpected .*? '(\w+)'", str(error))
         if parts is None or parts[2] not in spec.arguments:
             raise
         owner = getattr(sys.modules[builder.__module__], parts[1], builder)

@@ -58,7 +58,6 @@ def test_a_batch_is_images_or_images_and_targets(anatomy, images):
         vp.assert_results_equal(expected, *vp.observe(anatomy, [batch], [vp.Fourier()]))
 
 
-@pytest.mark.filterwarnings("ignore:Guards may run slower")  # on Python 3.13.0
 def test_a_compiled_model_is_seen_as_well(anatomy, model, images):
     expected = vp.observe(anatomy, [images], analyses())
     model.compile(backend="eager")  # the same tracing without a C compiler

@@ -167,14 +167,15 @@ class MacCounter(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        count = _COUNTS.get(getattr(func, "_overloadpacket", func))
+        named = _COUNTS.get(getattr(func, "__name__", ""))
+        count = _COUNTS.get(getattr(func, "_overloadpacket", func), named)
         if count is not None:
             self.macs += count(*args, **kwargs, out_val=out) // 2
         return out
 
 
 _ATEN = torch.ops.aten
-_OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu  # torch 2.9 does not count it
+_OF_CPU = _ATEN._scaled_dot_product_flash_attention_for_cpu
 
 
 def _flops_of_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> int:
@@ -183,4 +184,5 @@ def _flops_of_attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__
     return 2 * rows * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
-_COUNTS = {_OF_CPU: _flops_of_attention, **flop_registry}
+# torch 2.9 counts neither of the first two; the second exists once its module is imported.
+_COUNTS = {_OF_CPU: _flops_of_attention, "flex_attention": _flops_of_attention, **flop_registry}
