@@ -6,6 +6,7 @@ import torch
 from internals import stream
 from torch import nn
 
+import visprism.integrations.timm
 from visprism import MODELS, InputError, load_model
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
