@@ -6,7 +6,7 @@ import torch
 from internals import stream
 from torch import nn
 
-import visprism.integrations.timm
+import visprism.integrations.timm  # noqa: F401  it registers the names
 from visprism import MODELS, InputError, load_model
 
 NAMES = {  # one of each family that gives feature maps, and the channels of all its maps
