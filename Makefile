@@ -45,18 +45,18 @@ slow: $(READY)  ## run the slow tests: simulations of coverage, several processe
 browser: $(READY)  ## run the app in a browser: its forms and buttons as a user meets them
 	$(BIN)/pytest -n 2 -rs tests/app/test_browser.py
 
-# XLA on a CPU is a second device on any machine. It needs the oldest torch that is supported.
+# XLA on a CPU is a second device on any machine. It needs the oldest torch that is supported,
+# so all packages are the oldest; some warn of newer ones that they require.
 $(READY_DEVICE): pyproject.toml $(READY)
 	test -x .venv-device/bin/python || $(PYTHON) -m venv .venv-device
-	sed -n '/^constraint-dependencies/,/^]/s/^  "\(.*\)",/\1/p' pyproject.toml | \
-	  grep -v '^torch' > .venv-device/constraints.txt
-	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --no-config --python .venv-device/bin/python \
-	  --constraint .venv-device/constraints.txt --editable . --group dev \
+	PATH="$$PATH:$(CURDIR)/$(BIN)" uv pip install --no-config --resolution lowest-direct \
+	  --python .venv-device/bin/python --editable . --group dev \
 	  'torch==2.9.*' 'torchvision==0.24.*' 'torch_xla==2.9.0'
 	touch $@
 
-device: $(READY_DEVICE)  ## run every analysis on a second device: XLA, with the oldest torch
-	OMP_NUM_THREADS=1 .venv-device/bin/python -m pytest -n 0 tests/device
+device: $(READY_DEVICE)  ## run every analysis on a second device: XLA, with the oldest packages
+	OMP_NUM_THREADS=1 .venv-device/bin/python -m pytest -n 0 -o filterwarnings=default \
+	  tests/device tests/images
 
 sweep: $(READY)  ## try every network of the zoo, and every analysis on every network
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m sweep
