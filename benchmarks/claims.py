@@ -137,9 +137,9 @@ def write(raw: RawNumbers) -> None:
     """The raw numbers, the figure, and the tables of the page."""
     raw = replace(raw, data=f"{raw.data.partition(':')[0]}:DIR")
     raw.save(RESULTS / f"{raw.scale}.json")
-    first = first_study()
-    effects = effects_of(raw)
-    save_figure(panel({"": effects}), ROOT / "docs" / "figures" / "claims", ["png"])
+    first, effects = first_study(), effects_of(raw)
+    suffix = "" if raw.scale == "small" else f"-{raw.scale}"
+    save_figure(panel({"": effects}), ROOT / "docs" / "figures" / f"claims{suffix}", ["png"])
     text = PAGE.read_text(encoding="utf-8")
     primary = effects.verdict[effects.comparison == "primary"]
     seeds = len(SCALES[raw.scale].seeds)
@@ -148,11 +148,11 @@ def write(raw: RawNumbers) -> None:
         f"{len(primary)} rows have the {seeds} seeds that the rules ask for."
     )
     for name, content in {
-        "status": status,
-        "verdicts": markdown_table(effects, "primary"),
-        "equal-fit": markdown_table(effects, "equal training NLL"),
-        "secondary": markdown_table(effects, "secondary"),
-        "networks": networks_table(raw),
+        f"status{suffix}": status,
+        f"verdicts{suffix}": markdown_table(effects, "primary"),
+        f"equal-fit{suffix}": markdown_table(effects, "equal training NLL"),
+        f"secondary{suffix}": markdown_table(effects, "secondary"),
+        f"networks{suffix}": networks_table(raw),
         "error-rates": error_rate_table(),
         "first-study": first_study_table(first),
         "first-study-networks": networks_table(first),

@@ -1,7 +1,7 @@
 """The rules of decision on values whose truth is known, and by a second implementation."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from math import log
 from pathlib import Path
@@ -133,10 +133,14 @@ def verdicts_of(effects):
 
 def test_a_second_implementation_gives_the_same_verdicts():
     rng, seen = np.random.default_rng(2), set()
-    for effect, seeds in ((0, 5), (2, 5), (10, 5), (40, 5), (40, 4), (10, 8)):
-        raw = raw_numbers(rng, effect, seeds)
+    studies = [("small", 0, 5), ("small", 2, 5), ("small", 10, 5), ("small", 40, 5)]
+    studies += [("small", 40, 4), ("small", 10, 8), ("medium", 2, 3), ("medium", 10, 3)]
+    for scale, effect, seeds in studies:
+        raw = replace(raw_numbers(rng, effect, seeds), scale=scale)
         verdicts = verdicts_of(effects_of(raw))
-        assert by_hand().verdicts(json.loads(json.dumps(asdict(raw)))) == verdicts
+        again = by_hand().verdicts(json.loads(json.dumps(asdict(raw))))
+        assert {row: again[row] for row in verdicts} == verdicts
+        assert len(verdicts) == (len(PRIMARY) if scale == "small" else 17)
         seen |= set(verdicts.values())
     assert seen == {REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL, NOT_RUN}
 

@@ -20,14 +20,15 @@ from visprism.report.page import inline_svg, style_sheet, templates
 
 
 def effects_of(raw: RawNumbers) -> ClaimEffects:
-    """Every primary hypothesis with its verdict, at equal training NLL too; then the others."""
+    """Each primary hypothesis of the scale, at equal training NLL too; then secondary ones."""
     scale = scale_of(raw.scale)
-    family = {row: raw.tested(h) for row, h in PRIMARY.items()}
+    primary = {row: h for row, h in PRIMARY.items() if h.testable(scale)}
+    family = {row: raw.tested(h) for row, h in primary.items()}
     decided = decide_all(
         family, fewest_seeds=scale.fewest_seeds, holm=len(PRIMARY) if scale.holm else 0
     )
     rows = []
-    for row, h in PRIMARY.items():
+    for row, h in primary.items():
         decision, note = decided[row], ""
         equal, sign = None, 1
         if h.equal_fit:
@@ -43,7 +44,8 @@ def effects_of(raw: RawNumbers) -> ClaimEffects:
             if len(both) == 2 and NOT_RUN not in both:
                 note = f"at equal training NLL: {equal.verdict}"
         if decision.verdict == NOT_RUN:
-            note = f"needs {_missing(raw, h)} more networks"
+            missing = _missing(raw, h)
+            note = f"needs {missing} more networks" if missing else "not measured"
         rows.append(_row(raw, h, results.PRIMARY, decision, family[row].weakest()[1], note))
         if equal is not None:
             rows.append(_row(raw, h, results.EQUAL_FIT, equal, sign, ""))
