@@ -56,7 +56,7 @@ $(READY_DEVICE): pyproject.toml $(READY)
 
 device: $(READY_DEVICE)  ## run every analysis on a second device: XLA, with the oldest packages
 	OMP_NUM_THREADS=1 .venv-device/bin/python -m pytest -n 0 -o filterwarnings=default \
-	  tests/device tests/images
+	  tests/device tests/images/test_pixels.py
 
 sweep: $(READY)  ## try every network of the zoo, and every analysis on every network
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m sweep
