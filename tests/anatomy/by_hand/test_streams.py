@@ -195,6 +195,50 @@ def test_cells_that_read_two_others_are_blocks_of_one_stream(images):
     assert [b.start for b in anatomy[1:]] == [b.end for b in anatomy[:-1]]
 
 
+class Joining(nn.Module):
+    """A block of U-ViT: joins with an earlier map, if it has one, before two residual sums."""
+
+    def __init__(self, *, joins):
+        super().__init__()
+        self.skip = nn.Conv2d(8, 4, 1) if joins else None
+        self.first, self.second = conv(4, 4), conv(4, 4)
+
+    def forward(self, x, earlier, without):
+        if self.skip is not None:
+            x = self.skip(torch.cat([x, earlier], 1))
+        for layer in (self.first, self.second):
+            x = x if layer is without else x + layer(x).relu()
+        return x
+
+
+class LongSkips(nn.Module):
+    """As U-ViT: the last blocks read what the first ones gave."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.fc = conv(3, 4), nn.Linear(4, 5)
+        self.blocks = nn.ModuleList(Joining(joins=i > 2) for i in range(5))
+
+    def forward(self, x, without=None):
+        x, earlier = self.stem(x), []
+        for i, block in enumerate(self.blocks):
+            x = block(x, earlier.pop() if i > 2 else None, without)
+            earlier += [x] * (i < 2)
+        return self.fc(x.mean((2, 3)))
+
+
+def test_long_skips_hide_no_block(images):
+    model = LongSkips().eval()
+    anatomy = dissect(model, images)
+    for name, block in model.blocks.named_children():
+        for part in ("first", "second"):
+            with torch.no_grad(), ablate(anatomy, anatomy[f"blocks.{name}.{part}"]):
+                ablated = model(images)
+            with torch.no_grad():
+                expected = model(images, without=block.get_submodule(part))
+            torch.testing.assert_close(ablated, expected)
+
+
 def test_what_later_blocks_read_again_hides_no_block(images):
     model = Remembered().eval()
     anatomy = dissect(model, images)
