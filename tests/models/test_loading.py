@@ -108,7 +108,7 @@ def test_a_function_in_a_file_that_imports_its_neighbor(user_file, tmp_path):
 
 def test_a_hugging_face_folder_without_weights(hugging_face_folder):
     loaded = load_model(f"hf:{hugging_face_folder}?num_hidden_layers=2")
-    assert len(loaded.model.base_model.layers) == 2
+    assert loaded.model.config.num_hidden_layers == 2
     assert (loaded.preprocessing.size, loaded.preprocessing.stated) == ((32, 32), False)
     assert loaded.label.endswith("(random weights)")
 

@@ -135,10 +135,11 @@ def _wrap_build_errors(spec: ModelSpec) -> Iterator[None]:
         raise
     except Exception as error:
         cause = str(error).strip().partition("\n")[0].rstrip(".")
+        here = spec.source == "hf" and Path(spec.name).expanduser().is_dir()
         if spec.source == "file":
             frame = traceback.extract_tb(error.__traceback__)[-1]
             cause += f" ({frame.filename}, line {frame.lineno})"
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and not here:
             remedy = "a checkpoint, as MODEL@FILE"
             if spec.source == "hf":
                 remedy = "a local folder, as hf:FOLDER"
