@@ -40,7 +40,6 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
             LABELED,
             "hold corruptions and sev",
         ),
-        ("corruptions", {}, DARK, "pixels must be between 0 and 1"),
         ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
         ("stability", {}, DARK, "pixels must be between 0 and 1"),
         ("hessian", {"parameters": "kind:mlp"}, LABELED, "no parameter matches kind:mlp"),
