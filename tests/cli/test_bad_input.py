@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 
 import pytest
 import torch
@@ -39,6 +40,7 @@ CASES = [
     ("anatomy", "the following arguments are required: MODEL"),
     ("claims list C1", "CLAIM must not be given to `visprism claims list`"),
     ("claims run C14 --data nowhere --out OUT", "nowhere"),
+    (f"{EXAMINE} --analyses sparsity hessian", "a list is one word with commas"),
     # Values.
     (f"{SPARSITY} --limit 0", "--limit must be an integer of at least 1"),
     (f"{SPARSITY} --out=", "--out must be the name of a folder, got ''"),
@@ -142,9 +144,12 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(command, sentence, places,
     assert not places["OUT"].exists()
 
 
-def test_an_image_that_cannot_be_read_is_left_out_on_request(places, plugin, tmp_path):
+def test_an_image_that_is_left_out_on_request_is_named(places, plugin, tmp_path, capsys):
     data = ["--data", f"folder:{places['PHOTOS']}", "--skip-bad"]
-    assert main(["sparsity", "resnet20", *data, "--out", str(tmp_path / "out")]) == 0
+    assert main(["sparsity", "resnet20", *data, "--out", str(tmp_path)]) == 0
+    assert "1 unreadable images left out: " in capsys.readouterr().err
+    page = (tmp_path / "report.html").read_text()
+    assert re.search(r"Unreadable images left out</th><td>1: [^<]*bad\.png", page)
 
 
 def test_a_study_records_settings_that_an_analysis_cannot_have(plugin, tmp_path, capsys):

@@ -147,7 +147,7 @@ def test_only_shipped_weights_are_looked_up(study, monkeypatch):
         }
         return content_of(replace(study, header={**study.header, "weights": weights})).subtitle
 
-    seen = "They were trained on different numbers of images: "
+    seen = "The models were trained on different numbers of images: "
     assert seen in subtitle("resnet20.shapes", "resnet20.cifar10")
     assert seen not in subtitle("resnet20.shapes", FROM_PYTHON)
     # To look them up imports the zoo and timm, which takes seconds.

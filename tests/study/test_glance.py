@@ -91,10 +91,10 @@ def test_the_measure_that_decides_is_shown_and_named():
 
 
 def test_of_three_models_the_better_one_beats_both():
-    for third, expected in ((9.0, "c"), (5.5, TIE)):
+    for third, expected in ((9.0, ("c", "")), (5.5, (TIE, "of b, c"))):
         values = {"a": 1.0, "b": 5.0, "c": third}
         (line,) = glance_of([row(questions.ACCURACY, values)], list(values))
-        assert line.better == expected
+        assert (line.better, line.reason) == expected
 
 
 def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():

@@ -22,6 +22,7 @@ from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
 _PACKAGE = "visprism.analyses"
+_WORDS = "Words without a flag come first, and a list is one word with commas."
 _DEFAULT_GROUP = "feature maps"  # as in `Analysis`
 _BEFORE: dict[str, Any] = {
     "examine": study.Examine,
@@ -106,7 +107,8 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
     flags = flags_of(made[named])
     if extra:
         flag = extra[0].partition("=")[0]
-        raise InputError(f"unknown argument {flag!r}. {suggestion(flag, flags)}")
+        hint = suggestion(flag, flags) if flag.startswith("-") else _WORDS
+        raise InputError(f"unknown argument {flag!r}. {hint}")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
     if file is not None:
         if len(values["models"]) > 1:

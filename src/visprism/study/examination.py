@@ -323,7 +323,10 @@ class Examination:
                 "other weights, code, preprocessing, precision or batch size; they stay in "
                 f"{self.store.folder}"
             )
-        return (*(s.preparation(self.run) for s in self.subjects), *again)
+        bad = self.subjects[0].images.skipped
+        named = ", ".join(bad[:3]) + ", ..." * (len(bad) > 3)
+        left_out = [f"{len(bad)} unreadable images left out: {named}"] if bad else []
+        return (*(s.preparation(self.run) for s in self.subjects), *left_out, *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> Failure | None:
         if subject.name in self.refused:
@@ -527,7 +530,14 @@ class Examination:
         """The study as far as it is complete."""
         order = [a.name for a in self.analyses]
         order += [name for name in ANALYSES if name not in order]
-        entries = sorted(self.entries.values(), key=lambda e: order.index(e.analysis))
+        entries = sorted(
+            self.entries.values(),
+            key=lambda e: (
+                order.index(e.analysis),
+                len(e.models),
+                *map(self._names.index, e.models),
+            ),
+        )
         weights = {
             s.name: {
                 "source": s.spec or FROM_PYTHON,
@@ -548,6 +558,7 @@ class Examination:
             "budget": self.budget,
             "machine": machine(),
             "positions": self.subjects[0].images.positions.tolist(),
+            "unreadable": list(self.subjects[0].images.skipped),
         }
         self.store.write()
         header = json.loads(json.dumps(self.store.header))  # as `Study.load` reads it

@@ -1,6 +1,7 @@
 """A study at a glance: a line for each question that matters most, and the better model."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import floor, isfinite, log10
@@ -23,7 +24,7 @@ class Line:
     label: str  # of the quantity, with its unit
     cells: Mapping[str, str]  # by model: "91.0 ± 1.8", or what the number means
     better: str = ""  # a model, or TIE, MIXED, UNKNOWN; "" where no order is asked for
-    reason: str = ""  # of UNKNOWN
+    reason: str = ""  # of UNKNOWN, or the best of a TIE if others are worse
     answers: Mapping[str, Answer] = field(default_factory=dict)  # numbers of one quantity
     rows: Sequence[Row] = ()  # that it is taken from, the one of the numbers first
 
@@ -68,7 +69,10 @@ def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> 
         better = MIXED if winners else _better(question, first)
         if len(winners) == 1:
             ((better, first),) = winners.items()
-        reason = _reason(first) if better == UNKNOWN else ""
+        if better == UNKNOWN:
+            reason = _reason(first)
+        elif better == TIE and len(best := _unbeaten(question, first)) < len(first.cells):
+            reason = f"of {', '.join(best)}"
     cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
     rows = [first, *(row for row in rows if row is not first)]
     return Line(question, _label(question, first), cells, better, reason, first.cells, rows)
@@ -76,17 +80,23 @@ def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> 
 
 def _better(question: Question, row: Row) -> str:
     """The model that is better by one quantity, TIE, or UNKNOWN."""
-    beaten: dict[str, int] = dict.fromkeys(row.cells, 0)
-    comparable = True
+    won = Counter(winner for winner, _ in _won(question, row))
+    winner = [name for name in row.cells if won[name] == len(row.cells) - 1]
+    orders = (_order(row, pair) for pair in combinations(row.cells, 2))
+    return winner[0] if winner else UNKNOWN if None in orders else TIE
+
+
+def _unbeaten(question: Question, row: Row) -> list[str]:
+    beaten = {loser for _, loser in _won(question, row)}
+    return [name for name in row.cells if name not in beaten]
+
+
+def _won(question: Question, row: Row) -> Iterator[tuple[str, str]]:
+    """The pairs of which one model is better, that one first."""
     for pair in combinations(row.cells, 2):
         order = _order(row, pair)
-        if order is None:
-            comparable = False
-        elif order:
-            ahead = (order > 0) == (question.better == "lower")
-            beaten[pair[0] if ahead else pair[1]] += 1
-    winner = [name for name, number in beaten.items() if number == len(beaten) - 1]
-    return winner[0] if winner else TIE if comparable else UNKNOWN
+        if order:
+            yield pair if (order > 0) == (question.better == "lower") else pair[::-1]
 
 
 def _order(row: Row, pair: tuple[str, str]) -> int | None:

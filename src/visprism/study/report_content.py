@@ -290,9 +290,9 @@ def _unequal_training(study: Study) -> str:
         return ""
     if len(study.models) > MOST_CARDS:
         low, *_, high = sorted(number_of.values())
-        return f" They were trained on {low:,} to {high:,} images."
+        return f" The models were trained on {low:,} to {high:,} images."
     seen = (f"{number:,} ({name})" for name, number in number_of.items())
-    return f" They were trained on different numbers of images: {', '.join(seen)}."
+    return f" The models were trained on different numbers of images: {', '.join(seen)}."
 
 
 def _networks(study: Study) -> str:
@@ -321,6 +321,7 @@ def _omissions(study: Study) -> list[Omission]:
 def _manifest(study: Study) -> dict[str, str]:
     origin = next(iter(_origins(study)), Provenance())
     budget = study.header.get("budget")
+    unreadable = study.header.get("unreadable", ())
     entries = {
         "Models": ", ".join(study.models),
         "Weights": _weights_text(study),
@@ -329,6 +330,8 @@ def _manifest(study: Study) -> dict[str, str]:
         "Data": _data_text(origin),
         "Split": origin.split,
         "Images": f"{_offered(study)}, in a random order that is balanced over classes",
+        "Unreadable images left out": f"{len(unreadable)}: {', '.join(unreadable)}"
+        * bool(unreadable),
         "Preprocessing": "; ".join(f"{k}: {v}" for k, v in _preprocessing(study).items()),
         "Image shape": "x".join(map(str, origin.image_shape)),
         "Images, digest": str(study.header.get("images", "")),

@@ -71,6 +71,7 @@ _HEADER = {
     "outputs": dict[str, list[list[float | None]]],
     "sizes": dict[str, int],
     "positions": list[int],
+    "unreadable": list[str],  # images that were left out, with the reason
     "speed": dict[str, dict[str, float]],
     "revision": str,
     "machine": str,
