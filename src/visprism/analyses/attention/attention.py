@@ -7,7 +7,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 - normalized mutual information: I(q; k) / sqrt(H(q) H(k)), queries equally likely, within a
   window; 0 where all attend to one key;
 - share of the weight on keys that are on no grid;
-- cosine between the weights of two heads, mean over the other heads.
+- cosine between the weights of two heads, of all queries, mean over the other heads.
 """
 
 from collections.abc import Iterator, Sequence
