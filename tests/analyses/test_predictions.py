@@ -103,5 +103,8 @@ def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
     called = vp.Calibration()(loaded, images)
     plain = vp.Calibration()(loaded.model, images, preprocessing=loaded.preprocessing)
     assert called == plain
+    way = loaded.preprocessing  # as timm writes it
+    config = {"input_size": (3, 32, 32), "mean": way.mean, "std": way.std}
+    assert vp.Calibration()(loaded.model, images, preprocessing=config) == plain
     with pytest.raises(vp.InputError, match="an Anatomy or a LoadedModel, got str"):
         vp.Calibration()("resnet20.shapes", images)

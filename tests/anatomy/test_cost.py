@@ -30,6 +30,17 @@ def test_a_convolution_and_a_linear_map_by_hand():
     assert list(cost.width) == [16, 8, 1]
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    "name", ["resnet10t", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"]
+)
+def test_inference_mode_counts_the_same(name):
+    model = timm.create_model(name)
+    with torch.inference_mode(mode=False):
+        expected = cost_of(model, 224)
+    assert list(cost_of(model, 224).macs) == list(expected.macs)
+
+
 def test_a_vision_transformer_by_hand():
     n, d = 14 * 14 + 1, 192  # ViT-Ti/16: tokens, width
     attention = n * d * 3 * d + 2 * n * n * d + n * d * d

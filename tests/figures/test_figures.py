@@ -50,7 +50,7 @@ class Surprise(Result):
 
 
 def test_an_unknown_result_is_refused_with_the_way_out(ax):
-    with pytest.raises(InputError, match=r"no figure for Surprise\. Add one with"):
+    with pytest.raises(InputError, match=r"no figure for Surprise\. Draw a result, or add"):
         plot(Surprise(x=np.zeros(1)), ax)
 
 

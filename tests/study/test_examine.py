@@ -153,10 +153,28 @@ def test_pixels_are_normalized_as_the_module_states(net, brightness, attributes,
         assert ("mean (0.4, 0.5, 0.6)" in text) is stated
 
 
-@pytest.mark.parametrize("value", [0.5, (0.5,), (0.5, 0.5, 0.5)])
-def test_the_normalization_of_a_loader_is_that_of_its_transform(net, brightness, value):
+def test_pictures_are_the_same_in_a_list_and_in_mappings(net, brightness):
+    pairs = [load_data("shapes")[i] for i in range(8)]
+    rows = [{"id": 3, "image": picture, "label": label} for picture, label in pairs]
+    first, second = (examine(net(), data, analyses=[brightness]) for data in (pairs, rows))
+    assert first.positions.tolist() == second.positions.tolist()
+    assert first["Net"]["brightness"].mean == second["Net"]["brightness"].mean
+
+
+HALF = (0.5, 0.5, 0.5)
+WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        *(transforms.Normalize(value, value) for value in (0.5, (0.5,), HALF)),
+        WEIGHTS.transforms(mean=HALF, std=HALF),
+    ],
+)
+def test_the_normalization_of_a_loader_is_that_of_its_transform(net, brightness, last):
     data = SortedByClass()
-    data.transform = transforms.Compose([transforms.Normalize(value, value)])
+    data.transform = transforms.Compose([last])
     study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
     assert "mean and std of half" in study["Net"]["brightness"].provenance.preprocessing
 
@@ -166,9 +184,6 @@ def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):
     study.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "Net: pixels in [0, 1] (no normalization stated; --normalization" in page
-
-
-WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT
 
 
 @pytest.mark.parametrize(

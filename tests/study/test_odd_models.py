@@ -82,8 +82,9 @@ def test_a_model_without_any_result_costs_the_others_no_page(net, loader, tmp_pa
     assert "must be the same in every pass" in (tmp_path / "report.html").read_text()
 
 
-def test_one_number_for_each_image_is_one_logit(net, loader):
-    model = Around(net(), after=lambda y: y[:, 0]).eval()
+@pytest.mark.parametrize("after", [lambda y: y[:, 0], lambda y: y[:, :1].squeeze()])
+def test_one_number_for_each_image_is_one_logit(net, loader, after):
+    model = Around(net(), after=after).eval()
     study = vp.examine(model, loader, analyses=[*FEATURES, "attribution"])
     assert study.analyses == ("fourier", "variance")
     assert len(study.failures) == 2

@@ -293,11 +293,15 @@ def subject_of(
     model: Any,
     data: Any,
     *,
-    preprocessing: Preprocessing | None = None,
+    preprocessing: Any = None,
     run: Run = DEFAULT_RUN,
     name: str = "",
 ) -> Subject:
     """A subject from a model and batches, for one analysis outside of a study."""
+    if not isinstance(preprocessing, Preprocessing | None):
+        from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
+
+        preprocessing = preprocessing_from(preprocessing)
     if not isinstance(model, nn.Module | Anatomy):
         from visprism.models.loading import LoadedModel
 

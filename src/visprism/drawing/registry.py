@@ -78,7 +78,7 @@ def plot(
     if drawing is not plot.dispatch(object):
         return drawing(result, ax, **options)
     other = getattr(result, "drawn_in", "")
-    drawn = f'Draw study["{other}"]' if other else "Add one with @visprism.figure()"
+    drawn = f'Draw study["{other}"]' if other else "Draw a result, or add @visprism.figure()"
     raise InputError(f"no figure for {type(result).__name__}. {drawn}.")
 
 

@@ -22,7 +22,7 @@ from visprism.images.batches import Batches, Change, batches, fixed_augmentation
 from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
 from visprism.images.pixels import crops_of, framing, normalized
 
-_LABELS = ("labels", "label", "targets", "target")  # keys of a mapping
+LABELS = ("labels", "label", "targets", "target")  # keys of a mapping
 _MOST_BYTES = 4 * 2**30  # of tensors in memory
 _CROP_BYTES = 2**29  # of decoded crops in memory, for all sizes together
 _LARGE, _SMALL = 224, 96  # side of images without a stated size; up to 96 they keep their own
@@ -361,10 +361,10 @@ def _split_batch(batch: Any) -> tuple[Any, Any]:
             )
         return batch[0], batch[1] if len(batch) == 2 else None
     if isinstance(batch, Mapping):
-        labels = [value for key, value in batch.items() if key in _LABELS]
+        labels = [value for key, value in batch.items() if key in LABELS]
         # Other vectors, such as indices, are no input of a model.
         inputs = {
-            k: v for k, v in batch.items() if k not in _LABELS and getattr(v, "ndim", 0) > 1
+            k: v for k, v in batch.items() if k not in LABELS and getattr(v, "ndim", 0) > 1
         }
         if inputs and len(labels) == 1:
             return next(iter(inputs.values())) if len(inputs) == 1 else inputs, labels[0]
@@ -396,7 +396,7 @@ def _first(images: Any) -> Tensor:
         remedy = (
             "Convert the images by torch.from_numpy."
             if isinstance(images, np.ndarray)
-            else "A Dataset of PIL images is passed as it is, without a DataLoader."
+            else "`examine` takes a Dataset of PIL images as it is, without a DataLoader."
         )
         raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
     if isinstance(images, Tensor) and images.ndim == 1:

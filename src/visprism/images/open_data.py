@@ -1,7 +1,7 @@
 """Data by name: from text such as ``shapes?size=64`` or ``folder:photos`` to an image set."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from urllib.parse import parse_qsl
 import numpy as np
 from jaxtyping import Int64
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler, Subset
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset
 
 from visprism.core.errors import InputError
 from visprism.core.files import exists
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import Progress
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, stratified
-from visprism.images.images import decoded_images
+from visprism.images.images import LABELS, decoded_images
 
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
@@ -131,9 +131,11 @@ def _readable(
 
 
 def image_set(
-    data: Dataset, *, name: str = "", limit: int | None = None, seed: int = 0
+    data: Any, *, name: str = "", limit: int | None = None, seed: int = 0
 ) -> ImageSet:
-    """An image set from a data set of PIL images, or of (PIL image, class).
+    """An image set from a data set, or list, of PIL images, or of (PIL image, class).
+
+    A mapping, as of Hugging Face, is the first picture in it and its label.
 
     With `limit` it has at most that number of images, selected at random by `seed`: balanced
     over the classes where the data set states its `targets`. Without them, it costs one pass
@@ -158,9 +160,7 @@ def image_set(
     return replace(pictures, source=name or pictures.source)
 
 
-def image_set_of(
-    dataset: Dataset, *, limit: int | None = None, seed: int = 0
-) -> ImageSet | None:
+def image_set_of(dataset: Any, *, limit: int | None = None, seed: int = 0) -> ImageSet | None:
     """A data set of PIL images as an image set; None if its items are something else.
 
     Classes that only the items tell are read for `limit` images, which the image set then has.
@@ -250,7 +250,7 @@ def normalization_of(dataset: Any) -> Preprocessing | None:
         dataset = dataset.dataset
     transform = getattr(dataset, "transform", None)
     last = [None, *(getattr(transform, "transforms", None) or [transform])][-1]
-    if type(last).__name__ != "Normalize":
+    if type(last).__name__ not in ("Normalize", "ImageClassification"):
         return None
     mean, std = (np.atleast_1d(getattr(last, key)).tolist() for key in ("mean", "std"))
     return Preprocessing((1, 1), mean=tuple(map(float, mean)), std=tuple(map(float, std)))
@@ -283,6 +283,10 @@ def _length(dataset: Any) -> int:
 
 def _parted(item: Any) -> tuple[Any, Any]:
     """An image and its class; None without one."""
+    if isinstance(item, Mapping):  # as of Hugging Face
+        pictures = [value for value in item.values() if isinstance(value, Image.Image)]
+        labels = [value for key, value in item.items() if key in LABELS]
+        return (pictures or [item])[0], labels[0] if len(labels) == 1 else None
     if not isinstance(item, tuple | list) or not item:
         return item, None
     return item[0], item[1] if len(item) > 1 else None

@@ -213,14 +213,11 @@ def images_of(
         return (
             images if indices is None else replace(images, positions=indices[images.positions])
         )
-    if isinstance(data, Dataset) and not _gives_batches(data):
-        pictures = (
-            None
-            if isinstance(data, IterableDataset)
-            else image_set_of(data, limit=options.limit, seed=seed)
-        )
+    if hasattr(data, "__getitem__") and not isinstance(data, IterableDataset | Mapping):
+        pictures = image_set_of(data, limit=options.limit, seed=seed)
         if pictures is not None:
             return ordered(pictures, seed=seed, limit=options.limit)
+    if isinstance(data, Dataset) and not _gives_batches(data):
         loader = DataLoader(data, batch_size=options.batch_size or BATCH_SIZE)
         return images_of(loader, options, seed=seed, preprocessing=preprocessing)
     if isinstance(data, Iterable):

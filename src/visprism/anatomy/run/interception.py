@@ -189,6 +189,9 @@ class _Interceptor(OperationCounter):
         number, _, name, args, kwargs, out = operation
         for actions in self.actions:
             traced = actions.ops.get(number, name)
+            if traced != name == "view_as":  # of autograd: the trace had no gradients
+                self.number = number
+                return out
             if traced != name:
                 raise InputError(
                     f"operation {number} of a forward pass must be {traced}, as when the model "

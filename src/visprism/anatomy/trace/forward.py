@@ -31,7 +31,7 @@ def forward(model: nn.Module, images: Images) -> Tensor:
     device. The model is given a copy of the images, which it may change.
     """
     logits = output_of(model, copies_of(images))
-    return logits[:, None] if logits.ndim == 1 else logits  # one for each image
+    return logits.reshape(-1, 1) if logits.ndim < 2 else logits  # one for each image
 
 
 def output_of(model: nn.Module, images: Images) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
@@ -166,6 +167,11 @@ class MacCounter(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled() and isinstance(func, OpOverload):
+            with self:  # what torch makes of other operations comes whole
+                out = func.decompose(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
         out = func(*args, **kwargs)
         named = _COUNTS.get(getattr(func, "__name__", ""))
         count = _COUNTS.get(getattr(func, "_overloadpacket", func), named)

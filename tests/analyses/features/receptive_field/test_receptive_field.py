@@ -99,6 +99,20 @@ def test_other_batches_do_not_change_it(network, noise):
         assert_results_equal(one, other)
 
 
+def test_a_hook_on_gradients_does_not_change_it(noise):
+    class Pooled(Branch):
+        def forward(self, x):
+            return super().forward(x).mean((2, 3))
+
+    images = noise(2, 3, 9, 9)
+    model = Pooled(nn.Conv2d(3, 3, 3, padding=1), nn.Tanh()).double().eval()
+    anatomy = dissect(model, images)
+    before = receptive_field(anatomy, [images])
+    model.layers.register_full_backward_hook(lambda *_: None)
+    for one, other in zip(before, receptive_field(anatomy, [images]), strict=True):
+        assert_results_equal(one, other)
+
+
 def test_a_norm_over_channels_has_a_field(fields, noise):
     class Normed(nn.Module):
         """A sum over its channels is constant."""
