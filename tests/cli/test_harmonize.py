@@ -1,6 +1,7 @@
 """Laws of ``visprism harmonize``."""
 
 import re
+import shlex
 
 import torch
 
@@ -57,6 +58,9 @@ def test_a_search_writes_its_log_figure_and_network_and_goes_on(tmp_path, capsys
     assert isinstance(search, ReplacementSearch)
     assert search.provenance.images == 20 - 10  # one of each class is held out
     first = capsys.readouterr()
+    *_, name = shlex.split(first.out)
+    assert load_model(name).trained
+    assert f"load it as {shlex.quote(name)}\n" in first.out
     assert "training the CNN, seed 0" in first.err
     assert main(command) == 0  # everything is known
     again = capsys.readouterr()

@@ -149,3 +149,16 @@ def test_a_folder_without_splits_is_trained_on_whole_and_nothing_is_evaluated(tm
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert "curves-loss.png" in names
     assert "curves-accuracy.png" not in names
+
+
+def test_small_images_keep_their_size_for_a_model_that_states_none(tmp_path):
+    (tmp_path / "model.py").write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(2 * 30**2, 10))\n"
+    )
+    out, model = tmp_path / "run", f"{tmp_path}/model.py:build"
+    assert main([*EXACT, str(out), "--model", model, "--epochs", "1"]) == 0
+    used = read_metadata(out / "model.safetensors").preprocessing
+    assert used.size == (32, 32)
+    assert used.mean != (0, 0, 0)  # that of the images

@@ -81,6 +81,12 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone(feed):
     assert not equal(epoch, feed(seed=1).epoch(2))
 
 
+def test_more_workers_than_cores_are_no_warning(feed, monkeypatch, recwarn):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    list(feed(workers=2).epoch(0))
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize("world", [3, 7])
 def test_the_shares_of_all_processes_are_the_batch_of_one(feed, world):
     epoch = list(feed().epoch(1))

@@ -94,11 +94,22 @@ def test_tensors_beside_those_of_the_model_are_named(tmp_path, caplog):
 
 
 def test_two_sets_of_weights_are_refused_by_their_prefixes(tmp_path):
-    state = network().state_dict()
-    both = prefixed(state, "student.") | prefixed(state, "teacher.")
+    student, teacher = network().state_dict(), network(1).state_dict()
+    both = prefixed(student, "student.") | prefixed(teacher, "teacher.")
     torch.save({"state_dict": both}, tmp_path / "a.ckpt")
     with pytest.raises(InputError, match=r"one set of weights, .* \(student\., teacher\.\)"):
         load_checkpoint(network(1), tmp_path / "a.ckpt")
+
+
+def test_a_module_under_two_names_is_one_set_of_weights(tmp_path, caplog):
+    """As in a module of Lightning that also holds its compiled network."""
+    state = network(1).state_dict()
+    both = prefixed(state, "net.") | prefixed(state, "compiled._orig_mod.")
+    torch.save({"state_dict": both}, tmp_path / "a.ckpt")
+    model = network()
+    load_checkpoint(model, tmp_path / "a.ckpt")
+    assert_same_weights(model, network(1))
+    assert not caplog.messages
 
 
 def test_a_prefix_of_the_model_itself_stays(tmp_path):

@@ -339,6 +339,13 @@ def test_at_the_end_it_says_why_nothing_was_measured(options, sentence, caplog):
     assert sentence in caplog.text
 
 
+def test_where_no_analysis_applies_the_reason_is_said_alone(caplog):
+    monitor = vp.Monitor(DATA, "attention", every=1)
+    monitor.step(Net(), 1)
+    monitor.close()
+    assert [m.partition(":")[0] for m in caplog.messages] == ["attention is not measured"]
+
+
 @pytest.mark.slow
 def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
     program = Path(__file__).with_name("monitor_in_processes.py")

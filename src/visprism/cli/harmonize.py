@@ -1,5 +1,6 @@
 """``visprism harmonize``: a CNN with self-attention instead of some of its Conv blocks."""
 
+import shlex
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -124,7 +125,7 @@ class Harmonize(Printing, Weights, Training):
         print(columns(header, rows))
         before, after = values["parameters_before"], values["parameters_after"]
         print(f"{before:,} parameters before, {after:,} after")
-        where = f"Wrote {values['out']}; load it as {values['model']}"
+        where = f"Wrote {values['out']}; load it as {shlex.quote(values['model'])}"
         print(*values["findings"], where, sep="\n")
 
     def _network(self) -> "LoadedModel":

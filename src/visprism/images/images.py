@@ -79,7 +79,7 @@ class Images:
         if self.image_set is not None:
             if stated is not None:
                 return stated
-            size = _common_size(self.image_set)
+            size = common_size(self.image_set)
             return Preprocessing(size, *NORMALIZATIONS["none"], stated=False)
         shape, statistics = self.image_shape, self.normalization or stated
         if statistics is None or not statistics.stated or len(shape) != 3:
@@ -225,7 +225,7 @@ def required(preprocessing: Preprocessing | None) -> Preprocessing:
     return preprocessing
 
 
-def _common_size(image_set: ImageSet) -> tuple[int, int]:
+def common_size(image_set: ImageSet) -> tuple[int, int]:
     """Height and width of small images of one size; else 224x224."""
     rows = np.linspace(0, len(image_set) - 1, min(_SAMPLED, len(image_set))).round()
     sizes = set()

@@ -76,17 +76,17 @@ class Feed:
         """
         views = _EpochViews(self, number, part)
         device = self.compute.torch_device
-        loader = DataLoader(
-            views,
-            batch_size=None,
-            sampler=range(start, self.steps),
-            num_workers=self.workers,
-            multiprocessing_context="fork" if self.workers else None,
-            pin_memory=device.type == "cuda",
-            generator=stream(self.seed, "workers", number),  # not the global one
-        )
-        with warnings.catch_warnings():  # of Python 3.12, about a fork with other threads
-            warnings.filterwarnings("ignore", "This process .* is multi-threaded")
+        with warnings.catch_warnings():  # about a fork with other threads, and about few cores
+            warnings.filterwarnings("ignore", "This (process .* is multi-threaded|DataLoader)")
+            loader = DataLoader(
+                views,
+                batch_size=None,
+                sampler=range(start, self.steps),
+                num_workers=self.workers,
+                multiprocessing_context="fork" if self.workers else None,
+                pin_memory=device.type == "cuda",
+                generator=stream(self.seed, "workers", number),  # not the global one
+            )
             batches = iter(loader)
         for step, pixels in zip(range(start, self.steps), batches, strict=True):
             if isinstance(pixels, str):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from timm.layers import resample_abs_pos_embed, resample_abs_pos_embed_nhwc
@@ -347,10 +348,15 @@ def _without_prefix(state: State, expected: State, path: Path) -> State:
     most = max(matches.values(), default=0)
     prefixes = sorted(prefix for prefix, count in matches.items() if count == most)
     if len(prefixes) > 1 and most == len(names):
-        raise InputError(
-            f"{path} must hold one set of weights, got several ({', '.join(prefixes)}). Save "
-            "the one to load as model.state_dict()."
-        )
+        first, *more = ([state[prefix + name] for name in names] for prefix in prefixes)
+        if not all(all(map(torch.equal, first, other)) for other in more):
+            raise InputError(
+                f"{path} must hold one set of weights, got several ({', '.join(prefixes)}). "
+                "Save the one to load as model.state_dict()."
+            )
+        prefix, *again = prefixes  # of one module under several names
+        state = {k: t for k, t in state.items() if not k.startswith(tuple(again))}
+        prefixes = [prefix]
     if len(prefixes) != 1:
         return state
     others = [key for key in state if not key.startswith(prefixes[0])]

@@ -271,7 +271,7 @@ class Monitor:
 
     def close(self) -> None:
         """End the loggers, and say so if nothing was measured."""
-        if self._planned and not self.studies:
+        if self._groups and not self.studies:
             why = f"a measurement is due at multiples of every={self.every}"
             if any(f"{group} {group.measured}" in self._said for group in self._groups):
                 why = (

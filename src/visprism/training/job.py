@@ -18,6 +18,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import batches
 from visprism.images.image_set import ImageSet, NoSplitsError, statistics, stratified
+from visprism.images.images import common_size
 from visprism.images.open_data import load_data
 from visprism.images.training_batches import Feed, loader_feed, memory_feed
 from visprism.models.checkpoints import save_checkpoint
@@ -148,9 +149,13 @@ def train(
 def prepare(job: Job, recipe: Recipe, run: Run = DEFAULT_RUN) -> Prepared:
     """Load the model and the training images, and choose the preprocessing."""
     network = build_network(job, recipe)
-    side = max(job.size or network.preprocessing.size)
-    accept = partial(_check_classes, job, network)
-    images = training_images(job, recipe, side, run, accept)
+    size = job.size or (network.preprocessing.size if network.preprocessing_stated else None)
+    accept = None if size is None else partial(_check_classes, job, network, size)
+    images = training_images(job, recipe, None if size is None else max(size), run, accept)
+    if size is None:
+        size = common_size(images)
+        _check_classes(job, network, size, images)
+        network = replace(network, preprocessing=replace(network.preprocessing, size=size))
     preprocessing = choose_preprocessing(job, network, images)
     provenance = replace(
         run.provenance,
@@ -190,7 +195,7 @@ def build_network(job: Job, recipe: Recipe) -> LoadedModel:
 def training_images(
     job: Job,
     recipe: Recipe,
-    side: int,
+    side: int | None,
     run: Run = DEFAULT_RUN,
     accept: Callable[[ImageSet], None] | None = None,
 ) -> ImageSet:
@@ -292,10 +297,11 @@ def _teacher(job: Job) -> nn.Module | None:
     return loaded.model
 
 
-def _check_classes(job: Job, network: LoadedModel, images: ImageSet) -> None:
+def _check_classes(
+    job: Job, network: LoadedModel, size: tuple[int, int], images: ImageSet
+) -> None:
     """Require one logit per class of the images, tested on an image of zeros."""
-    height, width = job.size or network.preprocessing.size
-    zeros = torch.zeros(1, 3, height, width)
+    zeros = torch.zeros(1, 3, *size)
     with errors_of_model(network.model, zeros), torch.no_grad():
         logits = forward(network.model, zeros)
     if images.num_classes and logits.shape[1:] != (images.num_classes,):
