@@ -64,9 +64,9 @@ def trained(name: str, arguments: argparse.Namespace) -> dict:
     of = ["--data", arguments.data, "--split", "test", "--batch-size", "250"]
     out = ["--out", str(run / "evaluation"), "--device", arguments.device]
     ran(["train", arguments.recipe, *named, *how])
-    ran(["evaluate", str(run / "model.safetensors"), *of, *out])
+    ran(["calibration", str(run / "model.safetensors"), *of, *out])
     history = rows_of(run / "history.csv")
-    (table,) = (run / "evaluation" / "results").glob("*-uncertainty.csv")
+    (table,) = (run / "evaluation" / "results").glob("*-calibration-Calibration.csv")
     metrics = {row["metric"]: row for row in rows_of(table) if row["metric"] in METRICS}
     return {
         "model": name,

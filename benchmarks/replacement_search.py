@@ -47,7 +47,10 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     recipe = RECIPES["quick"]().replace(
-        epochs=arguments.epochs, eval_every=arguments.epochs, snapshot_every=0
+        epochs=arguments.epochs,
+        eval_every=arguments.epochs,
+        snapshot_every=0,
+        precision="bf16",
     )
     job = Job(
         "resnet20",

@@ -65,35 +65,39 @@ class Training:
     changes: Mapping[str, str] = field(default_factory=dict)  # fields of the recipe
 
 
+_HALF = {"precision": "bf16"}
 NETWORKS = {
     "resnet20.shapes": Training("resnet20", "demo_resnet", "shapes"),
     "vit_pico_patch4_32.shapes": Training("vit_pico_patch4_32", "demo_vit", "shapes"),
     "resnet20.cifar10": Training(
-        "resnet20?num_classes=10", "quick", "cifar10", {"epochs": "12", "snapshot_every": "2"}
+        "resnet20?num_classes=10",
+        "quick",
+        "cifar10",
+        _HALF | {"epochs": "12", "snapshot_every": "2"},
     ),
     "vit_nano_patch4_32.cifar10": Training(
         "vit_nano_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "5", "snapshot_every": "2", "optimizer": "muon"},
+        _HALF | {"epochs": "5", "snapshot_every": "2", "optimizer": "muon"},
     ),
     "alter_resnet20.cifar10": Training(
         "alter_resnet20?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "4", "snapshot_every": "2", "optimizer": "muon"},
+        _HALF | {"epochs": "4", "snapshot_every": "2", "optimizer": "muon"},
     ),
     "mixer_pico_patch4_32.cifar10": Training(
         "mixer_pico_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "5", "snapshot_every": "2", "optimizer": "muon"},
+        _HALF | {"epochs": "5", "snapshot_every": "2", "optimizer": "muon"},
     ),
     "pit_pico_patch4_32.cifar10": Training(
         "pit_pico_patch4_32?num_classes=10",
         "quick",
         "cifar10",
-        {"epochs": "4", "snapshot_every": "2", "optimizer": "muon"},
+        _HALF | {"epochs": "4", "snapshot_every": "2", "optimizer": "muon"},
     ),
 }
 DESCRIPTIONS = {

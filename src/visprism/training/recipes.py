@@ -94,7 +94,7 @@ def imagenet_general() -> Recipe:
 
 @RECIPES.register
 def quick() -> Recipe:
-    """Small images in minutes on a CPU: 8 epochs, random crops and flips, bf16.
+    """Small images in minutes on a CPU: 8 epochs, random crops and flips.
 
     Claim: see docs/training.md for the accuracy on CIFAR-10.
     Run:   visprism train quick --data cifar10 --model resnet20 --out DIR
@@ -106,7 +106,6 @@ def quick() -> Recipe:
         augmentation=replace(WEAK, smoothing=0.1),
         warmup=1.0,
         clip=1.0,
-        precision="bf16",
         channels_last=True,
     )
 
