@@ -28,6 +28,7 @@ from visprism.core.provenance import revision
 RESULTS = Path(__file__).parent / "results" / "cifar10.json"
 MODELS = ("resnet20", "vit_pico_patch4_32")
 METRICS = ("accuracy", "nll", "ece")
+PARTS = {"value": "value", "low": "value_low", "high": "value_high"}
 
 
 def main() -> None:
@@ -66,17 +67,17 @@ def trained(name: str, arguments: argparse.Namespace) -> dict:
     ran(["train", arguments.recipe, *named, *how])
     ran(["calibration", str(run / "model.safetensors"), *of, *out])
     history = rows_of(run / "history.csv")
-    (table,) = (run / "evaluation" / "results").glob("*-calibration-Calibration.csv")
+    (table,) = (run / "evaluation" / "results").glob("*-calibration-calibration-*.csv")
     metrics = {row["metric"]: row for row in rows_of(table) if row["metric"] in METRICS}
     return {
         "model": name,
         "epochs": len(history),
-        "minutes": float(history[-1]["seconds"]) / 60,
-        "images_per_second": float(history[-1]["images_per_second"]),
+        "minutes": float(history[-1]["seconds (s)"]) / 60,
+        "images_per_second": float(history[-1]["images_per_second (images/s)"]),
         "test_accuracy_by_epoch": [float(row["test_accuracy"]) for row in history],
-        "train_loss_by_epoch": [float(row["train_loss"]) for row in history],
+        "train_loss_by_epoch": [float(row["train_loss (nats)"]) for row in history],
     } | {
-        metric: {part: float(row[part]) for part in ("value", "low", "high")}
+        metric: {part: float(row[column]) for part, column in PARTS.items()}
         for metric, row in metrics.items()
     }
 

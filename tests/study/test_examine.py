@@ -344,7 +344,7 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
     other = {"analyses": ["fourier"], "options": {"fourier": {"profil": "radial"}}}
     sizes = [loader[0][0], torch.zeros(2, 3, 9, 9)]
     for given, data, options, match in (
-        (model, [], {}, "data must give at least one image"),
+        (model, [], {}, "data must have at least one image"),
         ({}, loader, {}, "models must name at least one model"),
         ([model, net()], loader, {}, "models must have different names, got 'Net' twice"),
         (net().train(), loader, {}, "model must be in evaluation mode"),
