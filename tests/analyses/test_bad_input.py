@@ -26,7 +26,7 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("cka", {}, [IMAGES.to_sparse()], "must be dense tensors, got torch.sparse_coo"),
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),
         ("feature-similarity", {"neighbors": 30}, LABELED, "neighbors must be below"),
-        ("fourier-sensitivity", {"max_frequency": 17}, LABELED, "must be at most 16, the Nyq"),
+        ("fourier-sensitivity", {"max_frequency": 17}, LABELED, "must be at most 15, below"),
         (
             "frequency-noise",
             {"protocol": "both", "frequencies": (0.2,)},

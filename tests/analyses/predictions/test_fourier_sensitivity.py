@@ -20,10 +20,12 @@ def measured(**options):
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 9)])
 def test_directions_are_a_basis(size):
-    analysis = FourierSensitivity(max_frequency=min(size) // 2, frequency_step=1)
+    analysis = FourierSensitivity(frequency_step=1)
     frequencies = analysis.conditions(size)
     waves = torch.stack([basis_image(size, k).flatten() for k in frequencies]).double()
-    assert waves.norm(dim=1) == pytest.approx(1)
+    torch.testing.assert_close(
+        waves @ waves.T, torch.eye(len(waves)).double(), atol=1e-6, rtol=0
+    )
     for k, wave in zip(frequencies, waves, strict=True):
         nonzero = torch.fft.fft2(wave.view(size)).abs() > 1e-5
         both = torch.zeros(size, dtype=torch.bool)
@@ -33,7 +35,7 @@ def test_directions_are_a_basis(size):
 
 
 def test_the_wave_has_the_strength_that_is_said():
-    pixels = torch.full((3, 3, 8, 12), 0.5)
+    pixels = torch.full((3, 3, 16, 12), 0.5)
     changed = FourierSensitivity(rms=0.05).change(pixels, (2, 4), indices=range(3), seed=0)
     assert (changed - pixels).square().mean((2, 3)).sqrt() == pytest.approx(0.05)
 

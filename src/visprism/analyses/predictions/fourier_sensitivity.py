@@ -109,7 +109,7 @@ class FourierSensitivity(PerturbedAccuracy):
     )
     max_frequency: int | None = option(
         None,
-        "highest frequency in cycles per image side (default: 8, or Nyquist if lower)",
+        "highest frequency in cycles per image side (default: 8, or the highest below Nyquist)",
         minimum=1,
     )
     frequency_step: int = option(
@@ -118,11 +118,11 @@ class FourierSensitivity(PerturbedAccuracy):
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Frequency]:
         """One of each two opposite frequencies, by rows."""
-        nyquist = min(size) // 2
-        highest = min(_HIGHEST, nyquist) if self.max_frequency is None else self.max_frequency
-        if highest > nyquist:
+        most = (min(size) - 1) // 2  # at Nyquist, a frequency is its own opposite
+        highest = min(_HIGHEST, most) if self.max_frequency is None else self.max_frequency
+        if highest > most:
             raise InputError(
-                f"max_frequency must be at most {nyquist}, the Nyquist frequency of "
+                f"max_frequency must be at most {most}, below the Nyquist frequency of "
                 f"{size[0]}x{size[1]} images, got {highest}"
             )
         steps = highest // self.frequency_step
@@ -169,7 +169,6 @@ def basis_image(size: tuple[int, int], frequency: Frequency) -> Float[Tensor, "h
     """The real image of norm 1 that contains only a frequency and its opposite."""
     spectrum = torch.zeros(size, dtype=torch.complex128)
     (height, width), (i, j) = size, frequency
-    # The phase is free, but at the Nyquist frequency it must be real.
     spectrum[i % height, j % width] = 1
     spectrum[-i % height, -j % width] = 1
     image = fft.ifft2(spectrum).real
