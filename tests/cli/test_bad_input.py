@@ -147,7 +147,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(command, sentence, places,
 def test_an_image_that_is_left_out_on_request_is_named(places, plugin, tmp_path, capsys):
     data = ["--data", f"folder:{places['PHOTOS']}", "--skip-bad"]
     assert main(["sparsity", "resnet20", *data, "--out", str(tmp_path)]) == 0
-    assert "1 unreadable images left out: " in capsys.readouterr().err
+    assert "unreadable images left out (1): " in capsys.readouterr().err
     page = (tmp_path / "report.html").read_text()
     assert re.search(r"Unreadable images left out</th><td>1: [^<]*bad\.png", page)
 

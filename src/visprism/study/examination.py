@@ -325,7 +325,7 @@ class Examination:
             )
         bad = self.subjects[0].images.skipped
         named = ", ".join(bad[:3]) + ", ..." * (len(bad) > 3)
-        left_out = [f"{len(bad)} unreadable images left out: {named}"] if bad else []
+        left_out = [f"unreadable images left out ({len(bad)}): {named}"] if bad else []
         return (*(s.preparation(self.run) for s in self.subjects), *left_out, *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> Failure | None:
