@@ -14,7 +14,7 @@ from visprism.study.events import Started as Started
 from visprism.study.events import Stopped as Stopped
 from visprism.study.evolve import evolve as evolve
 from visprism.study.monitor import Monitor as Monitor
-from visprism.study.subjects import DataOptions as DataOptions
+from visprism.analyses.subjects import DataOptions as DataOptions
 
 # How anything is measured.
 from visprism.core.devices import Compute as Compute

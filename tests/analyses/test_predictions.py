@@ -8,6 +8,7 @@ import torch
 from internals import decoded_images, subject_of
 from maps import classifier
 from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import visprism as vp
 
@@ -106,5 +107,28 @@ def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
     way = loaded.preprocessing  # as timm writes it
     config = {"input_size": (3, 32, 32), "mean": way.mean, "std": way.std}
     assert vp.Calibration()(loaded.model, images, preprocessing=config) == plain
-    with pytest.raises(vp.InputError, match="an Anatomy or a LoadedModel, got str"):
-        vp.Calibration()("resnet20.shapes", images)
+    named = vp.Calibration()("vit_pico_patch4_32.shapes", images)
+    assert named == plain
+
+
+def test_an_analysis_takes_the_data_that_a_study_takes():
+    model, images, classes = network(0), torch.rand(10, 3, 32, 32), torch.arange(10)
+
+    class WithoutEnd(Dataset):  # whose items go on beyond its length
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            return images[index % 10], index % 10
+
+    plain = vp.Variance()(model, [(images, classes)])
+    for data in (WithoutEnd(), DataLoader(TensorDataset(images, classes), 10, shuffle=True)):
+        assert vp.Variance()(model, data) == plain
+    pictures = vp.load_data("shapes?size=32", limit=10)
+    way = vp.Preprocessing((32, 32))
+    given = [pictures, [pictures[i] for i in range(10)]]
+    from_images, from_list = (vp.Calibration()(model, d, preprocessing=way) for d in given)
+    assert from_images == from_list
+    study = vp.examine({"ResNet": model}, pictures, analyses="calibration", preprocessing=way)
+    in_study = study["ResNet"]["calibration"].of("nll")
+    assert from_images.of("nll") == pytest.approx(in_study)

@@ -31,7 +31,6 @@ PLACES = {
     "analyses.predictions.shape_bias": "SIXTEEN",
     "analyses.predictions.stability": "relative_flip_rates",
     "analyses.predictions.temperature": "temperature_if_finite",
-    "analyses.subject": "subject_of",
     "anatomy.run.ablations": (
         "block_ablations combine_ablations convolutional_blocks inner_blocks quantized "
         "replaced_ablation weights_of"
@@ -140,7 +139,7 @@ PLACES = {
     "study.report_content": "content_of",
     "study.study": "FROM_PYTHON",
     "study.study_file": "STUDY_FILE",
-    "study.subjects": "candidates_of images_of subjects_of",
+    "analyses.subjects": "candidates_of images_of subject_of subjects_of",
     "study.table": "DASH Difference Row comparison_rows",
     "table.kinds": "ABSOLUTE SCALE_FREE TO_LOWEST TO_MEAN VARIANCE replicate_by_kind",
     "training.checkpoint_files": "read_checkpoint valid_checkpoint write_checkpoint",

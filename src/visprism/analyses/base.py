@@ -17,7 +17,8 @@ from typing import Any, ClassVar, TypeVar, get_origin
 import torch
 from torch.optim import Optimizer
 
-from visprism.analyses.subject import Measured, Subject, forget_choice, subject_of
+from visprism.analyses.subject import Measured, Subject, forget_choice
+from visprism.analyses.subjects import subject_of
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.files import digest_of
@@ -214,8 +215,9 @@ class Analysis(ABC):
         """Measure one model outside of a study and return the main result.
 
         Args:
-            model: an ``nn.Module`` in evaluation mode.
-            data: an iterable of ``(images, targets)`` or of images.
+            model: an ``nn.Module`` in evaluation mode, a name, or what else `examine` takes.
+            data: batches of ``(images, targets)`` or of images, a data set, a name, or what
+                else `examine` takes; all images, in their order.
             preprocessing: resize, crop and normalization; needed where pixels are changed.
             device: as torch names it; by default the run's, or where the model lies.
             run: device, precision, seed and progress.

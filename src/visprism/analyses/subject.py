@@ -18,7 +18,7 @@ from visprism.core.errors import InputError
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.batches import Change
-from visprism.images.images import Images, tensor_images
+from visprism.images.images import Images
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
@@ -287,39 +287,6 @@ class Measured:
 
     subject: Subject
     results: Sequence[Result]
-
-
-def subject_of(
-    model: Any,
-    data: Any,
-    *,
-    preprocessing: Any = None,
-    run: Run = DEFAULT_RUN,
-    name: str = "",
-) -> Subject:
-    """A subject from a model and batches, for one analysis outside of a study."""
-    if not isinstance(preprocessing, Preprocessing | None):
-        from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
-
-        preprocessing = preprocessing_from(preprocessing)
-    if not isinstance(model, nn.Module | Anatomy):
-        from visprism.models.loading import LoadedModel
-
-        if not isinstance(model, LoadedModel):
-            raise InputError(
-                "a model must be an nn.Module, an Anatomy or a LoadedModel, got "
-                f"{type(model).__name__}"
-            )
-        stated = model.preprocessing if model.preprocessing_stated else None
-        model, preprocessing = model.model, preprocessing or stated
-    if isinstance(model, nn.Module):
-        model = without_replicas(model)
-    images = data if isinstance(data, Images) else tensor_images(data)
-    module = model.model if isinstance(model, Anatomy) else model
-    way = images.preprocessing(preprocessing or preprocessing_of(module))
-    anatomy = model if isinstance(model, Anatomy) else dissected(model, images, way, run)
-    title = name or type(anatomy.model).__name__
-    return Subject(title, anatomy, images, images, way)
 
 
 def preprocessing_of(model: nn.Module) -> Preprocessing | None:

@@ -84,12 +84,12 @@ def _perform(values: dict[str, Any], write: Write) -> None:
 
 
 def _examine(values: dict[str, Any], write: Write) -> None:
+    from visprism.analyses.subjects import DataOptions
     from visprism.app.forms import StudyRequest, parsed_analyses
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study.events import Event, Finished, Planned, Started, Stopped
     from visprism.study.examine import examine
-    from visprism.study.subjects import DataOptions
 
     request = StudyRequest.from_json(values["request"])
     folder = Path(values["folder"]) if values["folder"] else None

@@ -31,10 +31,10 @@ from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
 
 if TYPE_CHECKING:
+    from visprism.analyses.subjects import DataOptions
     from visprism.core.run import Run
     from visprism.study.events import Listener
     from visprism.study.study import Study
-    from visprism.study.subjects import DataOptions
 
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
@@ -98,7 +98,7 @@ class _Images(Sized):
 
     def data_options(self) -> "DataOptions":
         """How images are chosen."""
-        from visprism.study.subjects import DataOptions
+        from visprism.analyses.subjects import DataOptions
 
         return DataOptions(**{f.name: getattr(self, f.name) for f in fields(DataOptions)})
 
@@ -449,8 +449,8 @@ class Demo(_Study, Seeded):
 
     def _examined(self, run: "Run", listener: "Listener") -> "Study":
         from visprism.analyses.base import ANALYSES
+        from visprism.analyses.subjects import DataOptions
         from visprism.study.examine import examine
-        from visprism.study.subjects import DataOptions
 
         models, begin = dict(SHIPPED), self.begin
         if self.train:

@@ -209,9 +209,15 @@ def decoded_images(image_set: ImageSet) -> Images:
     )
 
 
-def ordered(image_set: ImageSet, *, seed: int = 0, limit: int | None = None) -> Images:
-    """The image set in the order of `nested_order`, with at most `limit` images."""
-    order = nested_order(image_set.targets, seed=seed)
+def ordered(image_set: ImageSet, *, seed: int | None = 0, limit: int | None = None) -> Images:
+    """The image set in the order of `nested_order`, with at most `limit` images.
+
+    Without a seed it keeps its order.
+    """
+    if seed is None:
+        order = np.arange(len(image_set))
+    else:
+        order = nested_order(image_set.targets, seed=seed)
     return decoded_images(image_set.subset(order[:limit]))
 
 
@@ -396,7 +402,7 @@ def _first(images: Any) -> Tensor:
         remedy = (
             "Convert the images by torch.from_numpy."
             if isinstance(images, np.ndarray)
-            else "`examine` takes a Dataset of PIL images as it is, without a DataLoader."
+            else "Pass a Dataset of PIL images as it is, without a DataLoader."
         )
         raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
     if isinstance(images, Tensor) and images.ndim == 1:

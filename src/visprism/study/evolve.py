@@ -14,6 +14,7 @@ from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
 from visprism.analyses.features.fourier import Spectrum
+from visprism.analyses.subjects import DataOptions, images_of
 from visprism.core.errors import DamagedError, InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort
@@ -29,7 +30,6 @@ from visprism.study.examine import examine
 from visprism.study.monitor import WATCHED, step_folders, steps_of_run
 from visprism.study.store import key_of
 from visprism.study.study import Entry, Failure, Study
-from visprism.study.subjects import DataOptions, images_of
 from visprism.table.result import Result
 from visprism.table.shapes import ScalarPerBlock
 

@@ -9,6 +9,7 @@ import torch
 
 from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, forget_choice
+from visprism.analyses.subjects import DataOptions, candidates_of, subjects_of
 from visprism.core.devices import require_default_device, reused_memory
 from visprism.core.errors import InputError
 from visprism.core.options import EFFORTS, Effort
@@ -21,7 +22,6 @@ from visprism.study.merge import with_stored
 from visprism.study.store import Store
 from visprism.study.study import Study
 from visprism.study.study_file import analysis_fields, study_fields, write_study_file
-from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 
 @torch.inference_mode(mode=False)  # of the caller: it has no gradients

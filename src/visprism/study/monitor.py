@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 
 from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, without_replicas
+from visprism.analyses.subjects import DataOptions, candidates_of, subjects_of
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder
 from visprism.core.options import EFFORTS, Effort
@@ -39,7 +40,6 @@ from visprism.study.examine import examine
 from visprism.study.plan import Speed, duration, number_of_images, ordered_steps
 from visprism.study.store import INDEX
 from visprism.study.study import Study
-from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 from visprism.table.kinds import TO_LOWEST, TO_MEAN
 from visprism.table.shapes import ScalarPerBlock
 from visprism.training.loggers import Draw, Logger, make_loggers

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from visprism.analyses.base import ANALYSES, Analysis
+from visprism.analyses.subjects import DataOptions
 from visprism.core.files import write_text, yaml_text
 from visprism.core.options import Effort, option_values
 from visprism.core.run import Run
-from visprism.study.subjects import DataOptions
 
 STUDY_FILE = "study.yaml"
 

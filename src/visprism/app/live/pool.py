@@ -12,6 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from visprism.analyses.subject import Subject
+from visprism.analyses.subjects import DataOptions, candidates_of, subjects_of
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.run.ablations import Ablation, block_ablations
@@ -24,7 +25,6 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import DEFAULT_RUN
 from visprism.passes.batches import on_device
 from visprism.passes.perturbed import PixelSpace
-from visprism.study.subjects import DataOptions, candidates_of, subjects_of
 
 _Key = tuple[str, str, bool | None]  # model, data, whether with published weights
 _MOST_IMAGES = 4  # of one request

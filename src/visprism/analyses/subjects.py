@@ -1,4 +1,4 @@
-"""From what a user passes as models and data to the subjects of a study."""
+"""From what a user passes as models and data to subjects, of a study or of one analysis."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -158,16 +158,12 @@ def subjects_of(
             f"split selects a part of data that is given by name, got {options.split!r} and a "
             f"{type(data).__name__}. Pass the images of that split as data."
         )
-    given = options.given
-    if preprocessing is not None:
-        from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
-
-        preprocessing = preprocessing_from(preprocessing)
-        if given is not None:
-            raise InputError(
-                "preprocessing or a normalization must be given, got both: "
-                f"{preprocessing} and {given.normalization}"
-            )
+    given, preprocessing = options.given, _preprocessing_of_user(preprocessing)
+    if preprocessing is not None and given is not None:
+        raise InputError(
+            "preprocessing or a normalization must be given, got both: "
+            f"{preprocessing} and {given.normalization}"
+        )
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
     unknown = None if options.size is None else max(options.size)
     # The side of images that lose nothing when they are resized for the crop.
@@ -176,10 +172,29 @@ def subjects_of(
     known = preprocessing or given  # of tensors
     images = images_of(data, options, side=side, seed=run.seed, preprocessing=known)
     training = _training_images(data, train_data, images, options, side, run.seed, known)
-    return [
+    subjects = [
         _subject(name, model, images, training, stated[name], options, run)
         for name, model in models.items()
     ]
+    for subject in subjects:
+        check_images_differ(images, subject.preprocessing)
+    return subjects
+
+
+def subject_of(
+    model: Any,
+    data: Any,
+    *,
+    preprocessing: Any = None,
+    run: Run = DEFAULT_RUN,
+    name: str = "",
+) -> Subject:
+    """The subject of one analysis outside of a study: all images, in their own order."""
+    preprocessing = _preprocessing_of_user(preprocessing)
+    given, options = _candidate(model, None, run), DataOptions()
+    images = images_of(data, options, seed=None, preprocessing=preprocessing)
+    stated = preprocessing or given.preprocessing
+    return _subject(name or given.label, given, images, images, stated, options, run)
 
 
 def images_of(
@@ -187,10 +202,11 @@ def images_of(
     options: DataOptions,
     *,
     side: int | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
     preprocessing: Preprocessing | None = None,
 ) -> Images:
-    """The images of a study from whatever a user passes."""
+    """The images from whatever a user passes, in a balanced order; without a seed as read."""
+    drawn = seed or 0  # which images, where there is a limit
     if isinstance(data, Images):
         return data
     if isinstance(data, str):
@@ -201,20 +217,20 @@ def images_of(
             skip_bad=options.skip_bad,
             checked=_CHECKED,
             side=side,
-            seed=seed,
+            seed=drawn,
         )
         return ordered(read, seed=seed)
     if isinstance(data, ImageSet):
         return ordered(data, seed=seed, limit=options.limit)
     if isinstance(data, DataLoader):
         way, limit = preprocessing or normalization_of(data.dataset), options.limit
-        loader, indices = in_order(data, limit, seed=seed)
+        loader, indices = in_order(data, limit, seed=drawn)
         images = tensor_images(loader, limit=limit, preprocessing=way, seed=seed)
         return (
             images if indices is None else replace(images, positions=indices[images.positions])
         )
     if hasattr(data, "__getitem__") and not isinstance(data, IterableDataset | Mapping):
-        pictures = image_set_of(data, limit=options.limit, seed=seed)
+        pictures = image_set_of(data, limit=options.limit, seed=drawn)
         if pictures is not None:
             return ordered(pictures, seed=seed, limit=options.limit)
     if isinstance(data, Dataset) and not _gives_batches(data):
@@ -273,7 +289,6 @@ def _subject(
         way = replace(way, mean=given.mean, std=given.std, stated=True)
     if options.size is not None:
         way = _resized(way, images, options.size)
-    check_images_differ(images, way)
     subject = Subject(
         name=name,
         anatomy=model.anatomy or dissected(model.model, images, way, run, name),
@@ -327,6 +342,14 @@ def _candidate(model: Any, pretrained: bool | None, run: Run) -> Candidate:
         "a model must be an nn.Module, an Anatomy, a LoadedModel or a name, got "
         f"{type(model).__name__}"
     )
+
+
+def _preprocessing_of_user(given: Any) -> Preprocessing | None:
+    if isinstance(given, Preprocessing | None):
+        return given
+    from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
+
+    return preprocessing_from(given)
 
 
 def _stated(
