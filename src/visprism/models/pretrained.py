@@ -91,10 +91,15 @@ def default_card(architecture: str) -> PretrainedCard | None:
 def with_pretrained_weights(spec: ModelSpec, *, pretrained: bool) -> ModelSpec:
     """`spec` with the weight file that its tag names, or that `pretrained` stands for.
 
-    A specification of another source than the zoo is returned as it is. A checkpoint that
+    A specification of another library is returned as it is. A checkpoint that
     `spec` names replaces the weights of the tag; the tag's arguments stay. With
     `pretrained`, an architecture without a tag gets its default weights.
     """
+    if spec.source == "file" and pretrained and spec.checkpoint is None:
+        raise InputError(
+            f"pretrained must be False for {spec.text}, as a model of a Python file has no "
+            f"published weights. Write {spec.text}@CHECKPOINT, or load them in the file."
+        )
     tagged = "." in spec.name
     if spec.source != "zoo" or not (tagged or (pretrained and spec.checkpoint is None)):
         return spec
