@@ -31,6 +31,7 @@ def of_timm(folder, step, model):
     content = {"epoch": step, "arch": "net", "state_dict": model.state_dict()}
     torch.save(content, folder / f"checkpoint-{step}.pth.tar")
     torch.save(content, folder / "last.pth.tar")
+    torch.save(content, folder / f"recovery-{step}-50.pth.tar")
 
 
 def named_by_epoch_and_metric(folder, step, model):
