@@ -64,7 +64,11 @@ def test_its_weights_are_those_of_the_cnn_and_the_conversion(blocks, placement, 
     torch.testing.assert_close(named(images), twin.eval()(images), rtol=0, atol=0)
 
 
-RESNET = "from visprism import load_model\ndef cnn():\n    return load_model('resnet20').model\n"
+RESNET = """
+from visprism import load_model
+def cnn():
+    return load_model("resnet20").model
+"""
 NUMBERED = """
 from torch.nn import AdaptiveAvgPool2d, Conv2d, Flatten, Linear, Sequential
 from torchvision.models.resnet import BasicBlock
