@@ -13,6 +13,9 @@ from torch.distributed import destroy_process_group, get_rank, init_process_grou
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import visprism as vp
 
 
 def trained(monitor=None, wrap=DistributedDataParallel):
@@ -39,6 +42,12 @@ if __name__ == "__main__":
         "with": trained(monitor_of(folder / "run")).module.state_dict(),
         "without": trained().module.state_dict(),
     }
+    data = TensorDataset(*drawn(3, 16))
+    loader = DataLoader(data, 4, sampler=DistributedSampler(data))
+    trained(vp.Monitor(loader, "calibration", every=4, share=1.0, out=folder / "sampler"))
+    if get_rank() == 0:
+        logging.basicConfig(filename=folder / "others.txt", format="%(message)s", force=True)
+    trained(vp.Monitor([drawn(get_rank(), 16)], "calibration", every=2, share=1.0))
     mesh = init_device_mesh("cpu", (2,))
     if get_rank() == 0:
         for name, state in states.items():

@@ -31,6 +31,7 @@ def of_timm(folder, step, model):
     content = {"epoch": step, "arch": "net", "state_dict": model.state_dict()}
     torch.save(content, folder / f"checkpoint-{step}.pth.tar")
     torch.save(content, folder / "last.pth.tar")
+    torch.save(content, folder / f"recovery-{step}-50.pth.tar")
 
 
 def named_by_epoch_and_metric(folder, step, model):
@@ -141,6 +142,9 @@ def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
         "share, mlp: 10% [9%, 11%] after step 0, 90% [89%, 91%] after step 40, intervals "
         "over 64 test images; from step 20 on less than half of the change is left"
     )
+    (finding,) = curve.select(curve.step == 10).findings()
+    one = "share, mlp: 10% [9%, 11%] after step 10, intervals over 64 test images"
+    assert str(finding) == one
 
 
 def test_what_a_monitor_has_measured_is_shown_with_its_alarms_without_data(

@@ -365,6 +365,13 @@ def test_two_processes_share_a_measurement_and_train_the_same_bits(tmp_path):
     (shared,) = vp.Study.load(tmp_path / "run" / "step-00000004")["calibration"].values()
     for one, other in zip(shared.answers(), alone.answers(), strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-5)
+    whole = vp.Monitor([drawn(3, 16)], "calibration", every=4, share=1.0).step(model, 4)
+    spread = vp.Study.load(tmp_path / "sampler" / "step-00000004")
+    numbers = [study["calibration"]["Net"].scalars() for study in (spread, whole)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1e-5, nan_ok=True)
+    assert len(spread.positions) == 16
+    (others,) = (tmp_path / "others.txt").read_text().splitlines()
+    assert others.startswith("step 2 is not measured: data must be the same images in every")
     sharded = (tmp_path / "sharded.txt").read_text().splitlines()
     assert len(sharded) == 1
     assert sharded[0].startswith("step 1 is not measured: the model must not be sharded")

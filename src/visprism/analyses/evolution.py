@@ -47,10 +47,9 @@ class Evolution(Result):
                 for i in (0, -1)
             )
             quantity = ", ".join(filter(None, (self.quantity, name)))
-            text = (
-                f"{quantity}: {first} after step {rows.step[0]}, {last} after step "
-                f"{rows.step[-1]}"
-            )
+            text = f"{quantity}: {first} after step {rows.step[0]}"
+            if len(rows) > 1:
+                text += f", {last} after step {rows.step[-1]}"
             if np.isfinite(low).all():
                 text += f", intervals over {self.images_text}"
             if low[0] > high[-1] or high[0] < low[-1]:  # the intervals are apart

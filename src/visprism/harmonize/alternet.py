@@ -43,7 +43,7 @@ def alternet(
         base: name of the CNN: of the zoo, or ``path/to/file.py:function``.
         library: "timm" or "torchvision" for a CNN of theirs.
         blocks: "alternate", "end-of-stage", numbers per stage such as ``0+1+1+2``, names such
-            as ``layer3.2+layer4.1``, or "none".
+            as ``layer3.2+layer4.1``, or "none". Names that are numbers end in ``+``: ``2+4+``.
         heads: number of heads, or numbers per stage such as ``3+6+12+24``; see `harmonize`.
         head_dim: channels of each head.
         window: side of a window in positions of the feature map; by default the side of
@@ -99,7 +99,7 @@ def alternet_name(network: LoadedModel, cnn: str, names: Sequence[str], msa: MSA
     options: dict[str, Any] = {
         "library": spec.source if spec.source in ("timm", "torchvision") else "",
         "base": base,
-        "blocks": "+".join(names) or "none",
+        "blocks": "+".join(names) + "+" * any(map(str.isdecimal, names)) or "none",
         "heads": "+".join(map(str, msa.heads)) if isinstance(msa.heads, tuple) else msa.heads,
         "head_dim": msa.head_dim if msa.head_dim != MSAConfig.head_dim else None,
         "window": window,
@@ -146,7 +146,9 @@ def _placement(blocks: str | int) -> Placement:
     if text == "none":
         return ()
     items = text.split("+")
-    return tuple(map(int, items)) if all(item.isdecimal() for item in items) else tuple(items)
+    if all(item.isdecimal() for item in items):
+        return tuple(map(int, items))
+    return tuple(filter(None, items))
 
 
 def _numbers(heads: str | int | None) -> int | tuple[int, ...] | None:

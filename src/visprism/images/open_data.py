@@ -10,11 +10,18 @@ from urllib.parse import parse_qsl
 import numpy as np
 from jaxtyping import Int64
 from PIL import Image
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+)
 
 from visprism.core.errors import InputError
 from visprism.core.files import exists
 from visprism.core.preprocessing import Preprocessing
+from visprism.core.processes import world_size
 from visprism.core.run import Progress
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, stratified
 from visprism.images.images import LABELS, decoded_images
@@ -216,10 +223,13 @@ def in_order(
     """
     dataset, sampler = loader.dataset, loader.sampler
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
-    if loader.batch_size is None or not (shuffled or isinstance(sampler, SequentialSampler)):
+    # Over these processes, which share the images of a measurement in any case.
+    shared = isinstance(sampler, DistributedSampler) and sampler.num_replicas == world_size()
+    plain = shuffled or shared or isinstance(sampler, SequentialSampler)
+    if loader.batch_size is None or not plain:
         return loader, None
     number = _length(dataset)
-    if len(sampler) != number:  # pyrefly: ignore (both kinds have a length)
+    if not shared and len(sampler) != number:  # pyrefly: ignore (both kinds have a length)
         return loader, None
     chosen = np.arange(number)
     if limit is not None and limit < number:

@@ -192,7 +192,7 @@ def checkpoints_in(folder: Path) -> dict[int, Path]:
         file = path if path.is_file() and path.name.endswith(_SUFFIXES) else weights
         bare = re.sub(r"(\.(safetensors|pt|pth|ckpt|bin|tar))+$", "", path.name)
         numbers = next(filter(None, (re.findall(pattern, bare) for pattern in _STEPS)), None)
-        if file is None or numbers is None:
+        if file is None or numbers is None or path.name.startswith("recovery-"):  # of timm
             continue
         step = int(numbers[-1])
         if step in steps:

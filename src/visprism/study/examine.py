@@ -155,6 +155,11 @@ def _open_store(
         "training images": training.fingerprint(),
         "seed": run.seed,
     }
+    if any(other != identity for other in gather(identity)):
+        raise InputError(
+            "data must be the same images in every process, since the processes share them, "
+            "got other images in some. Pass a loader whose sampler does not share them."
+        )
     # The first of several processes writes; the others read what was there before.
     if rank() == 0:
         store = Store.open(folder, identity, fresh=fresh)

@@ -187,6 +187,11 @@ def test_a_direction_is_named_where_the_interval_excludes_0(factor, word):
     assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
 
 
+def test_few_images_leave_the_direction_undecided():
+    metrics = calibration(by_hand([0.9, 0.6, 0.7], [1, 0, 0]))
+    assert {answer.reading for answer in metrics.answers()} == {"", "undecided"}
+
+
 def test_few_images_are_reported_where_the_bias_is_most_of_the_ece():
     codes = [f.code for f in calibration(random_predictions(60)).findings()]
     assert codes == ["", "", "VP102"]

@@ -149,7 +149,7 @@ class CalibrationMetrics(Result):
         if signed.low <= 0 <= signed.high:
             return "neither over- nor underconfident"
         if np.isnan(signed.low):
-            return ""
+            return "undecided"
         return "overconfident" if signed > 0 else "underconfident"
 
     def _few(self) -> str:
