@@ -274,10 +274,11 @@ def test_a_dropped_image_is_shown_and_a_wrong_name_leaves_no_picture(app, page):
         canvas.width = canvas.height = 64;
         const blob = await new Promise((done) => canvas.toBlob(done));
         const dataTransfer = new DataTransfer();
-        dataTransfer.items.add(new File([blob], "red <b>.png"));
+        for (const name of ["red <b>.png", "犬.png", "猫.png"])
+            dataTransfer.items.add(new File([blob], name));
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
     }""")
-    page.wait_for_function("() => document.querySelectorAll('#strip img').length === 1")
+    page.wait_for_function("() => document.querySelectorAll('#strip img').length === 3")
     page.wait_for_selector("#curves >> text=there are no labels")
     page.locator("#subject [name=model]").first.fill("resnet21")
     page.locator("#subject [name=model]").last.fill("")
@@ -320,6 +321,16 @@ def test_many_models_are_drawn_at_any_two_quantities(page, tmp_path):
         assert len(places[quantity]) == 5
     assert places["Parameters"] == sorted(places["Parameters"])  # deeper ones are larger
     assert places["MACs per image"] != sorted(places["MACs per image"])
+
+
+def test_a_printed_page_is_light_and_has_its_marks(page, tmp_path):
+    study = vp.examine("vit_pico_patch4_32", [torch.rand(2, 3, 32, 32)], analyses="anatomy")
+    study.to_html(tmp_path / "page.html")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.goto((tmp_path / "page.html").as_uri())
+    style = "getComputedStyle(document.querySelector('.dot'))"
+    assert page.evaluate(f"{style}.printColorAdjust") == "exact"
+    assert page.evaluate(f"{style}.backgroundColor") == "rgb(0, 114, 178)"
 
 
 def _wait_for_the_end_of(children):

@@ -15,10 +15,11 @@ from PIL import Image
 
 import visprism.app.library
 from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
-from visprism.app.forms import form_options
+from visprism.app.forms import StudyRequest, form_options
+from visprism.app.library import Job
 from visprism.app.renderer import Renderer, _study
 from visprism.app.server import Server
-from visprism.app.settings import Settings
+from visprism.app.settings import Settings, studies_in
 from visprism.app.uploads import store_image
 
 
@@ -84,6 +85,8 @@ def test_the_steps_of_a_training_are_read_once(tmp_path, monkeypatch):
         replace(study, header={**study.header, "step": step}).save(
             tmp_path / f"step-{step:08d}"
         )
+    with pytest.raises(InputError, match="no result is complete"):
+        _study(tmp_path / "later")
     read, load = [], Study.load
     monkeypatch.setattr(Study, "load", lambda path: read.append(path.name) or load(path))
     for _ in range(2):
@@ -150,6 +153,12 @@ def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_o
     assert all(entry["resumed"] for entry in resumed["finished"])
 
 
+def test_a_study_that_cannot_write_why_it_failed_ends(tmp_path):
+    job = Job(StudyRequest("nets", ("resnet20",), "shapes", (), {}), tmp_path / "deleted")
+    job._end("failed", "no room")
+    assert (job.state, job.reason) == ("failed", "no room")
+
+
 def test_given_studies_are_read_only_and_a_training_is_not_said_to_run(tmp_path):
     step = tmp_path / "run" / "step-00000002"
     step.mkdir(parents=True)
@@ -157,7 +166,10 @@ def test_given_studies_are_read_only_and_a_training_is_not_said_to_run(tmp_path)
     given = tmp_path / "given"
     given.mkdir()
     (given / "study.json").write_text('{"format": 2, "header": {"keys": []}, "entries": {}}')
-    server = Server(Settings(tmp_path / "workspace", studies=(given, step.parent)))
+    studies = studies_in(tmp_path)  # of a folder that holds them
+    assert studies == [given, step.parent]
+    assert list(map(studies_in, studies)) == [[given], [step.parent]]
+    server = Server(Settings(tmp_path / "workspace", studies=studies))
     states = {s["name"]: (s["state"], s["resumable"]) for s in server.library.listing()}
     assert states == {"given": ("complete", False), "run": ("watched", False)}
 

@@ -24,7 +24,7 @@ import visprism.study.files
 from visprism import Study, examine, load_model
 
 EVIL = '<script>alert("1")</script> & --> <b>'
-VOID = {"meta", "br", "hr", "img", "link", "input"}
+VOID = {"meta", "br", "hr", "img", "link", "input", "wbr"}
 SCRIPT = Path(visprism.report.__file__).parent / "templates" / "script.js"
 
 
@@ -128,6 +128,18 @@ def test_many_models_are_rows_of_a_table_that_can_be_sorted(tmp_path):
     assert headings.index(("", "Parameters")) < headings.index((' class="t"', "Variance"))
     assert '<details id="scatter">' in page
     assert Reader(page).open == []
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_table_at_a_glance_of_which_no_row_has_an_order_has_no_column_for_the_better(
+    tmp_path,
+):
+    model = load_model("vit_pico_patch4_32?img_size=8&depth=1")
+    study = examine({"a": model, "b": model}, [torch.rand(2, 3, 8, 8)], analyses=["variance"])
+    study.to_html(tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "Variance of feature maps" in page
+    assert not re.search("Better</th>|higher is better", page)
 
 
 def test_the_appendix_lists_codes_what_was_not_measured_versions_data_and_options(page):

@@ -118,6 +118,7 @@ def test_words_name_the_part_and_what_its_numbers_mean():
     (line,) = glance_of(rows, MODELS)
     assert line.cells == {"cnn": "conv low-pass", "vit": "attention mixed"}
     assert line.better == ""
+    assert glance_text([line], MODELS)[0].split() == list(MODELS)
 
 
 def test_a_table_has_a_column_for_each_of_few_models_and_a_line_for_each_of_many():

@@ -83,7 +83,7 @@ async def read_body(request: Request, most: int, seconds: float) -> bytes:
     Raises:
         HTTPException: if it is larger (413), too slow (408) or incomplete (400).
     """
-    too_large = HTTPException(413, f"a request must have at most {most} bytes")
+    too_large = HTTPException(413, f"a request must have at most {most / 2**20:g} MiB")
     stated = request.headers.get("content-length", "0")
     if not stated.isdecimal() or int(stated) > most:
         raise too_large

@@ -15,7 +15,7 @@ import msgspec
 
 from visprism.app.forms import Form, StudyRequest, stated
 from visprism.app.settings import REQUEST, Settings
-from visprism.core.errors import InputError, printable
+from visprism.core.errors import InputError, OutputError, printable
 from visprism.core.files import read_json, write_text
 from visprism.study.monitor import steps_of_run
 from visprism.study.store import INDEX, read_index
@@ -129,7 +129,8 @@ class Job:
 
     def _end(self, state: State, reason: str = "") -> None:
         if state == "failed" and self.folder is not None:
-            write_text(self.folder / _FAILED, reason)
+            with suppress(OutputError):  # no room, or no folder any more
+                write_text(self.folder / _FAILED, reason)
         self._change(state=state, reason=reason, started=None, progress=None)
 
     def _change(self, **values: Any) -> None:

@@ -106,6 +106,8 @@ def _study(folder: Path) -> Study:
     if (folder / INDEX).is_file():
         return Study.load(folder)
     steps = steps_of_run(folder).items()
+    if not steps:
+        raise InputError("no result is complete")
     studies = {step: _step(path, _stamp(path)) for step, path in steps}
     return joined({folder.resolve().name: studies})
 

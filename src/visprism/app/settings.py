@@ -9,6 +9,7 @@ from pathlib import Path
 
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder, slug, write_text
+from visprism.study.monitor import steps_of_run
 
 _TOKEN_FILE = ".visprism-token"
 _FEWEST = 32  # characters of a token
@@ -107,6 +108,16 @@ class Settings:
 
 CHECKPOINT_SUFFIXES = frozenset({".safetensors", ".pt", ".pth", ".ckpt", ".bin"})
 REQUEST = "request.json"  # of a study that the app started
+
+
+def studies_in(folder: Path) -> list[Path]:
+    """The folder of a study or training as it is; of another one, those that it holds."""
+    inner = [] if _is_listed(folder) else sorted(filter(_is_listed, folder.glob("*")))
+    return inner or [folder]
+
+
+def _is_listed(folder: Path) -> bool:
+    return _is_study(folder) or bool(steps_of_run(folder))
 
 
 def _is_study(folder: Path) -> bool:

@@ -69,8 +69,8 @@ def _stored(settings: Settings, path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     if used + len(content) > settings.limits.upload_bytes:
-        most = settings.limits.upload_bytes
-        raise InputError(f"uploads must have at most {most} bytes together")
+        most = settings.limits.upload_bytes / 2**20
+        raise InputError(f"uploads must have at most {most:g} MiB together")
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
     return path

@@ -156,7 +156,7 @@ class View(Command):
     group, epilog = "studies", DATA
     studies: tuple[str, ...] = argument(
         (),
-        "folders of studies, or of trainings with a monitor, to show (default: none)",
+        "studies, trainings with a monitor, or folders of them, to show (default: none)",
         "STUDY",
         positional=True,
     )
@@ -181,11 +181,11 @@ class View(Command):
     def run(self) -> None:
         """Serve the app until Ctrl-C."""
         from visprism.app.serve import serve
-        from visprism.app.settings import Settings
+        from visprism.app.settings import Settings, studies_in
 
         settings = Settings(
             workspace=self.out,
-            studies=tuple(map(Path, self.studies)),
+            studies=[study for name in self.studies for study in studies_in(Path(name))],
             checkpoints=tuple(map(Path, self.weights)),
             data=("shapes", *(name for name in self.data if name != "shapes")),
         )

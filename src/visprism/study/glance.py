@@ -179,7 +179,7 @@ def glance_text(lines: Sequence[Line], models: Sequence[str]) -> list[str]:
         return []
     if len(models) > _SIDE_BY_SIDE:
         return _by_model(lines, models)
-    compared = len(models) > 1
+    compared = any(line.better for line in lines)
     table = [("", *models, *(["better"] if compared else []))]
     for line in lines:
         cells = [line.cells.get(name, DASH) for name in models]

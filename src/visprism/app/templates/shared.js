@@ -77,9 +77,12 @@ const latest = (action) => {
 const upload = async (files) => {
   const set = `images-${new Date().toISOString().slice(0, 19).replace(/\D/g, "")}`;
   let answer;
-  for (const file of files) {
-    answer = await ask(`api/images/${set}/${encodeURIComponent(file.name)}`, file, "application/octet-stream");
+  for (const [index, file] of [...files].entries()) {
+    notice(`Uploading image ${index + 1} of ${files.length}`);
+    // The number tells names apart that are the same as file names: 犬.jpg, 猫.jpg.
+    answer = await ask(`api/images/${set}/${index + 1}-${encodeURIComponent(file.name)}`, file, "application/octet-stream");
   }
+  notice("");
   return answer.data;
 };
 const addChoice = (select, value) => {
