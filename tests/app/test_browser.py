@@ -272,10 +272,14 @@ def test_a_dropped_image_is_shown_and_a_wrong_name_leaves_no_picture(app, page):
     page.evaluate("""async () => {
         const canvas = document.createElement("canvas");
         canvas.width = canvas.height = 64;
-        const blob = await new Promise((done) => canvas.toBlob(done));
+        const context = canvas.getContext("2d");
+        context.fillStyle = "red";
         const dataTransfer = new DataTransfer();
-        for (const name of ["red <b>.png", "犬.png", "猫.png"])
+        for (const name of ["red <b>.png", "犬.png", "猫.png"]) {
+            context.fillRect(0, 0, 64, 16 * dataTransfer.items.length);
+            const blob = await new Promise((done) => canvas.toBlob(done));
             dataTransfer.items.add(new File([blob], name));
+        }
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
     }""")
     page.wait_for_function("() => document.querySelectorAll('#strip img').length === 3")
