@@ -290,6 +290,12 @@ def test_a_dropped_image_is_shown_and_a_wrong_name_leaves_no_picture(app, page):
     page.wait_for_selector("#about .failed >> text=resnet21")
     assert page.locator("#panels").is_hidden()
     assert page.locator("#panels img, #panels canvas").count() == 0
+    folder = {"items": [], "files": [str(app.folder)], "dragOperationsMask": 1}
+    session = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "drop"):
+        event = {"type": kind, "x": 9, "y": 9, "data": folder}
+        session.send("Input.dispatchDragEvent", event)
+    page.wait_for_selector("#notice >> text=not the folder")
 
 
 def test_pages_fit_a_narrow_window_and_start_is_in_view(app, page):

@@ -365,7 +365,9 @@ find("#images").addEventListener("change", ({ target }) => show(target.files));
 document.addEventListener("dragover", (event) => event.preventDefault());
 document.addEventListener("drop", (event) => {
   event.preventDefault();
-  if (event.dataTransfer.files.length) show(event.dataTransfer.files);
+  const { files, items } = event.dataTransfer;
+  if ([...items].some((item) => item.webkitGetAsEntry()?.isDirectory)) notice("Drop the images of a folder, not the folder.");
+  else if (files.length) show(files);
 });
 guarded(async () => {
   const catalog = await ask("api/catalog");
