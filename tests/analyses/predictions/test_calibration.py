@@ -161,7 +161,6 @@ def test_losses_have_an_interval_from_five_correct_and_five_wrong_predictions_on
     metrics = calibration(by_hand(confidence, np.arange(100) >= wrong))
     for metric in ("signed_ece", "aurc"):
         assert np.isfinite(metrics.of(metric).low) == given
-    assert ("undecided" in {a.reading for a in metrics.answers()}) == (not given)
 
 
 def test_intervals_of_fractions_are_wilson_intervals():
