@@ -111,7 +111,7 @@ def test_the_stated_accuracy_on_cifar10_is_measured_again(name, real_images):
         ("resnet20.imagenet", False, r"unknown pretrained .* 'resnet20.imagenet'. Weights"),
         ("resnet99.cifar10", False, r"unknown pretrained .* 'resnet99.cifar10'. Pretrained"),
         ("resnet18_32", True, r"pretrained must be False for resnet18_32, which has no pretra"),
-        ("net.py:build", True, "pretrained must be False for net.py:build, as a model),
+        ("net.py:build", True, "pretrained must be False for net.py:build, as a model"),
         ("resnet20.shapes?num_classes=7", False, r"fc.weight \(10, 64\) instead of \(7, 64\)"),
     ],
 )
