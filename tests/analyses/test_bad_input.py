@@ -1,5 +1,7 @@
 """What analyses cannot measure is refused in one sentence, before anything is computed."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from internals import subject_of
@@ -53,6 +55,34 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
 def test_what_cannot_be_measured_is_refused(network, analysis, options, data, sentence):
     with pytest.raises(vp.InputError, match=sentence):
         vp.ANALYSES[analysis](**options)(network(0), data, preprocessing=WAY)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "options", "needed"),
+    [
+        ("ablation", {"channels": 9}, "channels in parts"),
+        ("ablation", {"draws": 9}, "joint"),
+        ("adversarial", {"target_classes": 3}, "attack apgd-t"),
+        ("adversarial", {"losses": ("dlr",), "attacks": ("apgd",)}, "attack pgd"),
+        ("adversarial", {"restarts": 2, "attacks": ("fgsm",)}, "attack pgd, apgd or apgd-t"),
+        ("cka", {"bandwidth": 2.0}, "kernel rbf"),
+        ("frequency-noise", {"paper_amplitude": 0.5}, "protocol paper or both"),
+        ("frequency-noise", {"rms": 0.2, "protocol": "paper"}, "protocol default or both"),
+        ("landscape", {"grid_planes": 2, "plane": "hessian"}, "plane random"),
+        ("landscape", {"reach": 2.0, "checkpoints": (Path("a.pt"),)}, "random planes"),
+        ("sharpness", {"directions": 3, "measures": ("sam",)}, "measure gaussian"),
+        ("sharpness", {"steps": 3, "measures": ("gaussian",)}, "measure sam or asam"),
+    ],
+)
+def test_an_option_without_effect_is_refused(analysis, options, needed):
+    name = next(iter(options))
+    with pytest.raises(vp.InputError, match=f"{name} must be .* without {needed}, got"):
+        vp.ANALYSES[analysis](**options)
+
+
+def test_a_value_of_an_effort_is_no_option_that_is_set():
+    vp.Sharpness(directions=2, measures=("sam",))
+    vp.Adversarial(steps=5, attacks=("fgsm",))
 
 
 @pytest.mark.parametrize("analysis", ["corruptions", "stability"])

@@ -22,7 +22,7 @@ from visprism.analyses.subjects import subject_of
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.files import digest_of
-from visprism.core.options import Effort, check_options, options_of
+from visprism.core.options import Effort, check_options, check_used, options_of
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.passes.features import FeatureStatistic, observations
@@ -155,6 +155,11 @@ class Analysis(ABC):
 
     def __post_init__(self) -> None:
         check_options(self)
+        check_used(self, self.unused())
+
+    def unused(self) -> Mapping[str, str]:
+        """Options that have no effect with these values, and the setting that each needs."""
+        return {}
 
     @abstractmethod
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:

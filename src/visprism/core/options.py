@@ -225,11 +225,11 @@ def check_options(instance: object) -> None:
 def check_used(instance: object, unused: Mapping[str, str]) -> None:
     """Refuse options that are set without effect, given the setting that each belongs to."""
     for name, purpose in unused.items():
-        value, default = getattr(instance, name), options_of(type(instance))[name].default
-        if value != default:
+        value, declared = getattr(instance, name), options_of(type(instance))[name]
+        if value not in (declared.default, *declared.info.by_effort.values()):
             raise InputError(
-                f"{name} must be {_text(default)} without {purpose}, got {_text(value)}, which "
-                "would have no effect"
+                f"{name} must be {_text(declared.default)} without {purpose}, got "
+                f"{_text(value)}, which would have no effect"
             )
 
 

@@ -213,11 +213,11 @@ def test_the_cost_is_that_of_the_blocks_that_run():
     passes = all_passes.get_total_flops() / one_pass.get_total_flops()
     subject = subject_of(anatomy, labeled(images))
     costs = [
-        vp.Ablation(parts=("blocks",), joint=(2, 3)[:n], draws=4).cost(subject).per_image
+        vp.Ablation(parts=("blocks",), joint=(2, 3)[:n]).cost(subject).per_image
         for n in range(3)
     ]
     assert costs[0] == pytest.approx(passes, rel=0.25)
-    assert costs[2] - costs[1] == pytest.approx(costs[1] - costs[0]) == 4 * 0.55
+    assert costs[2] - costs[1] == pytest.approx(costs[1] - costs[0]) == 10 * 0.55
 
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):

@@ -186,7 +186,9 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
     assert result.noise.tolist() == ["equal energy", "paper"]
     assert result.rms_ratio[0] == pytest.approx(1, rel=0.05)
     assert result.rms_ratio[1] > 2  # rings of high frequencies hold more of them
-    for protocol, contrast in zip(("default", "paper"), result.contrast.tolist(), strict=True):
-        alone = noisy(high_pass(), images(), rms=0.05, paper_amplitude=0.6, protocol=protocol)
-        assert alone.contrast == pytest.approx(contrast)
+    default, paper = result.contrast.tolist()
+    alone = noisy(high_pass(), images(), rms=0.05)
+    assert alone.contrast == pytest.approx(default)
+    alone = noisy(high_pass(), images(), paper_amplitude=0.6, protocol="paper")
+    assert alone.contrast == pytest.approx(paper)
     assert rows.provenance.protocol == "default"

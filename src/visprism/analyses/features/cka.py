@@ -15,7 +15,7 @@ Sources: Kornblith et al. (2019), Similarity of neural network representations r
 batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the same things?
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, zip_longest
 from math import ceil
@@ -239,6 +239,10 @@ class CKA(FeatureAnalysis):
     bandwidth: float = option(
         0.5, "RBF bandwidth as a multiple of the median distance in a batch", above=0
     )
+
+    def unused(self) -> Mapping[str, str]:
+        """The bandwidth, without its kernel."""
+        return {} if self.kernel == "rbf" else {"bandwidth": "kernel rbf"}
 
     def inapplicable(self, subject: Subject) -> str | None:
         """The unbiased estimate takes at least 4 images."""

@@ -8,7 +8,7 @@ Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), 
 al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -186,6 +186,13 @@ class Sharpness(Analysis):
     directions: int = option(
         8, "number of random directions of gaussian, each with its opposite", minimum=1, quick=2
     )
+
+    def unused(self) -> Mapping[str, str]:
+        """What belongs to a measure that is not named."""
+        unused = {} if "gaussian" in self.measures else {"directions": "measure gaussian"}
+        if not {"sam", "asam"} & set(self.measures):
+            unused["steps"] = "measure sam or asam"
+        return unused
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """The mean sharpness of mini-batches."""

@@ -253,6 +253,11 @@ class Ablation(Analysis):
         10, "number of random sets of blocks for each number in joint", minimum=1
     )
 
+    def unused(self) -> Mapping[str, str]:
+        """Numbers of what is not ablated."""
+        unused = {} if "channels" in self.parts else {"channels": "channels in parts"}
+        return unused if self.joint else unused | {"draws": "joint"}
+
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""
         anatomy = subject.anatomy

@@ -8,7 +8,7 @@ Source: see `visprism.analyses.predictions.attacks`; for the worst case Croce an
 Reliable evaluation of adversarial robustness with diverse parameter-free attacks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import nan
@@ -194,6 +194,19 @@ class Adversarial(Analysis):
         minimum=0,
         maximum=1.41,
     )
+
+    def unused(self) -> Mapping[str, str]:
+        """What belongs to an attack that is not named."""
+        of_attack = {"pgd": ["losses"], "apgd-t": ["target_classes"]}
+        unused = {
+            option: f"attack {attack}"
+            for attack, options in of_attack.items()
+            if attack not in self.attacks
+            for option in options
+        }
+        if not {"pgd", "apgd", "apgd-t"} & set(self.attacks):
+            unused |= dict.fromkeys(("steps", "restarts"), "attack pgd, apgd or apgd-t")
+        return unused
 
     def grid(self) -> list[Attack]:
         """Every attack at every size: PGD with each of `losses`, the others with their own."""

@@ -6,7 +6,7 @@ adds instead the band of the signs of white noise in normalized images, which is
 high frequencies. Pixels are not clipped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, ClassVar, Literal
@@ -254,16 +254,20 @@ class FrequencyNoise(PerturbedAccuracy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.protocol == "paper" and self.band_shape != "square":
-            raise InputError(
-                "band_shape must be 'square' for the paper's protocol, got 'round'"
-            )
         low, high = min(self.frequencies, default=SPLIT), max(self.frequencies, default=SPLIT)
         if self.protocol == "both" and not low < SPLIT < high:
             raise InputError(
                 f"frequencies must lie on both sides of {SPLIT} for the comparison of both "
                 f"protocols, got {low:g} to {high:g}"
             )
+
+    def unused(self) -> Mapping[str, str]:
+        """What belongs to the other protocol."""
+        of_protocol = {
+            "paper": dict.fromkeys(("rms", "band_shape"), "protocol default or both"),
+            "default": {"paper_amplitude": "protocol paper or both"},
+        }
+        return of_protocol.get(self.protocol, {})
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Condition]:
         """Each band under each protocol."""
