@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -344,6 +345,21 @@ def test_where_no_analysis_applies_the_reason_is_said_alone(caplog):
     monitor.step(Net(), 1)
     monitor.close()
     assert [m.partition(":")[0] for m in caplog.messages] == ["attention is not measured"]
+
+
+def test_a_process_that_the_others_leave_alone_says_so(caplog, monkeypatch):
+    came = Event()
+
+    def waits(*_):
+        assert came.wait(60)
+        return Speed(1e-4)
+
+    monkeypatch.setattr("visprism.study.monitor.world_size", lambda: 2)
+    monkeypatch.setattr("visprism.study.monitor._PATIENCE", 0.01)
+    monkeypatch.setattr(Speed, "of", waits)
+    monkeypatch.setattr(vp.Monitor, "_say", lambda *_, **__: came.set())
+    assert vp.Monitor(DATA, "variance", every=2).step(Net(), 1) is None
+    assert came.is_set()
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from io import BytesIO
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import make_folder
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.processes import gather, rank
+from visprism.core.processes import gather, rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.panel import panel
 from visprism.drawing.save import render_figure
@@ -48,6 +49,7 @@ WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention",
 # Times the expected seconds, for which the share must have room: of a first measurement, which
 # the plan of `examine` expects, and of the others.
 _CAUTION_AT_FIRST, _CAUTION = 4.0, 2.0
+_PATIENCE = 60.0  # seconds until a process says that it waits for the others
 _STEP = re.compile(r"step-(\d+)")
 _HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
 
@@ -317,7 +319,7 @@ class Monitor:
                 self._say(f"{name} is not measured: {reason}")
         now = [analysis for analysis in now if not reasons[analysis.name]]
         images = {a.name: number_of_images(a, [subject], self.effort)[0] for a in now}
-        speed = Speed.of(subject, self.run)
+        speed = self._speed(subject)
         for planned in ordered_steps(now, images, [subject]):
             seconds = speed.seconds(planned.analyses, subject.limited(planned.images))
             group = _Group([a.name for a in planned.analyses], seconds)
@@ -326,6 +328,21 @@ class Monitor:
                     group.expected, group.measured = took, True
                     break
             self._groups.append(group)
+
+    def _speed(self, subject: Subject) -> Speed:
+        """The speed, for which each process must be here: otherwise this one waits."""
+        late = Timer(
+            _PATIENCE,
+            self._say,
+            ["waiting for the other processes: each must call Monitor.step, not the first one"],
+        )
+        late.daemon = True
+        if world_size() > 1:
+            late.start()
+        try:
+            return Speed.of(subject, self.run)
+        finally:
+            late.cancel()
 
     def _affordable(self) -> list["_Group"]:
         """The groups that the share has room for; the same in every process."""
