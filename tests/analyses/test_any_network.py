@@ -129,10 +129,8 @@ def test_every_head_has_a_fourier_plane(network):
 @pytest.mark.slow
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name != "headless vit"])
 def test_attacks_and_ablations_work_on_any_network(network):
-    adversarial = vp.ANALYSES["adversarial"](
-        attacks=("apgd",), epsilons=(1 / 255,), steps=2, target_classes=1
-    )
-    ablation = vp.ANALYSES["ablation"](replacement="mean", parts=("blocks",), draws=1)
+    adversarial = vp.ANALYSES["adversarial"](attacks=("apgd",), epsilons=(1 / 255,), steps=2)
+    ablation = vp.ANALYSES["ablation"](replacement="mean", parts=("blocks",))
     images = [(x.clamp(-1, 1), y) for x, y in labeled_images()]  # pixels between 0 and 1
     for analysis in (adversarial, ablation):
         result = analysis(built(network), images, preprocessing=PREPROCESSING)

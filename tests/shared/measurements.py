@@ -11,8 +11,7 @@ from visprism import ANALYSES, DataOptions, InputError, Preprocessing
 SIDE = 16
 DATA = f"shapes?size={SIDE}&cues=conflict"  # of ten classes
 OPTIONS = {
-    "ablation": {"draws": 2, "channels": 1},
-    "adversarial": {"steps": 1, "target_classes": 1, "epsilons": (1 / 255,)},
+    "adversarial": {"steps": 1, "epsilons": (1 / 255,)},
     "attribution": {"blocks": 1, "steps": 2},
     "corruptions": {"corruptions": ("fog",), "severities": (1,)},
     "density": {"k": 1, "runs": 1, "steps": 4, "probes": 3},
