@@ -109,6 +109,11 @@ def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
     assert vp.Calibration()(loaded.model, images, preprocessing=config) == plain
     named = vp.Calibration()("vit_pico_patch4_32.shapes", images)
     assert named == plain
+    large = vp.Preprocessing((48, 48))
+    shapes = vp.AttentionMaps()(
+        "vit_pico_patch4_32?img_size=48", "shapes?subset=0.001", preprocessing=large
+    )
+    assert shapes.provenance.data.startswith("shapes?size=48")
 
 
 def test_an_analysis_takes_the_data_that_a_study_takes():

@@ -166,8 +166,7 @@ def subjects_of(
         )
     stated = {name: _stated(m, preprocessing, options.size) for name, m in models.items()}
     unknown = None if options.size is None else max(options.size)
-    # The side of images that lose nothing when they are resized for the crop.
-    sides = (int(max(way.size) / way.crop) for way in stated.values() if way is not None)
+    sides = (_side(way) for way in stated.values() if way is not None)
     side = max(sides, default=unknown)
     known = preprocessing or given  # of tensors
     images = images_of(data, options, side=side, seed=run.seed, preprocessing=known)
@@ -192,8 +191,9 @@ def subject_of(
     """The subject of one analysis outside of a study: all images, in their own order."""
     preprocessing = _preprocessing_of_user(preprocessing)
     given, options = _candidate(model, None, run), DataOptions()
-    images = images_of(data, options, seed=None, preprocessing=preprocessing)
     stated = preprocessing or given.preprocessing
+    side = None if stated is None else _side(stated)
+    images = images_of(data, options, side=side, seed=None, preprocessing=preprocessing)
     return _subject(name or given.label, given, images, images, stated, options, run)
 
 
@@ -350,6 +350,11 @@ def _preprocessing_of_user(given: Any) -> Preprocessing | None:
     from visprism.models.data_configs import preprocessing_from  # imports timm: seconds
 
     return preprocessing_from(given)
+
+
+def _side(way: Preprocessing) -> int:
+    """The side of images that lose nothing when they are resized for the crop."""
+    return int(max(way.size) / way.crop)
 
 
 def _stated(

@@ -334,7 +334,7 @@ class Monitor:
         late = Timer(
             _PATIENCE,
             self._say,
-            ["waiting for the other processes: each must call Monitor.step, not the first one"],
+            ["waiting for the other processes, each of which must call Monitor.step too"],
         )
         late.daemon = True
         if world_size() > 1:
