@@ -68,19 +68,19 @@ def test_what_cannot_be_measured_is_refused(network, analysis, options, data, se
         ("cka", {"bandwidth": 2.0}, "kernel rbf"),
         ("frequency-noise", {"paper_amplitude": 0.5}, "protocol paper or both"),
         ("frequency-noise", {"rms": 0.2, "protocol": "paper"}, "protocol default or both"),
-        ("landscape", {"grid_planes": 2, "plane": "hessian"}, "plane random"),
-        ("landscape", {"reach": 2.0, "checkpoints": (Path("a.pt"),)}, "random planes"),
+        ("landscape", {"grid_planes": 2, "plane": "hessian"}, "random planes"),
+        ("landscape", {"reach": 2.0, "checkpoints": (Path("a.pt"),)}, "a random or Hessian"),
         ("sharpness", {"directions": 3, "measures": ("sam",)}, "measure gaussian"),
         ("sharpness", {"steps": 3, "measures": ("gaussian",)}, "measure sam or asam"),
     ],
 )
 def test_an_option_without_effect_is_refused(analysis, options, needed):
     name = next(iter(options))
-    with pytest.raises(vp.InputError, match=f"{name} must be .* without {needed}, got"):
+    with pytest.raises(vp.InputError, match=f"{name} must be .* without {needed}.*, got"):
         vp.ANALYSES[analysis](**options)
 
 
-def test_a_value_of_an_effort_is_no_option_that_is_set():
+def test_values_of_an_effort_are_accepted_where_they_have_no_effect():
     vp.Sharpness(directions=2, measures=("sam",))
     vp.Adversarial(steps=5, attacks=("fgsm",))
 

@@ -347,7 +347,7 @@ def test_where_no_analysis_applies_the_reason_is_said_alone(caplog):
     assert [m.partition(":")[0] for m in caplog.messages] == ["attention is not measured"]
 
 
-def test_a_process_that_the_others_leave_alone_says_so(caplog, monkeypatch):
+def test_a_process_that_the_others_leave_alone_says_so(monkeypatch):
     came = Event()
 
     def waits(*_):

@@ -22,7 +22,7 @@ from visprism.analyses.subjects import subject_of
 from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
 from visprism.core.files import digest_of
-from visprism.core.options import Effort, check_options, check_used, options_of
+from visprism.core.options import Effort, check_options, check_used, options_of, unused
 from visprism.core.registry import Registry, suggestion
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.passes.features import FeatureStatistic, observations
@@ -155,10 +155,13 @@ class Analysis(ABC):
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_used(self, self.unused())
+        check_used(self, unused(self.used()))
 
-    def unused(self) -> Mapping[str, str]:
-        """Options that have no effect with these values, and the setting that each needs."""
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """Options that need another setting: whether it is made, and what it is.
+
+        A value for an option without that setting is refused, as it would have no effect.
+        """
         return {}
 
     @abstractmethod
@@ -220,8 +223,9 @@ class Analysis(ABC):
         """Measure one model outside of a study and return the main result.
 
         Args:
-            model: an ``nn.Module`` in evaluation mode, a name, or what else `examine` takes.
-            data: batches of ``(images, targets)`` or of images, a data set, a name, or what
+            model: an ``nn.Module`` in evaluation mode, a name, or whatever else `examine`
+                takes.
+            data: batches of ``(images, targets)`` or of images, a data set, a name, or whatever
                 else `examine` takes; all images, in their order.
             preprocessing: resize, crop and normalization; needed where pixels are changed.
             device: as torch names it; by default the run's, or where the model lies.

@@ -111,7 +111,7 @@ REQUEST = "request.json"  # of a study that the app started
 
 
 def studies_in(folder: Path) -> list[Path]:
-    """The folder of a study or training as it is; of another one, those that it holds."""
+    """A study or training itself; of another folder the studies and trainings in it."""
     inner = [] if _is_listed(folder) else sorted(filter(_is_listed, folder.glob("*")))
     return inner or [folder]
 

@@ -222,6 +222,11 @@ def check_options(instance: object) -> None:
         declared.check(getattr(instance, name))
 
 
+def unused(used: Mapping[str, tuple[object, str]]) -> dict[str, str]:
+    """Options without effect, with the setting each needs, from whether it is made."""
+    return {name: setting for name, (is_made, setting) in used.items() if not is_made}
+
+
 def check_used(instance: object, unused: Mapping[str, str]) -> None:
     """Refuse options that are set without effect, given the setting that each belongs to."""
     for name, purpose in unused.items():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from visprism.core.errors import InputError
-from visprism.core.options import check_options, check_used, option
+from visprism.core.options import check_options, check_used, option, unused
 
 # timm's notation: m is the magnitude (10), n the number of operations (2), p the probability of
 # each (0.5), mstd the deviation of the magnitude (0), mmax its upper end (10), and inc1 makes
@@ -81,7 +81,7 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
         "mix_probability": (mixup or cutmix, "mixup or cutmix"),
         "switch_probability": (mixup and cutmix, "both mixup and cutmix"),
     }
-    return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}
+    return unused(used)
 
 
 PLAIN = Augmentation()

@@ -330,7 +330,7 @@ class Monitor:
             self._groups.append(group)
 
     def _speed(self, subject: Subject) -> Speed:
-        """The speed, for which each process must be here: otherwise this one waits."""
+        """The speed of the slowest process; a sentence, if the others are awaited for long."""
         late = Timer(
             _PATIENCE,
             self._say,

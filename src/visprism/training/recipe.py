@@ -7,7 +7,14 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from visprism.core.errors import InputError
-from visprism.core.options import Option, check_options, check_used, option, options_of
+from visprism.core.options import (
+    Option,
+    check_options,
+    check_used,
+    option,
+    options_of,
+    unused,
+)
 from visprism.core.registry import Registry
 from visprism.images.augmentation import Augmentation
 from visprism.images.augmentation import unused_fields as unused_augmentation_fields
@@ -161,7 +168,7 @@ def unused_fields(values: Mapping[str, Any]) -> dict[str, str]:
         "distillation_weight": (values["distillation"] != "none", "distillation=soft or hard"),
         "temperature": (values["distillation"] == "soft", "distillation=soft"),
     }
-    return {name: purpose for name, (is_used, purpose) in used.items() if not is_used}
+    return unused(used)
 
 
 def _check_optimizer_name(optimizer: str) -> None:

@@ -240,9 +240,9 @@ class CKA(FeatureAnalysis):
         0.5, "RBF bandwidth as a multiple of the median distance in a batch", above=0
     )
 
-    def unused(self) -> Mapping[str, str]:
-        """The bandwidth, without its kernel."""
-        return {} if self.kernel == "rbf" else {"bandwidth": "kernel rbf"}
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """The bandwidth needs its kernel."""
+        return {"bandwidth": (self.kernel == "rbf", "kernel rbf")}
 
     def inapplicable(self, subject: Subject) -> str | None:
         """The unbiased estimate takes at least 4 images."""

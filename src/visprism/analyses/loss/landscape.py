@@ -409,13 +409,14 @@ class Landscape(Analysis):
         "clean", "training images as they are, or augmented as in the strong recipe"
     )
 
-    def unused(self) -> Mapping[str, str]:
-        """What another plane does not read."""
-        if self.plane == "hessian":
-            return dict.fromkeys(("grid_planes", "checkpoints"), "plane random")
-        if self.checkpoints:
-            return dict.fromkeys(("grid_planes", "reach"), "random planes")
-        return {}
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """What belongs to some of the planes."""
+        random = self.plane == "random"
+        return {
+            "checkpoints": (random, "plane random"),
+            "grid_planes": (random and not self.checkpoints, "random planes"),
+            "reach": (not self.checkpoints, "a random or Hessian plane"),
+        }
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """Circles, surfaces, and the path of checkpoints."""

@@ -187,12 +187,13 @@ class Sharpness(Analysis):
         8, "number of random directions of gaussian, each with its opposite", minimum=1, quick=2
     )
 
-    def unused(self) -> Mapping[str, str]:
-        """What belongs to a measure that is not named."""
-        unused = {} if "gaussian" in self.measures else {"directions": "measure gaussian"}
-        if not {"sam", "asam"} & set(self.measures):
-            unused["steps"] = "measure sam or asam"
-        return unused
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """What belongs to some of the measures."""
+        ascent = {"sam", "asam"} & set(self.measures)
+        return {
+            "steps": (ascent, "measure sam or asam"),
+            "directions": ("gaussian" in self.measures, "measure gaussian"),
+        }
 
     def measure(self, subject: Subject, run: Run) -> tuple[Result, ...]:
         """The mean sharpness of mini-batches."""

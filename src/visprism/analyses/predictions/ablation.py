@@ -253,10 +253,12 @@ class Ablation(Analysis):
         10, "number of random sets of blocks for each number in joint", minimum=1
     )
 
-    def unused(self) -> Mapping[str, str]:
-        """Numbers of what is not ablated."""
-        unused = {} if "channels" in self.parts else {"channels": "channels in parts"}
-        return unused if self.joint else unused | {"draws": "joint"}
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """Numbers of what some ablations replace."""
+        return {
+            "channels": ("channels" in self.parts, "channels in parts"),
+            "draws": (self.joint, "joint"),
+        }
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""

@@ -195,18 +195,15 @@ class Adversarial(Analysis):
         maximum=1.41,
     )
 
-    def unused(self) -> Mapping[str, str]:
-        """What belongs to an attack that is not named."""
-        of_attack = {"pgd": ["losses"], "apgd-t": ["target_classes"]}
-        unused = {
-            option: f"attack {attack}"
-            for attack, options in of_attack.items()
-            if attack not in self.attacks
-            for option in options
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """What belongs to some of the attacks."""
+        iterative = {"pgd", "apgd", "apgd-t"} & set(self.attacks), "attack pgd, apgd or apgd-t"
+        return {
+            "losses": ("pgd" in self.attacks, "attack pgd"),
+            "steps": iterative,
+            "restarts": iterative,
+            "target_classes": ("apgd-t" in self.attacks, "attack apgd-t"),
         }
-        if not {"pgd", "apgd", "apgd-t"} & set(self.attacks):
-            unused |= dict.fromkeys(("steps", "restarts"), "attack pgd, apgd or apgd-t")
-        return unused
 
     def grid(self) -> list[Attack]:
         """Every attack at every size: PGD with each of `losses`, the others with their own."""

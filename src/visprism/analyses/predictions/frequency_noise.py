@@ -261,13 +261,11 @@ class FrequencyNoise(PerturbedAccuracy):
                 f"protocols, got {low:g} to {high:g}"
             )
 
-    def unused(self) -> Mapping[str, str]:
-        """What belongs to the other protocol."""
-        of_protocol = {
-            "paper": dict.fromkeys(("rms", "band_shape"), "protocol default or both"),
-            "default": {"paper_amplitude": "protocol paper or both"},
-        }
-        return of_protocol.get(self.protocol, {})
+    def used(self) -> Mapping[str, tuple[object, str]]:
+        """What belongs to one of the protocols."""
+        default = self.protocol != "paper", "protocol default or both"
+        paper = self.protocol != "default", "protocol paper or both"
+        return {"rms": default, "band_shape": default, "paper_amplitude": paper}
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Condition]:
         """Each band under each protocol."""
