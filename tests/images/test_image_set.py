@@ -37,6 +37,16 @@ def test_a_subset_keeps_each_image_with_its_target(folder):
     assert part[1][0].tobytes() == images[6][0].tobytes()
 
 
+def test_a_path_is_a_folder_of_images(folder, monkeypatch):
+    named = load_data(f"folder:{folder}?subset=0.5")
+    images = load_data(f"{folder}?subset=0.5")
+    assert images.source == named.source
+    assert images.targets.tolist() == named.targets.tolist()
+    monkeypatch.chdir(folder.parent)
+    (folder.parent / "shapes").symlink_to(folder)  # a name of data has priority
+    assert load_data("shapes").source == "shapes"
+
+
 def test_unreadable_images_are_named_and_counted_before_any_work(folder):
     (folder / "cats" / "0.PNG").write_bytes(b"")
     cut = folder / "dogs" / "2.PNG"
@@ -66,7 +76,7 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
     [
         ("shapes?target=color", "target must be shape or texture, got 'color'"),
         ("cifar10_c:x?severity=6", "severity must be 1 to 5, got 6"),
-        ("pyproject.toml", "write folder:pyproject.toml"),
+        ("pyproject.toml", "must be an existing folder, got pyproject.toml"),
         ("shape", r"unknown data 'shape'\. Did you mean shapes\?"),
         ("folder", "data folder must have a path, got 'folder'. Write folder:PATH"),
         ("shapes:here", "data shapes must have no path, got 'shapes:here'"),

@@ -75,6 +75,7 @@ def test_rows_come_in_any_order_across_row_groups_and_files(write, photo, encode
         write(f"set/data/train-0000{part}-of-00002.parquet", cells=cells)
     images = load_data(f"parquet:{tmp_path / 'set'}")
     assert images.split == "train"
+    assert load_data(str(tmp_path / "set")).source == images.source
     wanted = [9, 0, 5, 4, 2, 7, 1]
     assert [seeds([(image, 0)], photo)[0] for image in images.read(wanted)] == wanted
 

@@ -161,6 +161,19 @@ def test_pictures_are_the_same_in_a_list_and_in_mappings(net, brightness):
     assert first["Net"]["brightness"].mean == second["Net"]["brightness"].mean
 
 
+def test_a_path_of_images_is_data(net, brightness, tmp_path):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for i in range(4):
+        load_data("shapes")[i][0].save(pictures / f"{i}.png")
+    first, second = (
+        examine(net(), data, analyses=[brightness]) for data in (pictures, f"folder:{pictures}")
+    )
+    assert first["Net"]["brightness"].mean == second["Net"]["brightness"].mean
+    examine("resnet20", pictures, analyses=[brightness], out=tmp_path / "study")
+    assert f"data: {pictures}" in (tmp_path / "study" / "study.yaml").read_text()
+
+
 HALF = (0.5, 0.5, 0.5)
 WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 from torch import nn
@@ -25,6 +26,7 @@ from visprism.images.image_set import ImageSet, MissingSplitError
 from visprism.images.images import Images, ordered, tensor_images
 from visprism.images.open_data import image_set_of, in_order, load_data, normalization_of
 
+DataName = str | PathLike
 _TRAIN = "train"
 _CHECKED = 5000  # files that are read before a study starts, which may measure fewer
 
@@ -153,7 +155,7 @@ def subjects_of(
     run: Run,
 ) -> list[Subject]:
     """A subject for each model, all on the same images."""
-    if options.split is not None and not isinstance(data, str):
+    if options.split is not None and not isinstance(data, DataName):
         raise InputError(
             f"split selects a part of data that is given by name, got {options.split!r} and a "
             f"{type(data).__name__}. Pass the images of that split as data."
@@ -209,9 +211,9 @@ def images_of(
     drawn = seed or 0  # which images, where there is a limit
     if isinstance(data, Images):
         return data
-    if isinstance(data, str):
+    if isinstance(data, DataName):
         read = load_data(
-            data,
+            str(data),
             split=options.split,
             limit=options.limit,
             skip_bad=options.skip_bad,
@@ -264,10 +266,11 @@ def _training_images(
 ) -> Images:
     """The training images: those given, the training split of named data, or `images`."""
     if train_data is not None:
-        split = replace(options, split=_TRAIN if isinstance(train_data, str) else None)
+        split = replace(options, split=_TRAIN if isinstance(train_data, DataName) else None)
         read = images_of(train_data, split, side=side, seed=seed, preprocessing=preprocessing)
         return replace(read, split=_TRAIN) if read.image_set is None else read
-    if isinstance(data, str) and images.split not in ("", _TRAIN) and options.split is None:
+    other = images.split not in ("", _TRAIN) and options.split is None
+    if isinstance(data, DataName) and other:
         try:
             return images_of(data, replace(options, split=_TRAIN), side=side, seed=seed)
         except MissingSplitError:  # the provenance says which split it is

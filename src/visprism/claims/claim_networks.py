@@ -82,9 +82,9 @@ SMALL = Scale(
 MEDIUM = replace(
     SMALL,
     name="medium",
-    summary="CNN, ViT, AlterNet of the small scale, 40 epochs on all of CIFAR-10, in bf16",
+    summary="CNN, ViT, AlterNet of the small scale, 40 epochs on all of CIFAR-10",
     models={name: _SMALL_MODELS[name] for name in ("cnn", "vit", "alternet")},
-    recipe=SMALL.recipe.replace(epochs=40, precision="bf16"),
+    recipe=SMALL.recipe.replace(epochs=40),
     subset=1.0,
     seeds=range(3),
     fewest_seeds=3,

@@ -44,8 +44,9 @@ DATA = """\
 DATA is one of
   shapes                  ten classes of textured shapes, drawn when needed
   cifar10, cifar100       from torchvision
-  folder:DIR              a folder of images, or of one folder per class
-  parquet:FILE-OR-DIR     Parquet files in the layout of Hugging Face
+  DIR, folder:DIR         a folder of images, or of one folder per class
+  FILE-OR-DIR, parquet:FILE-OR-DIR
+                          Parquet files in the layout of Hugging Face
   hf:NAME                 a data set of Hugging Face
   cifar10_c:DIR, cifar100_c:DIR, imagenet_c:DIR
                           stored sets of corrupted images

@@ -1,4 +1,4 @@
-"""Data by name: from text such as ``shapes?size=64`` or ``folder:photos`` to an image set."""
+"""Data by name: from text such as ``shapes?size=64`` or ``photos/val`` to an image set."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +26,7 @@ from visprism.core.run import Progress
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, stratified
 from visprism.images.images import LABELS, decoded_images
 
+_TABLES = ("*.parquet", "*/*.parquet")  # in a folder that is named without its kind
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
 
@@ -43,6 +44,7 @@ def load_data(
 ) -> ImageSet:
     """The images with the name `spec`, ``NAME[:PATH][?OPTION=VALUE&...]``.
 
+    A path without a name is ``parquet:PATH`` where it has such files, and ``folder:PATH`` else.
     Every data set has the option ``subset=0.1``, a fraction of each class; see `stratified`.
     Files are read once, so that a damaged file is reported before a measurement starts.
 
@@ -74,9 +76,10 @@ def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, f
     """The image set, and the value of the option ``subset``."""
     body, _, query = spec.partition("?")
     name, colon, place = body.partition(":")
-    if name not in set(DATA) and exists(Path(body).expanduser()):
-        kind = "parquet" if body.endswith(".parquet") else "folder"
-        raise InputError(f"unknown data {spec!r}. To read that path, write {kind}:{body}.")
+    if name not in set(DATA) and exists(path := Path(body).expanduser()):
+        tables = path.suffix == ".parquet" or any(next(path.glob(p), None) for p in _TABLES)
+        name, colon, place = "parquet" if tables else "folder", ":", body
+        body = name + colon + place
     function = DATA[name]
     parameters = inspect.signature(function).parameters.values()
     takes_path = any(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)

@@ -57,8 +57,8 @@ def examine(
         models: an ``nn.Module`` in evaluation mode, a name such as "timm:resnet18", a loaded
             model, a sequence of these, or a mapping of names to them.
         data: an iterable of ``(images, targets)`` or of images, a ``DataLoader``, a ``Dataset``
-            of tensors or PIL images (also of Hugging Face), an `ImageSet`, or a name such as
-            "folder:photos".
+            of tensors or PIL images (also of Hugging Face), an `ImageSet`, a path, or a
+            name such as "cifar10".
         analyses: names, classes, or instances with options; None for a selection.
         options: options by the name of the analysis: ``{"fourier": {"profile": "radial"}}``.
         effort: "quick" takes about a minute for a model of 4 GMACs on two cores, "standard" ten

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from visprism.analyses.base import ANALYSES, Analysis
-from visprism.analyses.subjects import DataOptions
+from visprism.analyses.subjects import DataName, DataOptions
 from visprism.core.files import write_text, yaml_text
 from visprism.core.options import Effort, option_values
 from visprism.core.run import Run
@@ -22,11 +22,16 @@ def study_fields(
     None where a model or data is an object, which no file can name.
     """
     names = _model_names(models)
-    if names is None or not isinstance(data, str) or not isinstance(train_data, str | None):
+    if (
+        names is None
+        or not isinstance(data, DataName)
+        or not isinstance(train_data, DataName | None)
+    ):
         return None
     defaults = {**asdict(DataOptions()), "seed": Run().seed, **asdict(Run().compute)}
     values = {**asdict(images), "seed": run.seed, **asdict(run.compute)}
     changed = {name: value for name, value in values.items() if value != defaults[name]}
+    data, train_data = str(data), train_data and str(train_data)
     return {"models": names, "data": data, "train_data": train_data, **changed}
 
 
