@@ -11,7 +11,7 @@ READY_DEVICE := .venv-device/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test slow browser device sweep lint format types contracts check clean
+.PHONY: help setup demo docs test exact slow browser device sweep lint format types contracts check clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,10 @@ docs: $(READY_DOCS)  ## build the site in docs/_build/html; warnings are errors
 
 test: $(READY)  ## run the tests but for the slow ones
 	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow and not sweep"
+
+exact: $(READY)  ## run them with each call checked against its annotations, in twice the time
+	$(BIN)/pytest -n 2 --dist worksteal -rs -m "not slow and not sweep" \
+	  --jaxtyping-packages=visprism,beartype.beartype
 
 slow: $(READY)  ## run the slow tests: simulations of coverage, several processes, commands
 	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
