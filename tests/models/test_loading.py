@@ -125,6 +125,15 @@ TINY = {"hidden_size": 24, "num_attention_heads": 2, "num_hidden_layers": 1}
 VISION = TINY | {"image_size": 32, "patch_size": 8, "intermediate_size": 48}
 
 
+def test_weights_or_a_folder_without_a_model_say_what_to_write(tmp_path):
+    weights = tmp_path / "tuned.pt"
+    torch.save({}, weights)
+    with pytest.raises(InputError, match=rf"Write MODEL@FILE, such as resnet20@{weights}"):
+        load_model(str(weights))
+    with pytest.raises(InputError, match=rf"is a folder\. Write hf:{tmp_path} for"):
+        load_model(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("model", "part"),
     [

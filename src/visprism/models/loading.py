@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
+from visprism.core.files import exists, is_file
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import stream
 from visprism.models.author_checkpoints import author_format
@@ -116,9 +117,16 @@ class _Stored:
 
 def _with_model(text: str) -> str:
     """``MODEL@FILE``, also if only the file is named."""
-    if not text.endswith(".safetensors") or "@" in text:
+    path = Path(text)
+    if "/" in text and exists(path) and path.is_dir():
+        raise InputError(
+            f"{text} is a folder. Write hf:{text} for a model of Hugging Face in it, or "
+            f"MODEL@FILE for weights, such as resnet20@{path / 'FILE'}."
+        )
+    stated = text.endswith(".safetensors")
+    if "@" in text or not (stated or (is_file(path) and path.suffix != ".py")):
         return text
-    provenance = read_metadata(text).provenance
+    provenance = read_metadata(text).provenance if stated else None
     if provenance is None or not provenance.model:
         raise InputError(
             f"{text} does not name its model. Write MODEL@FILE, such as resnet20@{text}."
