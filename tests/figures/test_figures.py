@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 import matplotlib as mpl
 import numpy as np
 import pytest
-from internals import Estimated, frame_of, render_formats
+from internals import Estimated, frame_of, load_figures, render_formats
 from matplotlib import pyplot
 
 from visprism import InputError, Result, figure, panel, plot
 
 
 def test_every_figure_is_tried_here(made):
+    load_figures()
     registered = set(plot.registry) - {object, Result}
     shapes = {kind for kind in registered if kind.__module__ == "visprism.table.shapes"}
     kinds = {kind for kind in registered - shapes if kind.__module__.startswith("visprism.")}

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from internals import balanced, held_out
+from internals import NO_CLASS, balanced, held_out
 from PIL import Image
 
 from visprism import ImageSet, load_data, statistics, stratified
@@ -42,6 +42,9 @@ def test_a_path_is_a_folder_of_images(folder, monkeypatch):
     images = load_data(f"{folder}?subset=0.5")
     assert images.source == named.source
     assert images.targets.tolist() == named.targets.tolist()
+    (picture,) = load_data(f"{folder}/dogs/2.PNG")
+    assert picture[1] == NO_CLASS
+    assert picture[0].tobytes() == load_data(str(folder))[7][0].tobytes()
     monkeypatch.chdir(folder.parent)
     (folder.parent / "shapes").symlink_to(folder)  # a name of data has priority
     assert load_data("shapes").source == "shapes"
@@ -76,6 +79,7 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
     [
         ("shapes?target=color", "target must be shape or texture, got 'color'"),
         ("cifar10_c:x?severity=6", "severity must be 1 to 5, got 6"),
+        ("folder:here.png", "must be an existing folder, got here.png"),
         ("pyproject.toml", "must be an existing folder, got pyproject.toml"),
         ("shape", r"unknown data 'shape'\. Did you mean shapes\?"),
         ("folder", "data folder must have a path, got 'folder'. Write folder:PATH"),

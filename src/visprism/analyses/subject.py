@@ -17,6 +17,7 @@ from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
+from visprism.estimates.text import number_of
 from visprism.images.batches import Change
 from visprism.images.images import Images
 from visprism.passes.forward_passes import default_batch_size
@@ -202,7 +203,8 @@ class Subject:
         code = f"; runs {file}.py" if python else ""
         compute = run.compute.on(self.model)
         place = f"{compute.precision} on {compute.device}"
-        return f"{self.name}: {self.num_images} images, {self._preparation}; {place}{code}"
+        images = number_of(self.num_images, "image")
+        return f"{self.name}: {images}, {self._preparation}; {place}{code}"
 
     @property
     def _preparation(self) -> str:

@@ -44,7 +44,7 @@ DATA = """\
 DATA is one of
   shapes                  ten classes of textured shapes, drawn when needed
   cifar10, cifar100       from torchvision
-  DIR, folder:DIR         a folder of images, or of one folder per class
+  PATH, folder:PATH       an image, a folder of images, or of one folder per class
   FILE-OR-DIR, parquet:FILE-OR-DIR
                           Parquet files in the layout of Hugging Face
   hf:NAME                 a data set of Hugging Face

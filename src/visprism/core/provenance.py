@@ -44,7 +44,7 @@ class Provenance:
         shape = "x".join(map(str, self.image_shape))
         parts = [
             self.model,
-            f"{self.images} images of {self.data or 'unnamed data'}"
+            f"{self.images} image{'s' * (self.images != 1)} of {self.data or 'unnamed data'}"
             if self.images
             else self.data,
             shape,

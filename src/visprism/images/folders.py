@@ -75,9 +75,11 @@ def _file_set(
 def folder(path: str, *, split: str | None = None) -> ImageSet:
     """Images in DIR/CLASS/ or DIR/SPLIT/CLASS/, with classes in the order of their names.
 
-    Images without class folders have the target `NO_CLASS`.
+    Images without class folders, and a single image file, have the target `NO_CLASS`.
     """
-    name = f"folder:{path}"
+    name, file = f"folder:{path}", Path(path).expanduser()
+    if split is None and file.suffix.lower() in _EXTENSIONS and file.is_file():
+        return _file_set(name, "", (), file.parent, [file], np.array([NO_CLASS]))
     root = _root(name, path)
     splits = _split_folders(root)
     if splits or split is not None:

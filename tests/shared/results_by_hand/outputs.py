@@ -16,6 +16,7 @@ from visprism.results import (
     DifferingPictures,
     FlipRates,
     FrequencyErrors,
+    ImagePictures,
     JointAblations,
     KindAblations,
     Reliability,
@@ -43,6 +44,16 @@ def differing_pictures():
         width=np.array([2, 2]),
         pixels=np.array(["ff0000" + "00ff00", "0000ff" + "ffffff"]),
         images=2,
+    )
+
+
+def image_pictures():
+    return complete(
+        ImagePictures,
+        image=np.array([0, 4]),
+        height=np.array([1, 1]),
+        width=np.array([2, 1]),
+        pixels=np.array(["ff0000" + "00ff00", "0000ff"]),
     )
 
 

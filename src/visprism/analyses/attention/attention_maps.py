@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.pictures import ImagePictures, image_pictures
 from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, attentions
@@ -100,6 +101,12 @@ class AttentionMaps(Analysis):
             table=False,
         ),
         Section(
+            ImagePictures,
+            "Image of the attention maps",
+            "The image as the model sees it, resized and cropped.",
+            table=False,
+        ),
+        Section(
             Rollout,
             "Attention rollout",
             "Attention rollout: the product of the attention weights of all layers, which "
@@ -119,15 +126,16 @@ class AttentionMaps(Analysis):
         """Measure one model; see `Analysis.measure`."""
         image = inputs_of(subject.batches(1)[0])
         maps = attention_maps(subject.anatomy, image, query=self.query, run=run)
+        pictures = image_pictures(subject, 1, maps.provenance)
         if not subject.num_classes:  # a backbone, without the class that a rollout follows
-            return (maps,)
+            return maps, *pictures
         made, reason = [], ""
         for gradient in (False, True):
             try:
                 made.append(rollout(subject.anatomy, image, gradient=gradient, run=run))
             except InputError as error:
                 reason = str(error)
-        return replace(maps, no_rollout=reason), *made
+        return replace(maps, no_rollout=reason), *pictures, *made
 
     def cost(self, subject: Subject) -> Cost:
         """Two forward passes for the maps, four and a backward pass for two rollouts."""

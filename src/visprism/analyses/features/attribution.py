@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.pictures import ImagePictures, image_pictures
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
@@ -166,6 +167,12 @@ class Attribution(Analysis):
             "block. Read it together with the insertion score of the block.",
             table=False,
         ),
+        Section(
+            ImagePictures,
+            "Images of the attribution maps",
+            "The first images as the model sees them, resized and cropped.",
+            table=False,
+        ),
     )
 
     blocks: int = option(
@@ -222,7 +229,8 @@ class Attribution(Analysis):
             without_gradient=", ".join(block.name for block in unreached),
             provenance=origin,
         )
-        return scored, AttributionMaps(**_pictures(by_block), provenance=origin)
+        maps = AttributionMaps(**_pictures(by_block), provenance=origin)
+        return scored, maps, *image_pictures(subject, _PICTURES, origin)
 
     def cost(self, subject: Subject) -> Cost:
         """Passes with the pixels of each step, for each map."""

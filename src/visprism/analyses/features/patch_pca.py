@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.pictures import ImagePictures, image_pictures
 from visprism.analyses.subject import Subject
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import batch_size, forward
@@ -39,6 +40,7 @@ _COMPONENTS = 3
 _PERCENTILES = (1, 99)  # of the scores of all images, which become 0 and 1
 _FEWEST = _COMPONENTS + 1  # foreground patches that a second PCA takes
 _MOST_IMAGES = 16  # whose feature maps are in memory at once
+_DRAWN = 4  # images in the figure
 _GAP = 0.06  # between pictures, of the side of one
 
 
@@ -112,6 +114,12 @@ class PatchPCA(Analysis):
             "color have similar features, also across images.",
             table=False,
         ),
+        Section(
+            ImagePictures,
+            "Images of the principal components",
+            "The first images as the model sees them, resized and cropped.",
+            table=False,
+        ),
     )
 
     num_blocks: int = option(
@@ -160,7 +168,7 @@ class PatchPCA(Analysis):
                 images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
             ),
         )
-        return (components,)
+        return components, *image_pictures(subject, _DRAWN, components.provenance)
 
     def _of_block(self, name: str, x: Float[np.ndarray, "b c h w"]) -> dict[str, np.ndarray]:
         images, channels, height, width = x.shape
@@ -226,7 +234,7 @@ def scaled(scores: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
 
 
 @figure(width=6.0, height=4.0, across=1, share=False)
-def _(result: PatchComponents, ax: Axes, *, images: int = 4) -> Axes:
+def _(result: PatchComponents, ax: Axes, *, images: int = _DRAWN) -> Axes:
     """Blocks from left to right, the first images from top to bottom; background is white."""
     pictures = result.pictures()
     blocks = list(dict.fromkeys(block for block, _ in pictures))

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Int, Int64, UInt8
 from matplotlib.axes import Axes
 from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
 
+from visprism.analyses.pictures import ImagePictures, picture_columns
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, kappa_interval
 from visprism.drawing.color_bars import caption, picture
@@ -192,30 +192,15 @@ def _require_same_images(first: Outcomes, second: Outcomes) -> None:
 
 
 @result_type("differing-pictures")
-class DifferingPictures(Result):
+class DifferingPictures(ImagePictures):
     """Images that only one of two models classifies correctly; one row for each image."""
 
-    image: np.ndarray = column(
-        "Image", "", "index of the image; in a study, into `Study.positions`"
-    )
     target: Texts = column("Target", "", "class of the image")
     first: Texts = column("First prediction", "", "class that the first model predicts")
     second: Texts = column("Second prediction", "", "class that the second model predicts")
-    height: np.ndarray = column("Height", "pixels", "of the picture, which may be reduced")
-    width: np.ndarray = column("Width", "pixels", "of the picture, which may be reduced")
-    pixels: Texts = column(
-        "Pixels", "", "red, green and blue of each pixel, two hexadecimal digits each"
-    )
     images: int = scalar("Images", "", "number of images on which the models differ", default=0)
     first_model: str = scalar("First model", "", "name of the first model", default="")
     second_model: str = scalar("Second model", "", "name of the second model", default="")
-
-    def pictures(self) -> list[UInt8[np.ndarray, "h w 3"]]:
-        """The pictures in the order of the rows."""
-        return [
-            np.frombuffer(bytes.fromhex(str(text)), np.uint8).reshape(height, width, 3)
-            for text, height, width in zip(self.pixels, self.height, self.width, strict=True)
-        ]
 
 
 def differing_pictures(
@@ -226,15 +211,12 @@ def differing_pictures(
     Both models have as many of them as the other, as far as there are as many.
     """
     rows = _chosen(differing.only_first.astype(bool))
-    pictures = [_reduced(pixels(int(index))) for index in differing.image[rows]]
     return DifferingPictures(
         image=differing.image[rows],
         target=differing.target[rows],
         first=differing.first[rows],
         second=differing.second[rows],
-        height=np.array([len(picture) for picture in pictures], dtype=int),
-        width=np.array([picture.shape[1] for picture in pictures], dtype=int),
-        pixels=np.array([picture.tobytes().hex() for picture in pictures], dtype=str),
+        **picture_columns((pixels(int(i)) for i in differing.image[rows]), _LONGEST),
         images=len(differing),
         first_model=differing.first_model,
         second_model=differing.second_model,
@@ -248,16 +230,6 @@ def _chosen(only_first: np.ndarray) -> Int[np.ndarray, " n"]:
     ranks = [np.arange(len(kind)) for kind in kinds]
     in_turn = np.argsort(np.concatenate(ranks), kind="stable")
     return np.sort(np.concatenate(kinds)[in_turn[:MOST_PICTURES]])
-
-
-def _reduced(pixels: UInt8[Tensor, "c h w"]) -> UInt8[np.ndarray, "rows columns 3"]:
-    """The picture with sides of at most 48 pixels; gray in color."""
-    height, width = pixels.shape[-2:]
-    shrink = min(1.0, _LONGEST / max(height, width))
-    size = max(1, round(height * shrink)), max(1, round(width * shrink))
-    picture = adaptive_avg_pool2d(pixels.float(), size).round().byte()
-    colors = picture if len(picture) == 3 else picture[:1].expand(3, -1, -1)
-    return colors.permute(1, 2, 0).contiguous().numpy()
 
 
 @figure(width=6.6, height=4.2, across=1, share=False)
