@@ -47,7 +47,7 @@ slow: $(READY)  ## run the slow tests: simulations of coverage, several processe
 	$(BIN)/pytest -n 2 --dist loadfile -rs -m slow
 
 browser: $(READY)  ## run the app in a browser: its forms and buttons as a user meets them
-	$(BIN)/pytest -n 2 --dist worksteal -rs tests/app/test_browser.py
+	$(BIN)/pytest -n 2 -rs tests/app/test_browser.py
 
 # XLA on a CPU is a second device on any machine. It needs the oldest torch that is supported,
 # so all packages are the oldest; some warn of newer ones that they require.
