@@ -262,9 +262,10 @@ def _subtitle(study: Study) -> str:
         "x".join(map(str, origin.image_shape[-2:])),
     ]
     details = ", ".join(filter(None, details))
+    number = _measured(study)
+    images = f"{origin.split} image{'s' * (number != '1')}".lstrip()
     phrases = [
-        f"{_measured(study)}{f' {origin.split}' if origin.split else ''} images of {name}"
-        + (f" ({details})" if details else ""),
+        f"{number} {images} of {name}" + (f" ({details})" if details else ""),
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,
     ]
