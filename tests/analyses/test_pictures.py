@@ -31,9 +31,10 @@ def test_maps_have_the_images_that_the_model_sees(name):
         np.testing.assert_array_equal(picture, (expected * 255).round().permute(1, 2, 0))
 
 
-def test_without_a_normalization_there_are_no_pictures():
-    model = seeded(network)
-    subject = subject_of(model, [torch.randn(8, 3, SIDE, SIDE)])
+@pytest.mark.parametrize("preprocessing", [None, PREPROCESSING])
+def test_without_their_normalization_images_have_no_pictures(preprocessing):
+    images = torch.randn(8, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+    subject = subject_of(seeded(network), [images], preprocessing=preprocessing)
     results = ANALYSES["patch-pca"]().measure(subject, Run())
     assert [type(r).__name__ for r in results] == ["PatchComponents"]
 

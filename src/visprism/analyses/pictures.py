@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from visprism.analyses.subject import Subject
+from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
@@ -42,11 +43,12 @@ class ImagePictures(Result):
 def image_pictures(
     subject: Subject, number: int, origin: Provenance
 ) -> tuple[ImagePictures, ...]:
-    """The first images; none where it is unknown how their pixels were normalized."""
-    if subject.preprocessing is None:
-        return ()
+    """The first images; none where their pixels cannot be recovered from the model's input."""
     shown = range(min(number, subject.num_images))
-    columns = picture_columns((subject.pixels_of(i) for i in shown), _LONGEST)
+    try:
+        columns = picture_columns((subject.pixels_of(i) for i in shown), _LONGEST)
+    except InputError:  # the normalization is unknown, or another one
+        return ()
     return (ImagePictures(image=np.array(shown), **columns, provenance=origin),)
 
 
