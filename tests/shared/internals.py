@@ -16,6 +16,7 @@ PLACES = {
     "analyses.features.token_norms": "PROBABILITIES",
     "analyses.features.token_similarity": "SERIES",
     "analyses.loss.mode_connectivity": "mode_connectivity",
+    "analyses.pictures": "picture_columns",
     "analyses.predictions.attacks": (
         "AttackLoss ImageNoise PerturbationBall attack_images auto_pgd checkpoints "
         "other_classes"
@@ -23,7 +24,6 @@ PLACES = {
     "analyses.predictions.bands": "BAND_CENTERS band filtered paper_band radius with_rms",
     "analyses.predictions.corruptions": "ALEXNET CLEAN percent",
     "analyses.predictions.distribution_shift": "ShiftedImages distribution_shift",
-    "analyses.pictures": "picture_columns",
     "analyses.predictions.error_consistency": "differing_pictures error_consistency",
     "analyses.predictions.fourier_sensitivity": "basis_image",
     "analyses.predictions.out_of_distribution": (
