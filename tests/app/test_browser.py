@@ -280,9 +280,11 @@ def test_a_dropped_image_is_shown_and_a_wrong_name_leaves_no_picture(app, page):
             const blob = await new Promise((done) => canvas.toBlob(done));
             dataTransfer.items.add(new File([blob], name));
         }
+        dataTransfer.items.add(new File(["words"], "notes.txt"));
         document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true }));
     }""")
     page.wait_for_function("() => document.querySelectorAll('#strip img').length === 3")
+    page.wait_for_selector("#notice >> text=1 of 4 files are left out: an upload must be an")
     page.wait_for_selector("#curves >> text=there are no labels")
     page.locator("#subject [name=model]").first.fill("resnet21")
     page.locator("#subject [name=model]").last.fill("")

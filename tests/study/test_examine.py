@@ -370,6 +370,7 @@ def test_bad_input_is_refused_before_anything_is_measured(net, loader, brightnes
         (model, [loader[0], loader[1][0]], {}, "either all batches or none must have targets"),
         (model, loader, {"on_error": "ignore"}, "on_error must be"),
         (model, 7, {}, "data must be an iterable of batches"),
+        ("no-such-model", "no-such-data", {}, "unknown data 'no-such-data'"),
     ):
         with pytest.raises(InputError, match=match):
             examine(given, data, **{"analyses": [brightness], **options})

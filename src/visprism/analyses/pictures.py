@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
+from visprism.analyses.base import Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
@@ -38,6 +39,13 @@ class ImagePictures(Result):
             np.frombuffer(bytes.fromhex(str(text)), np.uint8).reshape(height, width, 3)
             for text, height, width in zip(self.pixels, self.height, self.width, strict=True)
         ]
+
+
+def pictures_section(title: str) -> Section:
+    """How the report presents the images that the maps of an analysis belong to."""
+    return Section(
+        ImagePictures, title, "As the model sees them, resized and cropped.", table=False
+    )
 
 
 def image_pictures(

@@ -24,7 +24,13 @@ from visprism.core.preprocessing import NORMALIZATIONS, OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.image_set import ImageSet, MissingSplitError
 from visprism.images.images import Images, ordered, tensor_images
-from visprism.images.open_data import image_set_of, in_order, load_data, normalization_of
+from visprism.images.open_data import (
+    check_name,
+    image_set_of,
+    in_order,
+    load_data,
+    normalization_of,
+)
 
 DataName = str | PathLike
 _TRAIN = "train"
@@ -143,6 +149,13 @@ def candidates_of(
             f"models must have different file names, got {', '.join(map(repr, same))}"
         )
     return named
+
+
+def check_names(data: Any, train_data: Any, options: DataOptions) -> None:
+    """Raise if data is given by a name that does not exist; cheap, before models are built."""
+    for name, split in ((data, options.split), (train_data, _TRAIN)):
+        if isinstance(name, DataName):
+            check_name(str(name), split)
 
 
 def subjects_of(

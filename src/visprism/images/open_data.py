@@ -112,6 +112,11 @@ def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, f
     return replace(images, source="?".join(filter(None, [body, "&".join(source)]))), fraction
 
 
+def check_name(spec: str, split: str | None = None) -> None:
+    """Raise if there are no images with a name; their files are not read."""
+    _opened(spec, split, None)
+
+
 def content_of(spec: str, split: str | None = None) -> str:
     """A digest of the images with a name; see `Images.fingerprint`."""
     return decoded_images(_opened(spec, split, None)[0]).fingerprint()

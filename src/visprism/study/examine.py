@@ -9,7 +9,7 @@ import torch
 
 from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, forget_choice
-from visprism.analyses.subjects import DataOptions, candidates_of, subjects_of
+from visprism.analyses.subjects import DataOptions, candidates_of, check_names, subjects_of
 from visprism.core.devices import require_default_device, reused_memory
 from visprism.core.errors import InputError
 from visprism.core.options import EFFORTS, Effort
@@ -101,18 +101,20 @@ def examine(
     with reused_memory(), unchanged_draws, reported(run, listener) as (run, notify):
         begin = time.monotonic()
         chosen = ANALYSES.chosen(analyses, options, effort)
+        images = images or DataOptions()
+        check_names(data, train_data, images)
         candidates = candidates_of(models, pretrained=pretrained, output=output, run=run)
         subjects = subjects_of(
             candidates,
             data,
             train_data,
-            images or DataOptions(),
+            images,
             preprocessing=preprocessing,
             run=run,
         )
         timed = run if minutes is None else run.ending_by(begin + 60.0 * minutes)
         store = _open_store(Path(out) if out is not None else None, subjects, run, fresh=fresh)
-        fields = study_fields(models, data, train_data, images or DataOptions(), run)
+        fields = study_fields(models, data, train_data, images, run)
         examination = Examination(
             subjects,
             chosen,

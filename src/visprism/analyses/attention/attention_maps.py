@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.pictures import ImagePictures, image_pictures
+from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, attentions
@@ -100,12 +100,7 @@ class AttentionMaps(Analysis):
             "shows how much each place is attended to.",
             table=False,
         ),
-        Section(
-            ImagePictures,
-            "Image of the attention maps",
-            "The image as the model sees it, resized and cropped.",
-            table=False,
-        ),
+        pictures_section("Image of the attention maps"),
         Section(
             Rollout,
             "Attention rollout",

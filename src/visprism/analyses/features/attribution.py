@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.pictures import ImagePictures, image_pictures
+from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.interception import intercept
@@ -167,12 +167,7 @@ class Attribution(Analysis):
             "block. Read it together with the insertion score of the block.",
             table=False,
         ),
-        Section(
-            ImagePictures,
-            "Images of the attribution maps",
-            "The first images as the model sees them, resized and cropped.",
-            table=False,
-        ),
+        pictures_section("Images of the attribution maps"),
     )
 
     blocks: int = option(

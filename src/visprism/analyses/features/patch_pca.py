@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.pictures import ImagePictures, image_pictures
+from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.analyses.subject import Subject
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import batch_size, forward
@@ -114,12 +114,7 @@ class PatchPCA(Analysis):
             "color have similar features, also across images.",
             table=False,
         ),
-        Section(
-            ImagePictures,
-            "Images of the principal components",
-            "The first images as the model sees them, resized and cropped.",
-            table=False,
-        ),
+        pictures_section("Images of the principal components"),
     )
 
     num_blocks: int = option(

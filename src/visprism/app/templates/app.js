@@ -86,7 +86,11 @@ const setUpForm = async (form) => {
     const { name } = await ask("api/studies", request());
     location.href = `study/${encodeURIComponent(name)}`;
   }));
-  find("#images").addEventListener("change", guarded(async ({ target }) => addChoice(form.elements.data, await upload(target.files))));
+  find("#images").addEventListener("change", guarded(async ({ target }) => {
+    const [data, note] = await upload(target.files);
+    addChoice(form.elements.data, data);
+    notice(note);
+  }));
   find("#checkpoint").addEventListener("change", guarded(async ({ target }) => {
     const [file] = target.files;
     const { checkpoint } = await ask(`api/checkpoints/${encodeURIComponent(file.name)}`, file, "application/octet-stream");

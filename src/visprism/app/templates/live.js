@@ -358,8 +358,10 @@ const load = guarded(async () => {
 });
 find("#subject").addEventListener("submit", (event) => { event.preventDefault(); load(); });
 const show = guarded(async (files) => {
-  addChoice(find("#subject").elements.data, await upload(files));
+  const [data, note] = await upload(files);
+  addChoice(find("#subject").elements.data, data);
   await load();
+  if (note) notice(note);
 });
 find("#images").addEventListener("change", ({ target }) => show(target.files));
 document.addEventListener("dragover", (event) => event.preventDefault());

@@ -76,14 +76,17 @@ const latest = (action) => {
 };
 const upload = async (files) => {
   const set = `images-${new Date().toISOString().slice(0, 19).replace(/\D/g, "")}`;
+  const refused = [];
   let answer;
   for (const [index, file] of [...files].entries()) {
     notice(`Uploading image ${index + 1} of ${files.length}`);
     // The number tells names apart that are the same as file names: 犬.jpg, 猫.jpg.
-    answer = await ask(`api/images/${set}/${index + 1}-${encodeURIComponent(file.name)}`, file, "application/octet-stream");
+    const path = `api/images/${set}/${index + 1}-${encodeURIComponent(file.name)}`;
+    try { answer = await ask(path, file, "application/octet-stream"); } catch (error) { refused.push(error.message); }
   }
+  if (!answer) throw new Error(refused[0]);
   notice("");
-  return answer.data;
+  return [answer.data, refused.length ? `${refused.length} of ${files.length} files are left out: ${refused[0]}` : ""];
 };
 const addChoice = (select, value) => {
   if (![...select.options].some((option) => option.value === value)) select.append(make("option", {}, value));
