@@ -140,7 +140,7 @@ def test_a_sentence_names_the_step_at_which_half_of_the_change_is_over():
     (finding,) = curve.findings()
     assert str(finding) == (
         "share, mlp: 10% [9%, 11%] after step 0, 90% [89%, 91%] after step 40, intervals "
-        "over 64 test images; from step 20 on less than half of the change is left"
+        "over 64 test images; from step 20, less than half of the change is left"
     )
     (finding,) = curve.select(curve.step == 10).findings()
     one = "share, mlp: 10% [9%, 11%] after step 10, intervals over 64 test images"

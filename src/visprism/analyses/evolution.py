@@ -55,16 +55,16 @@ class Evolution(Result):
             if low[0] > high[-1] or high[0] < low[-1]:  # the intervals are apart
                 far = np.abs(value - value[-1]) > abs(value[0] - value[-1]) / 2
                 settled = rows.step[np.flatnonzero(far)[-1] + 1]
-                text += f"; from step {settled} on less than half of the change is left"
+                text += f"; from step {settled}, less than half of the change is left"
             yield text
 
 
 SECTION = Section(
     Evolution,
     "During training",
-    "Each line is a quantity after so many updates, with its 95% interval over the same "
-    "images; of many blocks, from dark (first) to bright (last). It is one training: another "
-    "seed may differ as much as the steps do.",
+    "Each line is a quantity against the number of updates, with its 95% interval over the "
+    "same images. Many blocks are drawn from dark (first) to bright (last). This is one "
+    "training: another seed may differ as much as the steps do.",
 )
 
 

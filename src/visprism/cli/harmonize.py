@@ -38,8 +38,8 @@ class Harmonize(Printing, Weights, Training):
     )
     heads: tuple[int, ...] | None = argument(
         None,
-        "number of heads, of all MSA blocks or per stage (default: 3 x channels of the block / "
-        "head dimension)",
+        "number of heads, of all MSA blocks or per stage (default: 3 x width of the spatial "
+        "convolution / head dimension)",
         "N[,N...]",
         minimum=1,
     )

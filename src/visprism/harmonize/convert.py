@@ -56,8 +56,8 @@ def harmonize_model(
         model: any CNN with residual blocks, in evaluation mode; it is not changed.
         images: a few, of the size of the model's input.
         placement: which blocks; see `select_blocks`.
-        heads: of all MSA blocks, or per stage; by default 3 times the channels of the block /
-            head_dim, which gives 3, 6, 12 and 24 in the stages of an Alter-ResNet.
+        heads: of all MSA blocks, or per stage; by default 3 times the width of the spatial
+            convolution / head_dim: 3, 6, 12 and 24 in the stages of an Alter-ResNet.
         head_dim: channels of each head.
         window: side of a window in positions of the feature map; by default `default_window`.
         seed: of the new weights.

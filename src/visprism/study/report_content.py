@@ -302,7 +302,7 @@ def _networks(study: Study) -> str:
     random = f" {untrained} of {len(study.models)} {verb} random weights." * bool(untrained)
     if len(study.models) > 1:  # the sentences say so
         return random.strip()
-    return f"One network: numbers are its own, not an architecture's.{random}"
+    return f"One network: the numbers describe it, not its architecture.{random}"
 
 
 def _omissions(study: Study) -> list[Omission]:

@@ -104,10 +104,9 @@ class AttentionMaps(Analysis):
         Section(
             Rollout,
             "Attention rollout",
-            "Attention rollout: the product of the attention weights of all layers, which "
-            "shows how much each position contributes to the tokens that the head reads. It is "
-            "undefined for models whose number of tokens changes between layers, and for "
-            "backbones without logits.",
+            "The product of the attention weights of all layers shows how much each position "
+            "contributes to the tokens that the head reads. It is undefined for models whose "
+            "number of tokens changes between layers, and for backbones without logits.",
             table=False,
         ),
     )

@@ -114,9 +114,8 @@ class NeuralCollapse(ScalarPerBlock):
         yield from super().sentences()
         if none:
             yield (
-                f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}): it "
-                f"is not below its value for {_SHUFFLES} shuffles of the labels: no difference "
-                "between the classes shows"
+                f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}), "
+                f"where it is not below its value for {_SHUFFLES} shuffles of the labels"
             )
         parts = []
         if np.isfinite(self.nc1[-1]):

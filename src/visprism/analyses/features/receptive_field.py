@@ -106,11 +106,12 @@ class FieldSizes(ScalarPerBlock):
         ends = dict.fromkeys((int(rows[0]), int(rows[-1])))
         sizes = [f"{self._interval(i)} at {self.block[i]}" for i in ends]
         squares = [
-            f"{self.side_50[i]:.0f}x{self.side_50[i]:.0f} at {self.block[i]}" for i in ends
+            f"{self.side_50[i]:.0f}x{self.side_50[i]:.0f} pixels at {self.block[i]}"
+            for i in ends
         ]
         yield (
             f"effective receptive field, {SIGMA}: {', '.join(sizes)}; half of it lies in a "
-            f"square around its center of mass of about {', '.join(squares)} pixels"
+            f"square around its center of mass of about {', '.join(squares)}"
             f"{self.over()}"
         )
 

@@ -71,8 +71,8 @@ class TokenSimilarity(FeatureAnalysis):
             TokenCosines,
             "Similarity of tokens",
             "Each line is a choice of tokens: the mean cosine between two tokens of an image. "
-            "A line that rises to 1 is over-smoothing. Where only the line without removal of "
-            "the mean is high, the tokens share one direction and still differ in the others.",
+            "A line that rises to 1 is over-smoothing. If only the line without removal of the "
+            "mean is high, the tokens share one direction and differ in the others.",
         ),
     )
 

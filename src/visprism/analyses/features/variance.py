@@ -92,9 +92,8 @@ class Variances(ScalarPerBlock):
         idle = self.block[self.feature_change < _UNCHANGED].tolist()
         if idle:
             yield Finding(
-                f"blocks that change nothing: {len(idle)} ({some_of(idle)}). Residual "
-                "branches that still end in zeros, as many libraries initialize them, do "
-                "that",
+                f"blocks that change nothing: {len(idle)} ({some_of(idle)}), as with "
+                "zero-initialized residual branches",
                 "VP109",
             )
 

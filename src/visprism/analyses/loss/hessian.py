@@ -55,16 +55,16 @@ class Hessian(Analysis):
         Section(
             HessianSummary,
             "Sharpness and convexity",
-            "With a larger APE, the mean of the positive leading eigenvalues, the loss is "
-            "sharper. With a larger NEP, the fraction of negative ones, it is less convex. "
-            "Intervals are over mini-batches.",
+            "APE is the mean of the positive leading eigenvalues: with a larger one the loss "
+            "is sharper. NEP is the fraction of negative ones: with a larger one the loss is "
+            "less convex. Intervals are over mini-batches.",
             figures={},
         ),
         Section(
             HessianCurves,
             "Hessian eigenvalues",
             "Density of the leading Hessian eigenvalues of the mini-batches, by magnitude. Up "
-            "to 9 of them are marks without a density. Large positive eigenvalues mean a sharp "
+            "to 9 of them are drawn as marks. Large positive eigenvalues mean a sharp "
             "loss. Negative ones, on the left, are directions of negative curvature: the "
             "weights are not at a local minimum.",
             table=False,

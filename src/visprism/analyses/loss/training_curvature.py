@@ -43,8 +43,8 @@ class TrainingCurvature(Analysis):
             "Curvature during training",
             "Leading Hessian eigenvalue of the training loss after every few updates. The "
             "dashed line is the largest curvature at which updates are stable on a quadratic: "
-            "2 / learning rate for gradient descent. For Adam the preconditioned Hessian has "
-            "one. The second figure is the fraction of the gradient in leading directions.",
+            "2 / learning rate for gradient descent. For Adam it limits the preconditioned "
+            "Hessian. The second figure is the fraction of the gradient in leading directions.",
             figures={"": {}, "alignment": {"quantity": "alignment"}},
         ),
     )

@@ -218,9 +218,8 @@ class Ablation(Analysis):
             Ablations,
             "Ablation",
             "Each point is the accuracy drop when what one block adds is replaced, with its "
-            "95% interval over images. The sentence names the replacement; zero is the "
-            "identity. Replacing one convolution inside a block is another experiment, drawn "
-            "apart.",
+            "95% interval over images. The finding names the replacement; with zero, the block "
+            "is the identity. Single convolutions inside blocks have a separate figure.",
             figures={"": {}, "convolutions": {"ablated": "convolution"}},
         ),
         Section(

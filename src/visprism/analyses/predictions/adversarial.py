@@ -159,8 +159,8 @@ class Adversarial(Analysis):
             "Fraction of images that are classified correctly without and under each attack, "
             "with its 95% interval. The worst case counts images that are correct under all "
             "attacks of one size; it is an upper bound of the true robust accuracy. apgd and "
-            "apgd-t, where chosen, are two of the four attacks of AutoAttack, without FAB and "
-            "Square.",
+            "apgd-t, if chosen, are two of AutoAttack's four attacks; FAB and Square are not "
+            "run.",
         ),
     )
 

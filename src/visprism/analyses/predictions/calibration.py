@@ -234,20 +234,20 @@ class Calibration(Analysis):
             ClassAccuracy,
             "Accuracy by class",
             "The accuracy of each class with its 95% interval over the images of the class, "
-            "the lowest first, at most 20 in the figure. The lowest of many classes is lower "
-            "than on new images, since it was selected.",
+            "the lowest first, at most 20 in the figure. The lowest of many is selected, so it "
+            "is lower than on new images.",
         ),
         Section(
             Confusions,
             "Confusion matrix",
-            "In a row the images of a class, in a column those with a prediction, in percent "
-            "of the class. With more than 20 classes, the most frequent errors.",
+            "Rows are classes and columns predictions, in percent of the images of the class. "
+            "With more than 20 classes, the figure shows the most frequent errors.",
         ),
         Section(
             Reliability,
             "Reliability diagram",
-            "Each bar is a bin of the confidence: its height is the accuracy. The hatched part "
-            "reaches to the mean confidence of the bin, a line. Bars below the diagonal are "
+            "Each bar is a bin of the confidence: its height is the accuracy, the line its "
+            "mean confidence, the hatched part the gap. Bars below the diagonal are "
             "overconfident, bars above it underconfident.",
             figures={"": {}, "histogram": {"quantity": "frequency"}},
         ),
@@ -261,9 +261,9 @@ class Calibration(Analysis):
         Section(
             TemperatureScaling,
             "Temperature scaling",
-            "The temperature by which the logits must be divided for the highest likelihood. "
-            "Its effect is measured on images that it is not fitted on. The calibration error "
-            "that remains is not one of the scale of the logits.",
+            "Logits divided by the temperature have the highest likelihood. Its effect is "
+            "measured on images that it is not fitted on. The remaining calibration error does "
+            "not come from the scale of the logits.",
             figures={},
         ),
         Section(

@@ -155,7 +155,7 @@ class DistributionShift(Analysis):
             ShiftedAccuracy,
             "Accuracy on shifted images",
             "Each bar is a stored set: the accuracy on its images, with its 95% interval. The "
-            "mark is the accuracy on images of the data of the same classes. Predictions are "
+            "mark is the accuracy on the data's images of the same classes. Predictions are "
             "restricted to the classes of a set.",
         ),
     )

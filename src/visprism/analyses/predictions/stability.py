@@ -99,8 +99,8 @@ class RelativeFlipRates(Result):
         """The mean over perturbations, and its largest term."""
         if not np.isfinite(self.mean_ratio):
             yield (
-                f"flip rate relative to {self.reference} undefined: without any flip of "
-                f"{self.reference} along {int(np.isnan(self.ratio).sum())} perturbations"
+                f"flip rate relative to {self.reference} undefined: {self.reference} never "
+                f"flips along {int(np.isnan(self.ratio).sum())} perturbations"
             )
             return
         worst = int(self.ratio.argmax())
