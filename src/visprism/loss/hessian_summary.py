@@ -284,7 +284,7 @@ class HessianSummary(OfObjectives):
             )
         if self.nep[row] > 0:
             return "yes"
-        return "no" if self.smallest_converged[row] == 1 else "open"
+        return "no" if self.smallest_converged[row] == 1 else "can't tell"
 
     def _findings_of(self, row: int) -> list[Finding]:
         name, batches, size = (

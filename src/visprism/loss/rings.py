@@ -147,11 +147,11 @@ class Rings(Result):
             return []
         i, j = pairs[int(np.argmax(ratios))]
         text = (
-            f"the NLL increase depends on BatchNorm at {beyond} of {len(ratios)} distances, by "
-            f"ratio most at {self.radius[i]:g}: {text_of(self.rise[i])} with frozen, "
+            f"the NLL increase depends on BatchNorm at {beyond} of {len(ratios)} distances, "
+            f"most at {self.radius[i]:g} by ratio: {text_of(self.rise[i])} with frozen, "
             f"{text_of(self.rise[j])} with re-estimated statistics, over {self.pairs} "
-            f"direction pair{'s' * (self.pairs > 1)} and {self.images_text}; another model is "
-            "flatter or sharper only if it is so under both treatments"
+            f"direction pair{'s' * (self.pairs > 1)} and {self.images_text}; a model is "
+            "flatter than another only if it is under both treatments"
         )
         return [Finding(text, code="VP105")]
 

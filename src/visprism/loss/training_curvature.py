@@ -107,7 +107,7 @@ class CurvatureDuringTraining(Result):
         return (
             f"the {vectors} of the {MATRIX_LABELS[str(self.matrix[0])]} hold "
             f"{np.nanmean(rows.alignment):.1%} of the squared gradient norm on average over "
-            f"{len(rows)} steps, {k / self.parameters:.2g} expected of a random direction "
+            f"{len(rows)} steps, {k / self.parameters:.2g} expected for a random direction "
             f"(no intervals: one loss, of {images})"
         )
 

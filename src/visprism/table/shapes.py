@@ -82,7 +82,7 @@ class Valued(Result):
         """What the intervals, or else the values, are taken over: the end of a sentence."""
         if not np.isfinite(self.intervals).any():
             estimated = isinstance(getattr(self, self.value_name), Estimated)
-            one = "" if estimated else ": one number of all"
+            one = "" if estimated else ": one number for all"
             return f"; over {self.units_text} (no interval{one})" if self.units > 1 else ""
         return f"; intervals over {self.units_text}"
 

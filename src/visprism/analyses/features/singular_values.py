@@ -80,7 +80,7 @@ class SingularSpectrum(PerBlock):
         )
 
 
-ONE_NUMBER = "one number of all images"
+ONE_NUMBER = "one number for all images"
 
 
 def _ranks(values: SingularSpectrum, name: str, level: str) -> tuple[float, float]:

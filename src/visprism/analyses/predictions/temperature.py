@@ -92,11 +92,11 @@ class TemperatureScaling(Result):
         return ": not significantly different from 1"
 
     def _remainder(self) -> str:
-        """What of the calibration error is not one of the scale of the logits."""
+        """The calibration error that scaling the logits does not correct."""
         before, after = self.debiased_before, self.debiased_after
         text = f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
         if after.low > 0:
-            return f"{text}: a significant calibration error is not one of the logits' scale"
+            return f"{text}: a significant error remains that scaling does not correct"
         if before.low > 0:
             return f"{text}: no significant calibration error remains"
         if np.isnan(before.low):
