@@ -112,7 +112,7 @@ def test_a_section_begins_with_its_figure_and_one_sentence_a_model(page):
     assert len(re.findall(r'<p class="caption"', seen)) == 2
     assert "Each point is a block." not in seen  # folded
     assert 'data-stem="test-norms-count"' not in seen  # a further figure is folded, too
-    assert "Mind: Dead channels" in seen
+    assert "Caveats: Dead channels" in seen
 
 
 @pytest.mark.usefixtures("undrawn")

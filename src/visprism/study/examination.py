@@ -157,7 +157,7 @@ def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) 
     return len(earlier) - 1
 
 
-_UNTRAINED = "the model has random weights. Name the analysis to run it all the same."
+_UNTRAINED = "the model has random weights. Name the analysis to run it anyway."
 Place = tuple[tuple[str, ...], str]  # models and analysis
 LATE = "A longer time limit measures it; a study with a folder resumes."
 

@@ -62,8 +62,8 @@ class BlockSimilarities(BlockMatrix):
     rsa: Estimated = estimate(
         "RSA",
         "",
-        "Spearman correlation of the dissimilarities of all pairs of images; an interval from "
-        "100 images on",
+        "Spearman correlation of the dissimilarities of all pairs of images; the interval "
+        "needs 100 images",
     )
     rsa_null: np.ndarray = column("RSA of shuffled images", "", "mean over permutations")
     neighbors: int = scalar("Neighbors", "", "k of mutual k-NN")

@@ -162,7 +162,7 @@ class MassiveActivations(ScalarPerBlock):
             f"{ratio} times the median (geometric mean) at {self.block[most]}, in "
             f"channel {self.channel[most]} for {self.channel_share[most]:.0%} of "
             f"{self.images_text}; "
-            "massive activations (above 100 and 1,000 times the median) in most of them: "
+            "massive activations (above 100, and above 1,000 times the median) in most images: "
             f"{massive} of {len(self)} blocks"
         )
 

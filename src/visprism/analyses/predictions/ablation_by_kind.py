@@ -276,7 +276,7 @@ class JointAblations(Result):
         images = self.images_text
         for i in range(len(self)):
             yield (
-                f"{self.num_blocks[i]} blocks removed together: mean accuracy drop "
+                f"{self.num_blocks[i]} blocks ablated together: mean accuracy drop "
                 f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
                 f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
                 f"drops {100 * self.sum_of_drops[i]:.1f} ({images})"
