@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.nn.functional import cross_entropy
 
-from visprism import Study, evolve
+from visprism import Monitor, Study, evolve
 from visprism.integrations.lightning import MonitorCallback
 from visprism.results import Evolution
 
@@ -33,8 +33,8 @@ class Classifier(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
 
-def fitted(module, loader, callbacks=(), fits=(2,), **options):
-    """The weights after fits up to these epochs."""
+def fitted(module, loader, callbacks=(), fits=(2,), path=None, **options):
+    """The weights after fits up to these epochs, from a checkpoint."""
     seed_everything(0, verbose=False)
     with warnings.catch_warnings(action="ignore"):  # of Lightning, about workers and devices
         trainer = Trainer(
@@ -44,7 +44,7 @@ def fitted(module, loader, callbacks=(), fits=(2,), **options):
         )  # fmt: skip
         for epochs in fits:
             trainer.fit_loop.max_epochs = epochs
-            trainer.fit(module, loader())
+            trainer.fit(module, loader(), ckpt_path=path)
     return {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
@@ -97,6 +97,20 @@ def test_two_fits_with_one_callback_log_each_measurement_once(
     logger.steps = []
     fitted(Classifier(network), loader, [callback], fits=(1, 2), logger=logger)
     assert logger.steps == [2, 4, 6, 8]
+
+
+def test_the_update_before_a_resumption_is_not_measured_again(
+    tmp_path, network, loader, monitor
+):
+    way = {"accumulate_grad_batches": 2, "enable_checkpointing": True}
+    saved = ModelCheckpoint(tmp_path, every_n_train_steps=2)
+    fitted(Classifier(network), loader, [MonitorCallback(monitor), saved], fits=(1,), **way)
+    again = Monitor(monitor.data, monitor.analyses, every=2, share=1.0, out=monitor.out)
+    before = again.studies[2]
+    callbacks, path = [MonitorCallback(again)], saved.best_model_path
+    fitted(Classifier(network), loader, callbacks, path=path, **way)
+    assert list(again.studies) == [2, 4]
+    assert again.studies[2] is before
 
 
 def test_its_checkpoints_have_curves(tmp_path, network, loader, images):

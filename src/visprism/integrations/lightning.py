@@ -43,6 +43,10 @@ class MonitorCallback(Callback):
             run_id = getattr(logger, "run_id", None) or ""  # of MLflow
             log_arrays(run, step, draw, axis=axis, run_id=run_id)
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """A resumed training goes on after its last update."""
+        self._step = trainer.global_step
+
     def on_train_batch_end(
         self,
         trainer: Trainer,

@@ -280,7 +280,7 @@ def joined(
     seconds = sum(s.header.get("seconds", 0.0) for of in runs.values() for s in of.values())
     header = {**headers[0], "weights": weights, "untrained": untrained, "seconds": seconds}
     header["notes"] = {name: next(iter(s.notes.values()), []) for name, s in last.items()}
-    for key in ("step", "metrics", "outputs"):
+    for key in ("step", "begin", "metrics", "outputs"):
         header.pop(key, None)
     ends = {name: f"step {max(of)}" for name, of in runs.items()}
     texts = [f"{step} of {name}" for name, step in ends.items()]

@@ -3,6 +3,7 @@
 import logging
 import random
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -152,6 +153,7 @@ class Monitor:
     _subject: Subject | None = field(default=None, init=False, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _last: int = field(default=-1, init=False)  # step of the last call
+    _first: int = field(default=0, init=False)  # step of the first call of the training
     _from_the_start: bool = field(default=False, init=False)  # whether the folder's steps recur
     _others: bool = field(default=False, init=False)  # whether they are of another training
     _said: set[str] = field(default_factory=set, init=False, repr=False)
@@ -231,7 +233,9 @@ class Monitor:
             for group in self._groups:
                 group.taken = self.seconds / len(self._groups)
         if first:
-            self._from_the_start = step <= min(self.studies, default=step)
+            begins = [s.header.get("begin", n) for n, s in self.studies.items()]
+            self._first = min([step, *begins])
+            self._from_the_start = step == self._first
         if step < self._last:
             self._say(
                 f"step must not decrease, got {step} after {self._last}. A new run needs a "
@@ -287,8 +291,9 @@ class Monitor:
     def _is_stored(self, model: nn.Module, step: int) -> bool:
         """Whether the step was measured, of these weights.
 
-        A training that begins before the first stored step and comes to other weights is
-        another one. One that was resumed may differ by rounding, and is measured again.
+        A training that begins where the stored one began and comes to other weights is
+        another one. If one was resumed, the studies from here on are of weights that are
+        lost, and are removed.
         """
         if step not in self.studies:
             return False
@@ -303,12 +308,21 @@ class Monitor:
                     + (
                         "which is left as it is. Give another training another folder"
                         if self._others
-                        else "and are measured again"
+                        else "whose studies from this step on are removed"
                     ),
                     of="other weights",
                 )
+                if not self._others:
+                    self._remove_from(step)
                 return False
         return True
+
+    def _remove_from(self, first: int) -> None:
+        self.studies = {step: study for step, study in self.studies.items() if step < first}
+        stored = step_folders(Path(self.out)) if self.out and rank() == 0 else {}
+        for step, folder in stored.items():
+            if step >= first:
+                shutil.rmtree(folder)
 
     def _plan(self, subject: Subject, step: int, optimizers: Sequence[Optimizer]) -> None:
         """Group the analyses that apply by their passes, with the seconds they should take."""
@@ -406,7 +420,7 @@ class Monitor:
         )
         numbers = self._numbers_in(metrics)
         alarms = alarms_of([*self.studies.values(), study])
-        header = {**study.header, "step": step, "metrics": numbers}
+        header = {**study.header, "step": step, "begin": self._first, "metrics": numbers}
         study = replace(study, header=header | {"alarms": [str(alarm) for alarm in alarms]})
         self.studies[step] = study
         for alarm in alarms:

@@ -79,6 +79,7 @@ _HEADER = {
     "effort": str,
     "budget": float | None,
     "step": int,  # of a training, and what it reports there
+    "begin": int,  # its first step
     "metrics": dict[str, float | None],
     "alarms": list[str],
 }
