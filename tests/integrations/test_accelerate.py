@@ -2,8 +2,10 @@
 
 import torch
 from accelerate import Accelerator
+from accelerate.data_loader import prepare_data_loader
 from torch.nn.functional import cross_entropy
 
+from visprism import examine
 from visprism.integrations.accelerate import AcceleratedMonitor
 
 
@@ -28,3 +30,11 @@ def test_a_prepared_model_is_measured_after_updates(network, loader, monitor):
     assert not [f for study in monitor.studies.values() for f in study.failures]
     assert [entry[0] for entry in logged] == [2, 4]
     assert logged[0][1]["visprism/calibration/nll"] > 0
+
+
+def test_a_prepared_loader_of_one_of_several_processes_is_read_whole(network, loader):
+    part = prepare_data_loader(loader(), num_processes=2, process_index=1)
+    data = loader(), part
+    studies = [examine(network.eval(), one, analyses="calibration") for one in data]
+    whole, read = (study.header["images"] for study in studies)
+    assert read == whole

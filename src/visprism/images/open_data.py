@@ -229,12 +229,14 @@ def in_order(
     balanced over classes where the data set states its `targets`. A loader that selects images
     by itself, with a sampler of weights for instance, is returned as it is.
     """
-    dataset, sampler = loader.dataset, loader.sampler
+    inner = getattr(loader.batch_sampler, "batch_sampler", None)  # which Accelerate splits
+    whole: Any = inner if hasattr(inner, "sampler") else loader
+    dataset, sampler = loader.dataset, whole.sampler
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
     # Over these processes, which share the images of a measurement in any case.
     shared = isinstance(sampler, DistributedSampler) and sampler.num_replicas == world_size()
     plain = shuffled or shared or isinstance(sampler, SequentialSampler)
-    if loader.batch_size is None or not plain:
+    if whole.batch_size is None or not plain:
         return loader, None
     number = _length(dataset)
     if not shared and len(sampler) != number:  # pyrefly: ignore (both kinds have a length)
@@ -250,7 +252,7 @@ def in_order(
         chosen = balanced(classes, limit, seed=seed)
     unshuffled = DataLoader(
         Subset(dataset, chosen.tolist()),
-        batch_size=loader.batch_size,
+        batch_size=whole.batch_size,
         num_workers=loader.num_workers,
         collate_fn=loader.collate_fn,
         worker_init_fn=loader.worker_init_fn,
