@@ -102,13 +102,13 @@ def test_two_fits_with_one_callback_log_each_measurement_once(
 def test_the_update_before_a_resumption_is_not_measured_again(
     tmp_path, network, loader, monitor
 ):
-    way = {"accumulate_grad_batches": 2, "enable_checkpointing": True}
-    saved = ModelCheckpoint(tmp_path, every_n_train_steps=2)
-    fitted(Classifier(network), loader, [MonitorCallback(monitor), saved], fits=(1,), **way)
+    saved, way = ModelCheckpoint(tmp_path, every_n_train_steps=2), {"fits": (1,)}
+    way |= {"accumulate_grad_batches": 2, "enable_checkpointing": True}
+    fitted(Classifier(network), loader, [MonitorCallback(monitor), saved], **way)
     again = Monitor(monitor.data, monitor.analyses, every=2, share=1.0, out=monitor.out)
     before = again.studies[2]
     callbacks, path = [MonitorCallback(again)], saved.best_model_path
-    fitted(Classifier(network), loader, callbacks, path=path, **way)
+    fitted(Classifier(network), loader, callbacks, path=path, accumulate_grad_batches=2)
     assert list(again.studies) == [2, 4]
     assert again.studies[2] is before
 
