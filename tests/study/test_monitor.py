@@ -180,7 +180,7 @@ def test_a_resumed_training_that_differs_by_rounding_is_measured_again(tmp_path,
         trained("sgd", resumed, begin=half)
         assert [step for step in before if resumed.studies[step] != before[step]] == steps
     (record,) = caplog.records
-    assert "whose studies from this step on are removed" in record.message
+    assert "whose studies from this step on move to replaced/" in record.message
 
 
 def test_steps_that_a_resumed_training_does_not_measure_are_not_of_the_lost_one(tmp_path):
@@ -189,6 +189,7 @@ def test_steps_that_a_resumed_training_does_not_measure_are_not_of_the_lost_one(
     next(iter(half["model"].values())).mul_(2)
     trained("sgd", monitor_of(tmp_path, every=5), begin=half)
     assert list(monitor_of(tmp_path).studies) == [5]
+    assert any((tmp_path / "replaced").iterdir())
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention",
 _CAUTION_AT_FIRST, _CAUTION = 4.0, 2.0
 _PATIENCE = 60.0  # seconds until a process says that it waits for the others
 _STEP = re.compile(r"step-(\d+)")
+_REPLACED = "replaced"  # folder of studies of weights that a resumed training lost
 _HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
 
 _log = logging.getLogger(__name__)
@@ -293,7 +294,7 @@ class Monitor:
 
         A training that begins where the stored one began and comes to other weights is
         another one. If one was resumed, the studies from here on are of weights that are
-        lost, and are removed.
+        lost, and are set aside.
         """
         if step not in self.studies:
             return False
@@ -308,21 +309,25 @@ class Monitor:
                     + (
                         "which is left as it is. Give another training another folder"
                         if self._others
-                        else "whose studies from this step on are removed"
+                        else f"whose studies from this step on move to {_REPLACED}/"
                     ),
                     of="other weights",
                 )
                 if not self._others:
-                    self._remove_from(step)
+                    self._set_aside_from(step)
                 return False
         return True
 
-    def _remove_from(self, first: int) -> None:
+    def _set_aside_from(self, first: int) -> None:
         self.studies = {step: study for step, study in self.studies.items() if step < first}
-        stored = step_folders(Path(self.out)) if self.out and rank() == 0 else {}
-        for step, folder in stored.items():
+        if not self.out or rank() != 0:
+            return
+        for step, folder in step_folders(Path(self.out)).items():
             if step >= first:
-                shutil.rmtree(folder)
+                aside = Path(self.out) / _REPLACED / folder.name
+                shutil.rmtree(aside, ignore_errors=True)
+                aside.parent.mkdir(exist_ok=True)
+                folder.rename(aside)
 
     def _plan(self, subject: Subject, step: int, optimizers: Sequence[Optimizer]) -> None:
         """Group the analyses that apply by their passes, with the seconds they should take."""
