@@ -10,7 +10,6 @@ import argparse
 from pathlib import Path
 
 from visprism.models.pretrained import PretrainedCard, epochs_in_words, pretrained_cards
-from visprism.models.timm_entries import PREFIX
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "model_cards.md"
 
@@ -37,28 +36,18 @@ model = timm.create_model("visprism_resnet20.cifar10", pretrained=True)
 With other `num_classes` or `in_chans` timm replaces the classifier and adapts the first layer.
 
 Accuracy, NLL and ECE come from the 16-bit weights on all test images, in fp32 on a CPU. The
-interval is the 95% Wilson interval over images. It does not contain the variation over seeds:
-each network was trained once. Minutes are wall time, with an evaluation after each epoch, on a
-machine that ran other work too. `python benchmarks/model_cards.py --write` writes this page
-from the cards next to the weights.
-"""
+interval is the 95% Wilson interval over images, not over seeds: each network was trained once.
+Minutes are wall time, with an evaluation after each epoch, on a machine that ran other work too.
 
-LIMITS = {
-    "shapes": (
-        "The images are synthetic: results do not transfer to photographs. The network is "
-        "meant for demonstrations and tests."
-    ),
-    "cifar10": (
-        "Training took minutes on one thread, so the accuracy is lower than with long recipes "
-        "(ResNet-20: 91.25% in He et al. 2016, table 6). The network is meant for examples, "
-        "tests and comparisons of small networks, not for classification in practice."
-    ),
-}
-JPEG = (
-    "The training and test images were JPEG-compressed with chroma subsampling, which damages "
-    "their highest frequencies. Fourier results on these images describe the compressed copy; "
-    "accuracy on the original images may differ."
-)
+**Limits.** The networks are meant for examples, tests and comparisons of small networks, not for
+classification in practice. Training on CIFAR-10 took minutes on one thread, so the accuracy is lower
+than with long recipes (ResNet-20: 91.25% in He et al. 2016, table 6). These images were
+JPEG-compressed with chroma subsampling, which damages their highest frequencies: Fourier results
+describe the compressed copy, and accuracy on the original images may differ. The images of shapes
+are synthetic: results do not transfer to photographs.
+
+`python benchmarks/model_cards.py --write` writes this page from the cards next to the weights.
+"""
 
 
 def main() -> None:
@@ -98,7 +87,6 @@ def row(card: PretrainedCard) -> str:
 def section(card: PretrainedCard) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
     images = card.preprocessing
-    limits = [LIMITS[card.data], *([JPEG] if "JPEG" in card.data_description else [])]
     entries = {
         "Data": f"{card.data_description}; {card.train_images:,} training images and "
         f"{card.test_images:,} test images.",
@@ -110,8 +98,6 @@ def section(card: PretrainedCard) -> str:
         f"{card.machine}; {versions}.",
         "Accuracy": f"{accuracy(card)}, NLL {card.nll:.3f}, ECE {card.ece:.1%}; "
         f"{card.accuracy_fp32:.2%} before the weights were rounded to 16 bits.",
-        "Limits": " ".join(limits),
-        "In timm": f"`{PREFIX}{card.name}`.",
         "Train it again": f"`python benchmarks/trained.py {card.name}`{whole_schedule(card)}.",
     }
     body = "\n".join(f"- **{title}.** {text}" for title, text in entries.items())
