@@ -37,14 +37,14 @@ With other `num_classes` or `in_chans` timm replaces the classifier and adapts t
 
 Accuracy, NLL and ECE come from the 16-bit weights on all test images, in fp32 on a CPU. The
 interval is the 95% Wilson interval over images, not over seeds: each network was trained once.
-Minutes are wall time, with an evaluation after each epoch, on a machine that ran other work too.
+Minutes are wall time, with an evaluation after each epoch, on a machine that ran other work.
 
-**Limits.** The networks are meant for examples, tests and comparisons of small networks, not for
-classification in practice. Training on CIFAR-10 took minutes on one thread, so the accuracy is lower
-than with long recipes (ResNet-20: 91.25% in He et al. 2016, table 6). These images were
-JPEG-compressed with chroma subsampling, which damages their highest frequencies: Fourier results
-describe the compressed copy, and accuracy on the original images may differ. The images of shapes
-are synthetic: results do not transfer to photographs.
+**Limits.** The networks are meant for examples, tests and comparisons of small networks, not
+for classification in practice. Training on CIFAR-10 took minutes on one thread, so the accuracy
+is lower than with long recipes (ResNet-20: 91.25% in He et al. 2016, table 6). These images
+were JPEG-compressed with chroma subsampling, which damages their highest frequencies: Fourier
+results describe the compressed copy, and accuracy on the original images may differ. The images
+of shapes are synthetic: results do not transfer to photographs.
 
 `python benchmarks/model_cards.py --write` writes this page from the cards next to the weights.
 """
