@@ -26,8 +26,8 @@ CODES: dict[str, Code] = {
     "VP101": Code(
         "Accuracy not significantly above chance",
         "warning",
-        "The model may have been trained on other classes, or on images of another size or "
-        "normalization: other quantities of its accuracy describe nothing that it learned.",
+        "The model may be untrained, or trained on other classes or on images of another size "
+        "or normalization: other quantities of its accuracy describe nothing that it learned.",
     ),
     "VP102": Code(
         "Too few images for the expected calibration error",
@@ -172,8 +172,8 @@ def chance_findings(
         return ()
     text = (
         f"accuracy {accuracy:.1%} over {images_text(images, split)} is not significantly "
-        f"above chance ({1 / classes:.1%} for {classes} classes): the model may have been "
-        "trained on other labels or on images of another size or normalization, the labels "
-        "may be in another order, or the images may be too few to tell"
+        f"above chance ({1 / classes:.1%} for {classes} classes): the model may be "
+        "untrained, or trained on other labels or on images of another size or "
+        "normalization; the labels may be in another order, or the images too few to tell"
     )
     return (Finding(text, "VP101"),)
