@@ -235,7 +235,7 @@ class Calibration(Analysis):
             "Accuracy by class",
             "The accuracy of each class with its 95% interval over the images of the class, "
             "the lowest first, at most 20 in the figure. The lowest of many is selected, so it "
-            "is lower than on new images.",
+            "is likely to be higher on new images.",
         ),
         Section(
             Confusions,
@@ -261,8 +261,8 @@ class Calibration(Analysis):
         Section(
             TemperatureScaling,
             "Temperature scaling",
-            "Logits divided by the temperature have the highest likelihood. Its effect is "
-            "measured on images that it is not fitted on. The remaining calibration error does "
+            "Logits divided by the temperature have the highest likelihood. The effect "
+            "is measured on images that the temperature is not fitted on. The remaining calibration error does "
             "not come from the scale of the logits.",
             figures={},
         ),
