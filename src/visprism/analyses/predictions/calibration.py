@@ -261,9 +261,9 @@ class Calibration(Analysis):
         Section(
             TemperatureScaling,
             "Temperature scaling",
-            "Logits divided by the temperature have the highest likelihood. The effect "
-            "is measured on images that the temperature is not fitted on. The remaining calibration error does "
-            "not come from the scale of the logits.",
+            "Logits divided by the temperature have the highest likelihood. The effect is "
+            "measured on images that the temperature is not fitted on. The remaining "
+            "calibration error does not come from the scale of the logits.",
             figures={},
         ),
         Section(
