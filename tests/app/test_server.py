@@ -1,10 +1,12 @@
 """Each route answers what the package answers without the app."""
 
 import asyncio
+import html
 import re
 import time
 from dataclasses import replace
 from functools import partial
+from urllib.parse import urljoin
 
 import numpy as np
 import pytest
@@ -48,6 +50,19 @@ def test_every_page_and_file_of_a_page_is_answered_and_breaks_no_rule_of_accessi
             assert client.get(address).status_code == 200, address
     assert client.get("study/none").status_code == 400
     assert client.get("static/none.js").status_code == 404
+
+
+@pytest.mark.parametrize("address", ["study/none", "study/none/report", "nowhere"])
+def test_an_error_is_json_for_scripts_and_a_page_with_its_sentence_in_a_browser(
+    client, address
+):
+    sentence = client.get(address).json()["error"]
+    page = client.get(address, headers={"accept": "text/html,*/*"})
+    assert page.status_code == client.get(address).status_code
+    assert sentence in html.unescape(page.text)
+    assert not Checker(page.text).problems
+    (home,) = re.findall(r'<p><a href="([^"]*)"', page.text)
+    assert client.get(urljoin(str(page.url), home)).text == client.get("").text
 
 
 def test_a_server_that_is_started_again_has_the_same_address(settings):

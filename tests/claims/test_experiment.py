@@ -39,10 +39,11 @@ def test_the_declared_hypotheses_are_those_of_the_table_in_the_docs():
     assert {h.claim for h in PRIMARY.values()} == set(PAPER_CLAIMS)
 
 
-def test_the_page_shows_the_verdicts_of_the_stored_numbers():
+@pytest.mark.parametrize("scale", ["small", "medium"])
+def test_the_page_shows_the_verdicts_of_the_stored_numbers(scale):
     text = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
     results = PROJECT / "benchmarks" / "results" / "claims"
-    effects = effects_of(RawNumbers.load(results / "small.json"))
+    effects = effects_of(RawNumbers.load(results / f"{scale}.json"))
     for comparison in ("primary", "equal training NLL", "secondary"):
         assert markdown_table(effects, comparison) in text
 

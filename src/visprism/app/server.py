@@ -42,20 +42,27 @@ _REPORT_POLICY = (
 )
 
 
-async def _answer(_request: Request, error: Exception) -> Response:
-    """An error as JSON of one sentence."""
+async def _answer(request: Request, error: Exception) -> Response:
+    """An error as one sentence: JSON for scripts, a page where a browser opens an address."""
+    status, headers = 400, {}
     match error:
         case HTTPException():
-            return JSONResponse({"error": error.detail}, error.status_code)
+            sentence, status = error.detail, error.status_code
         case BusyError():
-            return JSONResponse({"error": "too many requests wait"}, 503, {"retry-after": "2"})
+            sentence, status, headers = "too many requests wait", 503, {"retry-after": "2"}
         case InputError() | OutputError():
-            return JSONResponse({"error": printable(str(error))}, 400)
+            sentence = printable(str(error))
         case MemoryError():
-            return JSONResponse({"error": "the request needs more memory than there is"}, 400)
+            sentence = "the request needs more memory than there is"
         case RecursionError():
-            return JSONResponse({"error": "a file of the study is nested too deep"}, 400)
-    return JSONResponse({"error": printable(f"{type(error).__name__}: {error}")}, 500)
+            sentence = "a file of the study is nested too deep"
+        case _:
+            sentence, status = printable(f"{type(error).__name__}: {error}"), 500
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"error": sentence}, status, headers)
+    root = "/".join([".."] * (request.scope["path"].count("/") - 1)) or "."
+    page = _page("error.html", root=root, sentence=sentence)
+    return HTMLResponse(page.body, status, headers)
 
 
 _ERRORS = (HTTPException, BusyError, InputError, OutputError, MemoryError, RecursionError)
