@@ -48,6 +48,24 @@ def test_the_page_shows_the_verdicts_of_the_stored_numbers(scale):
         assert markdown_table(effects, comparison) in text
 
 
+@pytest.mark.parametrize(
+    ("scale", "row", "factor", "suffix"),
+    [("medium", "C11", 100, " points"), ("small", "C15", None, "%"), ("small", "C6a", 1, "")],
+)
+def test_the_interval_of_no_effect_has_the_unit_of_the_effect(scale, row, factor, suffix):
+    effects = effects_of(
+        RawNumbers.load(PROJECT / "benchmarks" / "results" / "claims" / f"{scale}.json")
+    )
+    decided = effects.verdict == "no effect beyond the margin"
+    (number,) = np.flatnonzero((effects.row == row) & decided)
+    text = effects.narrow_text(number).replace("\N{MINUS SIGN}", "-")
+    assert text.endswith(suffix)
+    shown = [float(word) for word in re.findall(r"[-+][\d.e-]+", text)]
+    interval = np.array(effects.narrow(number))
+    expected = 100 * np.expm1(interval) if factor is None else factor * interval
+    assert shown == pytest.approx(expected, rel=5e-3)
+
+
 def test_every_interval_in_the_summary_is_in_a_table_below():
     text = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
     summary, _, rest = text.partition("<!-- verdicts: begin -->")

@@ -83,6 +83,13 @@ class ClaimEffects(Result):
         half = (high - low) / 2 * stdtrit(freedom, 0.95) / stdtrit(freedom, level)
         return effect - half, effect + half
 
+    def narrow_text(self, row: int) -> str:
+        """The 90% interval in the unit of the effect: ``-0.066 to +0.15 points``."""
+        unit = str(self.unit[row])
+        low, high = (f"{self._in_unit(value, unit):+.3g}" for value in self.narrow(row))
+        percent, name = "%" * (unit == RATIO), "" if unit == RATIO else f" {unit}".rstrip()
+        return f"{low}{percent} to {high}{percent}{name}".replace("-", "\N{MINUS SIGN}")
+
     @staticmethod
     def _in_unit(value: float, unit: str) -> float:
         if unit == RATIO:

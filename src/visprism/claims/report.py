@@ -105,8 +105,7 @@ def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
         if needed := int(effects.seeds_needed[i]):
             verdict += f" ({needed if needed > 0 else 'over 1,000'} seeds for 80% power)"
         if verdict == NO_EFFECT:
-            low, high = effects.narrow(i)
-            verdict += f" (90%: {low:+.3g} to {high:+.3g})".replace("-", "\N{MINUS SIGN}")
+            verdict += f" (90%: {effects.narrow_text(i)})"
         if effects.note[i]:
             verdict += f" ({effects.note[i]})"
         confidence = float(effects.confidence[i])
