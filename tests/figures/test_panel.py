@@ -1,11 +1,12 @@
 """Panels: several models side by side, ready for a paper; and files that do not change."""
 
+from dataclasses import replace
 from io import BytesIO
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from internals import frame_of, render_figure
+from internals import frame_of, paper_style, render_figure, settle_layout
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from PIL import Image
@@ -30,6 +31,19 @@ def test_each_model_has_axes_with_its_name_and_scale_and_nothing_is_beyond_the_e
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()
     assert min(box.x0, box.y0, width - box.x1, height - box.y1) >= 0
+
+
+def test_long_words_beside_an_axis_are_within_the_files(made):
+    """Letters are wider at their resolution than at the one of a window."""
+    effects = made["claim_effects"]
+    words = np.full(len(effects.row), "ViT, 10% of images, same updates: worse fit")
+    figure = panel([replace(effects, words=words)])
+    with paper_style():
+        settle_layout(figure)
+        figure.set_dpi(mpl.rcParams["savefig.dpi"])
+        figure.draw_without_rendering()
+        labels = figure.axes[0].get_yticklabels()
+        assert min(label.get_window_extent().x0 for label in labels) >= 0
 
 
 def test_one_color_means_one_value_in_all_models():

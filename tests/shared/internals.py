@@ -57,7 +57,7 @@ PLACES = {
     "core.run": "DEFAULT_RUN stream",
     "drawing.losses": "CHANCE_POSITION LossScale",
     "drawing.registry": "frame_of load_figures",
-    "drawing.save": "render_figure render_formats",
+    "drawing.save": "render_figure render_formats settle_layout",
     "drawing.style": (
         "ATTENTION_SHADE DEPTH FAINT KIND_COLORS SIMILARITY SUBSAMPLING_SHADE color_of "
         "model_axes paper_style tip"

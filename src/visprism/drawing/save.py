@@ -32,10 +32,7 @@ def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
     rendered = {}
     formats = check_formats(formats)
     with paper_style():
-        if (layout := figure.get_layout_engine()) is not None:
-            layout.execute(figure)
-            mpl.rcParams["figure.constrained_layout.use"] = False
-            figure.set_layout_engine(None)  # each file would compute the layout twice
+        settle_layout(figure)
         for format in formats:
             file = BytesIO()
             metadata = dict(_METADATA[format])
@@ -44,6 +41,21 @@ def render_formats(figure: Figure, formats: Iterable[str]) -> dict[str, bytes]:
             figure.savefig(file, format=format, metadata=metadata)
             rendered[format] = file.getvalue()
     return rendered
+
+
+def settle_layout(figure: Figure) -> None:
+    """Compute the layout once, as each file would compute it twice.
+
+    It is computed at the resolution of the files: at a lower one letters are narrower.
+    """
+    if (layout := figure.get_layout_engine()) is None:
+        return
+    dpi = figure.dpi
+    figure.set_dpi(mpl.rcParams["savefig.dpi"])
+    layout.execute(figure)
+    figure.set_dpi(dpi)
+    mpl.rcParams["figure.constrained_layout.use"] = False
+    figure.set_layout_engine(None)
 
 
 def save_figure(
