@@ -86,6 +86,16 @@ def test_timm_takes_arguments_and_says_how_it_wants_its_images():
     assert loaded.label == "vit_tiny_patch16_224 (random weights)"
 
 
+def test_weights_that_state_no_normalization_get_none(tmp_path):
+    """A state dict of the zoo; the shipped weights and checkpoints of visprism state theirs."""
+    torch.save(load_model("resnet20.cifar10").model.state_dict(), tmp_path / "plain.pt")
+    for name in (f"resnet20@{tmp_path / 'plain.pt'}", "resnet20"):
+        preprocessing = load_model(name).preprocessing
+        assert (preprocessing.size, preprocessing.std) == ((32, 32), (1.0,) * 3)
+        assert not preprocessing.stated
+    assert load_model("resnet20.cifar10").preprocessing.stated
+
+
 def test_torchvision_uses_the_transforms_of_its_weights():
     preprocessing = load_model("torchvision:swin_t", pretrained=False).preprocessing
     assert preprocessing.size == (224, 224)

@@ -365,7 +365,7 @@ def _zoo(spec: ModelSpec, *, pretrained: bool) -> Built:
     with explain_unknown_argument(spec, MODELS[spec.name]):
         model = MODELS[spec.name](**spec.arguments)
     side = image_size(spec.name)
-    default = Preprocessing((side, side), *NORMALIZATIONS["imagenet"])
+    default = Preprocessing((side, side), *NORMALIZATIONS["none"], stated=False)
     return model, from_attributes(model, spec.arguments, default=default), RANDOM
 
 
