@@ -116,6 +116,22 @@ def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise)
     assert text.startswith("mlp blocks raise the feature-map variance: +800%")
 
 
+@pytest.mark.parametrize(("falls", "rises"), [(1, 3), (3, 1)])
+def test_a_mean_that_most_blocks_go_against_falls_on_average(falls, rises):
+    summary = KindSummary(
+        kind=np.array(["mlp"]),
+        quantity=np.array([VARIANCE.id]),
+        blocks=np.array([4]),
+        falls=np.array([falls]),
+        rises=np.array([rises]),
+        undecided=np.array([0]),
+        mean=Estimated([-0.4], [-0.5], [-0.3]),
+    )
+    (sentence,) = map(str, summary.sentences())
+    assert "mlp blocks lower the feature-map variance" in sentence
+    assert ("on average" in sentence) is (falls < rises)
+
+
 def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
     x = noise(32, 3, 6, 6) + 2
     summary = variances(["stem", "attention"], x, 3 * blurred(x))[-1]

@@ -261,7 +261,10 @@ def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
         )  # fmt: skip
         return f"{subject}: {text}"
     verb = ("lower" if sign < 0 else "raise") if kind else "falls" if sign < 0 else "rises"
-    return f"{kind} blocks {verb} {quantity}: {text}" if kind else f"{quantity} {verb}: {text}"
+    subject = f"{kind} blocks {verb} {quantity}" if kind else f"{quantity} {verb}"
+    if sign * (summary.rises[row] - summary.falls[row]) < 0:  # most blocks go the other way
+        subject += " on average"
+    return f"{subject}: {text}"
 
 
 def _number(summary: KindSummary, row: int) -> str:
