@@ -216,7 +216,7 @@ def test_half_precision_is_near(small, batches):
 
 @pytest.mark.parametrize("treatment", ["frozen", "reestimated"])
 def test_the_cut_into_batches_does_not_matter(small, treatment):
-    """Also with a last batch of 2."""
+    """Also with last batches of 1, 2, 10 and 50."""
     images, targets = random_images(250)
 
     def nll(size):
@@ -224,7 +224,7 @@ def test_the_cut_into_batches_does_not_matter(small, treatment):
         return vp.landscape(small, cut, lines(small), batch_norm=treatment).nll
 
     uncut = nll(250)
-    for size in (8, 62):
+    for size in (8, 24, 62, 83, 100):
         np.testing.assert_allclose(nll(size), uncut, rtol=1e-5)
 
 
