@@ -102,11 +102,11 @@ def test_a_model_with_random_weights_has_no_answer_about_correct_predictions():
         row(questions.ACCURACY, {"cnn": 80, "vit": 10}, difference=(-72, -68)),
         row(questions.FILTERS, {"cnn": -1, "vit": -1}, reading="low-pass"),
     ]
-    accuracy, filters = glance_of(rows, MODELS, untrained=["vit"])
+    accuracy, filters = glance_of([r.of_trained(["vit"]) for r in rows], MODELS)
     assert set(accuracy.cells) == {"cnn"}
     assert accuracy.better == ""
     assert set(filters.cells) == set(MODELS)
-    assert len(glance_of(rows, MODELS, untrained=MODELS)) == 1
+    assert len(glance_of([r.of_trained(MODELS) for r in rows], MODELS)) == 1
 
 
 def test_words_name_the_part_and_what_its_numbers_mean():

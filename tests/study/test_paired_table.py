@@ -94,8 +94,7 @@ def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
     text = rows[HIGH_DROP].difference_text()
     assert " points [" in text
     assert text.endswith("claim C7)") if high else "C7" not in text
-    untrained = rows[HIGH_DROP].without_verdicts(["b"])
-    assert untrained.difference.verdict == ""
+    assert not rows[HIGH_DROP].of_trained(["b"]).differences  # of correct predictions
 
 
 def test_claim_c7_is_undecided_where_accuracy_and_its_drop_disagree():
@@ -139,7 +138,7 @@ def test_pixels_of_images_of_different_sizes_are_not_compared(in_pixels):
 def test_a_model_with_random_weights_has_no_verdict():
     answer = Answer("Low-pass?", "change", -1.0, claim="C6", verdict="supports")
     row = Row("Low-pass?", "change", "", dict.fromkeys("ab", answer), {})
-    cells = row.without_verdicts(["b"]).cells
+    cells = row.of_trained(["b"]).cells
     assert (cells["a"].verdict, cells["b"].verdict) == ("supports", "")
 
 

@@ -29,12 +29,8 @@ class Line:
     rows: Sequence[Row] = ()  # that it is taken from, the one of the numbers first
 
 
-def glance_of(
-    rows: Iterable[Row], models: Sequence[str], untrained: Sequence[str] = ()
-) -> list[Line]:
+def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
     """A line for each question with a label, in the order of the rows.
-
-    Questions about correct predictions have no answer of a model with random weights.
 
     Numbers are of the first quantity of the question, or of the first that tells the models
     apart where all count. A model is better if it has the better value in a significant
@@ -43,8 +39,7 @@ def glance_of(
     """
     by_question: dict[str, list[Row]] = {}
     for row in rows:
-        kept = row.without(untrained) if question_of(row.question).of_labels else row
-        by_question.setdefault(row.question, []).append(kept)
+        by_question.setdefault(row.question, []).append(row)
     questions = {
         question_of(text): kept
         for text, of_question in by_question.items()

@@ -363,7 +363,7 @@ class _Table:
         self.study = study
         self.chapters = chapters  # by analysis
         self.rows = study.table()
-        self.lines = glance_of(self.rows, study.models, study.header.get("untrained", ()))
+        self.lines = glance_of(self.rows, study.models)
         self._origins = {
             (answer.question, answer.quantity): (entry.analysis, type(result))
             # The first one that answers a question decides.

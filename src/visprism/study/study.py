@@ -184,7 +184,8 @@ class Study:
     def table(self) -> list[Row]:
         """The numbers that the models are compared by, with paired differences.
 
-        A model with random weights has no verdict about a claim of the paper.
+        A model with random weights has no verdict about a claim of the paper, and no answer to
+        a question about correct predictions.
         """
         rows = comparison_rows(
             {
@@ -196,11 +197,13 @@ class Study:
                 for pair in pairs_of(self.models)
             },
         )
-        return [row.without_verdicts(self.header.get("untrained", ())) for row in rows]
+        untrained = self.header.get("untrained", ())
+        kept = (row.of_trained(untrained) for row in rows)
+        return [row for row in kept if row.cells or row.differences]
 
     def glance(self) -> list[Line]:
         """The questions that matter most: an answer of each model, and the better one."""
-        return glance_of(self.table(), self.models, self.header.get("untrained", ()))
+        return glance_of(self.table(), self.models)
 
     def __str__(self) -> str:
         """The study at a glance, as text."""

@@ -15,7 +15,7 @@ from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS, Answer, Verdict
 from visprism.estimates.answers import difference as paired_difference
 from visprism.estimates.findings import Finding
-from visprism.estimates.questions import place_of
+from visprism.estimates.questions import place_of, question_of
 from visprism.estimates.text import interval_text
 from visprism.table.result import Result
 
@@ -128,20 +128,26 @@ class Row:
         """The paired difference, if the study has two models."""
         return next(iter(self.differences.values())) if len(self.differences) == 1 else None
 
-    def without_verdicts(self, models: Sequence[str]) -> "Row":
-        """The row without the verdicts of these models about a claim."""
-        cells = {n: replace(a, verdict="") if n in models else a for n, a in self.cells.items()}
-        differences = {
-            pair: replace(d, verdict="") if set(pair) & set(models) else d
-            for pair, d in self.differences.items()
-        }
-        return replace(self, cells=cells, differences=differences)
+    def of_trained(self, untrained: Sequence[str]) -> "Row":
+        """The row without what random weights cannot tell.
 
-    def without(self, models: Sequence[str]) -> "Row":
-        """The row without the numbers of these models."""
-        cells = {n: a for n, a in self.cells.items() if n not in models}
-        differences = {p: d for p, d in self.differences.items() if not set(p) & set(models)}
-        return replace(self, cells=cells, differences=differences)
+        These models have no verdict about a claim, and no number where correct predictions are
+        asked for.
+        """
+        cells, differences = self.cells, self.differences
+        if question_of(self.question).of_labels:
+            cells = {n: a for n, a in cells.items() if n not in untrained}
+            differences = {p: d for p, d in differences.items() if not set(p) & set(untrained)}
+        return replace(
+            self,
+            cells={
+                n: replace(a, verdict="") if n in untrained else a for n, a in cells.items()
+            },
+            differences={
+                p: replace(d, verdict="") if set(p) & set(untrained) else d
+                for p, d in differences.items()
+            },
+        )
 
     def lines(self, models: Sequence[str]) -> list[str]:
         """The row as text, with the number of images of each model."""
