@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import read_samples
+from internals import read_samples, reestimate
 from landscape_cases import lines, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
@@ -184,10 +184,24 @@ def test_reestimated_statistics_are_those_of_torch(small, batches):
     assert abs(frozen.nll - surface.nll).max() > 0.01
 
 
-@pytest.mark.parametrize(("images", "side", "used"), [(600, 1, 512), (40, 512, 32)])
-def test_statistics_are_of_512_images_or_fewer_large_ones(images, side, used):
-    batch = torch.zeros(images, 1, side, side), torch.zeros(images)
-    assert len(read_samples([batch], vp.Compute()).for_statistics()) == used
+@pytest.mark.parametrize(
+    ("images", "side", "parts"),
+    [(512, 1, [512]), (1027, 1, [343, 342, 342]), (40, 512, [20, 20])],
+)
+def test_statistics_are_of_all_images_in_equal_parts(images, side, parts):
+    batches = [(x, x[:, 0, 0, 0]) for x in torch.zeros(images, 1, side, side).split(7)]
+    of = read_samples(batches, vp.Compute()).for_statistics()
+    assert [len(part) for part in of] == parts
+
+
+def test_statistics_of_several_parts_are_the_total_ones():
+    """Also where the parts are of other sizes and means."""
+    images = torch.cat([torch.randn(30, 3, 4, 4), 5 + 2 * torch.randn(11, 3, 4, 4)])
+    norm = nn.BatchNorm2d(3).eval()
+    reestimate(norm, [images[:9], images[9:30], images[30:]], vp.Compute())
+    torch.testing.assert_close(norm.running_mean, images.mean((0, 2, 3)))
+    total = images.var((0, 2, 3), correction=0)
+    torch.testing.assert_close(norm.running_var, total, rtol=0.003, atol=0)
 
 
 def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
@@ -215,7 +229,7 @@ def test_half_precision_is_near(small, batches):
 
 
 @pytest.mark.parametrize("treatment", ["frozen", "reestimated"])
-def test_the_cut_into_batches_does_not_matter(small, treatment):
+def test_the_cut_into_batches_does_not_matter(small, treatment, monkeypatch):
     """Also with last batches of 1, 2, 10 and 50."""
     images, targets = random_images(250)
 
@@ -223,6 +237,10 @@ def test_the_cut_into_batches_does_not_matter(small, treatment):
         cut = list(zip(images.split(size), targets.split(size), strict=True))
         return vp.landscape(small, cut, lines(small), batch_norm=treatment).nll
 
+    uncut = nll(250)
+    for size in (8, 24, 62, 83, 100):
+        np.testing.assert_allclose(nll(size), uncut, rtol=1e-5)
+    monkeypatch.setattr("visprism.loss.points._MOST_IMAGES", 90)  # statistics of three parts
     uncut = nll(250)
     for size in (8, 24, 62, 83, 100):
         np.testing.assert_allclose(nll(size), uncut, rtol=1e-5)

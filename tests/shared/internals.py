@@ -90,7 +90,7 @@ PLACES = {
     "loss.density": "hutchinson hutchpp quadrature",
     "loss.directions": "gaussian",
     "loss.double_backward": "differentiable",
-    "loss.points": "read_samples",
+    "loss.points": "read_samples reestimate",
     "loss.products": "Products gauss_newton_product hvp",
     "loss.rings": "crossed_mean",
     "loss.update_rules": "sam_threshold update_rule",

@@ -183,13 +183,17 @@ WEIGHTS = torchvision.models.ResNet18_Weights.DEFAULT
     [
         *(transforms.Normalize(value, value) for value in (0.5, (0.5,), HALF)),
         WEIGHTS.transforms(mean=HALF, std=HALF),
+        transforms.Compose([transforms.Normalize(0.25, 0.25), transforms.Normalize(1.0, 2.0)]),
     ],
 )
 def test_the_normalization_of_a_loader_is_that_of_its_transform(net, brightness, last):
     data = SortedByClass()
-    data.transform = transforms.Compose([last])
+    data.transform = transforms.Compose([last, transforms.RandomErasing()])
     study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
     assert "mean and std of half" in study["Net"]["brightness"].provenance.preprocessing
+    data.transform = transforms.RandomErasing()
+    study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
+    assert "no normalization stated" in study["Net"]["brightness"].provenance.preprocessing
 
 
 def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):

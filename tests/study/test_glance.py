@@ -84,7 +84,7 @@ def test_the_measure_that_decides_is_shown_and_named():
     assert line.better == "cnn"
     assert line.rows == [won, tie]
     assert sentences_of(lines, MODELS) == [
-        "The loss of cnn is flatter: 10.0 ± 1.0 against 50.0 ± 1.0."
+        "By Hessian eigenvalues the loss of cnn is flatter: 10.0 ± 1.0 against 50.0 ± 1.0."
     ]
     of_hessian = row(questions.FLATNESS, {"cnn": 1}, id="hessian-summary.ape")
     assert glance_of([of_hessian], MODELS)[0].label == questions.FLATNESS.label

@@ -15,7 +15,7 @@ from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.trace.forward import SeveralOutputsError, errors_of_model, pixels
 from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import OUTPUT, Preprocessing
+from visprism.core.preprocessing import OUTPUT, TENSORS_NOT_STATED, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
 from visprism.images.batches import Change
@@ -209,7 +209,7 @@ class Subject:
     @property
     def _preparation(self) -> str:
         chosen = getattr(self.model, OUTPUT, "")  # in provenance, plan and page
-        way = "tensors as given" if self.preprocessing is None else str(self.preprocessing)
+        way = str(self.preprocessing or TENSORS_NOT_STATED)
         return f"{way}, logits: output {chosen}" if chosen else way
 
     def release(self) -> None:

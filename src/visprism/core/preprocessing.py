@@ -24,7 +24,7 @@ OUTPUT = "visprism_output"
 NOT_STATED = (
     "pixels in [0, 1] (no normalization stated; --normalization or preprocessing= sets it)"
 )
-
+TENSORS_NOT_STATED = "tensors as given (no normalization stated; preprocessing= states it)"
 
 _SLACK = 0.5 / 255  # rounding of normalized images, also to bfloat16
 

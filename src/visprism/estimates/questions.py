@@ -121,7 +121,7 @@ FLATNESS = Question(
     "curvature of the loss",
     "curvature (Hessian eigenvalues; low is flat)",
     "lower",
-    "The loss of {better} is flatter: {low} against {high}.",
+    "By Hessian eigenvalues the loss of {better} is flatter: {low} against {high}.",
     of="hessian-summary",
     all_measures=True,
 )

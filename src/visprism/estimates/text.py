@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from math import isclose, isfinite
+from typing import Any
 
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 
@@ -107,10 +108,10 @@ def text_of(number: float, form: str = ".3g") -> str:
     return interval_text(float(number), low, high, form)
 
 
-def missing_text(number: float, of: str = "") -> str:
+def missing_text(number: Any, of: str = "") -> str:
     """Why a number has no interval: `` (no interval: fewer than 32 images)``; "" if it has."""
     reason = getattr(number, "missing", "")
-    return f" (no interval{of}: {reason})" if reason and not isfinite(number.low) else ""  # pyrefly: ignore
+    return f" (no interval{of}: {reason})" if reason and not isfinite(number.low) else ""
 
 
 def number_of(number: int, noun: str) -> str:

@@ -1,7 +1,7 @@
 """Data by name: from text such as ``shapes?size=64`` or ``photos/val`` to an image set."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -262,18 +262,31 @@ def in_order(
 
 
 def normalization_of(dataset: Any) -> Preprocessing | None:
-    """Mean and deviation of the last ``Normalize`` in a torchvision pipeline; None without one.
+    """Mean and deviation of each ``Normalize`` in a torchvision pipeline; None without one.
 
-    The size is given as one pixel: the caller knows the size of the tensors.
+    For several, (x - m) / s and then (x - n) / t, it is (x - (m + s n)) / (s t). The size is
+    given as one pixel: the caller knows the size of the tensors.
     """
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    transform = getattr(dataset, "transform", None)
-    last = [None, *(getattr(transform, "transforms", None) or [transform])][-1]
-    if type(last).__name__ not in ("Normalize", "ImageClassification"):
+    mean, std, found = np.zeros(1), np.ones(1), False
+    for step in _steps(getattr(dataset, "transform", None)):
+        if type(step).__name__ in ("Normalize", "ImageClassification"):
+            found = True
+            mean = mean + std * np.atleast_1d(step.mean)
+            std = std * np.atleast_1d(step.std)
+    if not found:
         return None
-    mean, std = (np.atleast_1d(getattr(last, key)).tolist() for key in ("mean", "std"))
-    return Preprocessing((1, 1), mean=tuple(map(float, mean)), std=tuple(map(float, std)))
+    return Preprocessing((1, 1), mean=tuple(mean.tolist()), std=tuple(std.tolist()))
+
+
+def _steps(transform: Any) -> Iterator[Any]:
+    """The steps of a torchvision pipeline, also of pipelines within it, in their order."""
+    if hasattr(transform, "transforms"):
+        for step in transform.transforms:
+            yield from _steps(step)
+    else:
+        yield transform
 
 
 def _targets(dataset: Any) -> Any:

@@ -30,8 +30,8 @@ Terms = Iterable[tuple[float, Mapping[str, Tensor]]]  # coefficients of directio
 
 TREATMENTS = ("frozen", "reestimated")  # of BatchNorm
 
-# Images from which BatchNorm statistics are computed, at most: their feature maps are in memory
-# at once, about 1 GiB of a ResNet-50 at 224x224.
+# Images that BatchNorm's statistics are computed from at once, at most: their feature maps are
+# in memory together, about 1 GiB of a ResNet-50 at 224x224.
 _MOST_IMAGES, _MOST_PIXELS = 512, 2**23
 
 
@@ -61,16 +61,17 @@ class Samples:
             images=len(self), batch_size=self.batch_size, image_shape=self.image_shape
         )
 
-    def for_statistics(self) -> Images:
-        """One batch of the first 512 images, or fewer of more than 16,384 pixels each."""
+    def for_statistics(self) -> list[Images]:
+        """All images in as few equal parts as memory allows, however they come in batches."""
         height, width = self.image_shape[-2:]
-        number = min(len(self), _MOST_IMAGES, max(16, _MOST_PIXELS // (height * width)))
-        counts = np.cumsum([len(targets) for _, targets in self.batches])
-        needed = 1 + int(np.searchsorted(counts, number))
-        parts = [images for images, _ in self.batches[:needed]]
-        if isinstance(parts[0], Mapping):
-            return {n: torch.cat([p[n] for p in parts])[:number] for n in parts[0]}  # pyrefly: ignore
-        return torch.cat(parts)[:number]  # pyrefly: ignore
+        most = min(_MOST_IMAGES, max(16, _MOST_PIXELS // (height * width)))
+        parts = -(-len(self) // most)
+        images = [images for images, _ in self.batches]
+        if isinstance(images[0], Mapping):
+            names = images[0].keys()
+            columns = [torch.cat([i[n] for i in images]).tensor_split(parts) for n in names]  # pyrefly: ignore
+            return [dict(zip(names, rows, strict=True)) for rows in zip(*columns, strict=True)]
+        return list(torch.cat(images).tensor_split(parts))  # pyrefly: ignore
 
 
 def read_samples(batches: Iterable, compute: Compute) -> Samples:
@@ -201,29 +202,45 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 
 
 @torch.no_grad()
-def reestimate(model: nn.Module, images: Images, compute: Compute) -> None:
-    """Overwrite the running statistics of every BatchNorm with these images' statistics.
+def reestimate(model: nn.Module, parts: Sequence[Images], compute: Compute) -> None:
+    """Overwrite the running statistics of every BatchNorm: they are then of all these images.
 
-    All images run as one batch, in which each layer normalizes by the statistics of its input:
-    the mean over all images and positions, and the total (unbiased) variance around it. The
-    averages of smaller batches would lack the variance between batches, and later layers would
-    see inputs that are normalized differently in each.
+    In each part, every layer normalizes by the statistics of its input: the mean over images
+    and positions, and the unbiased variance around it. Over parts, each image with weight 1,
+    the variance is the total one: within parts and between their means. In one part, which
+    holds 512 images or fewer large ones, nothing is approximate; of several, later layers see
+    inputs that are normalized by their own part.
 
-    Cost: one forward pass, with the memory of the feature maps of all images.
+    Cost: one forward pass of all images, with the memory of the feature maps of one part.
     """
     norms = batch_norms(model)
+    if not norms:
+        return
     before = [(norm.momentum, norm.training) for norm in norms]
+    images = [len(pixels(part)) for part in parts]
     try:
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # a cumulative average, of one batch
-            norm.training = True
-        if norms:
+        statistics = []
+        for part in parts:
+            for norm in norms:
+                norm.reset_running_stats()
+                norm.momentum = None  # a cumulative average, of one part
+                norm.training = True
             with compute.autocast(), batch_statistics():
-                forward(model, images)
+                forward(model, part)
+            statistics.append([torch.stack(_running(norm)) for norm in norms])
     finally:
         for norm, (momentum, training) in zip(norms, before, strict=True):
             norm.momentum, norm.training = momentum, training
+    for norm, of_parts in zip(norms, zip(*statistics, strict=True), strict=True):
+        weights = torch.tensor(images).to(of_parts[0]) / sum(images)
+        means, variances = torch.stack(of_parts).unbind(1)
+        running_mean, running_var = _running(norm)
+        running_mean.copy_(weights @ means)
+        running_var.copy_(weights @ (variances + (means - running_mean) ** 2))
+
+
+def _running(norm: _BatchNorm) -> list[Tensor]:
+    return [norm.get_buffer("running_mean"), norm.get_buffer("running_var")]
 
 
 @contextmanager

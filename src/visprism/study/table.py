@@ -16,7 +16,7 @@ from visprism.estimates.answers import POINTS, Answer, Verdict
 from visprism.estimates.answers import difference as paired_difference
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import place_of, question_of
-from visprism.estimates.text import interval_text
+from visprism.estimates.text import interval_text, missing_text
 from visprism.table.result import Result
 
 DASH = "\N{EN DASH}"  # where there is no number
@@ -219,10 +219,10 @@ def images_of(rows: Sequence[Row]) -> str:
 
 
 def cell_text(answer: Answer) -> str:
-    """An answer with its subject and what it means, where it has them."""
+    """An answer with its subject, what it means and why it has no interval, if so."""
     subject = f"{answer.subject}: " if answer.subject and not answer.measure else ""
     reading = f"{answer.reading}, " if answer.reading else ""
-    return f"{subject}{reading}{answer}"
+    return f"{subject}{reading}{answer}{missing_text(answer)}"
 
 
 def _pair_text(pair: Pair, difference: Difference) -> str:

@@ -97,3 +97,17 @@ def test_a_point_is_a_model_with_mixed_weights(batch_norm):
             logits = model(images[0])
         nll = functional.cross_entropy(logits, images[1]).item()
         assert path.nll[row] == pytest.approx(nll, abs=1e-5)
+
+
+def test_the_cut_into_batches_does_not_matter():
+    """Also with last batches of 1, 2, 10 and 50."""
+    (images, targets), other = data(8, number=250), normalized(1).state_dict()
+
+    def paths(size):
+        cut = list(zip(images.split(size), targets.split(size), strict=True))
+        return mode_connectivity(normalized(0), {"b": other}, cut, points=3)[0]
+
+    uncut = paths(250)
+    for size in (8, 24, 62, 83, 100):
+        assert paths(size).nll == pytest.approx(uncut.nll, rel=1e-5)
+        assert paths(size).barrier == pytest.approx(uncut.barrier, abs=1e-6)

@@ -46,7 +46,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import Answer, EstimateInfo, few_outcomes
 from visprism.estimates.calibration_error import calibration_error
 from visprism.estimates.estimated import Estimated, Number
-from visprism.estimates.findings import Finding, chance_findings
+from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import missing_text, text_of
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
@@ -123,7 +123,7 @@ class CalibrationMetrics(Result):
         )
         yield from chance_findings(accuracy, origin.images, self.classes, origin.split)
         yield f"ECE {ece:.1%} over {images}, debiased {debiased}, {self._direction()}"
-        if self.calibrated_ece > max(_BIAS, ece / 2):
+        if self._too_few:
             yield Finding(
                 f"too few images for the ECE: a calibrated model has an expected ECE of "
                 f"{self.calibrated_ece:.1%} in {images}, the model {ece:.1%}",
@@ -136,20 +136,37 @@ class CalibrationMetrics(Result):
             info.answer(
                 f"{self.identifier}.{metric}",
                 self.of(metric),
-                reading=self._confidence() if metric in ("debiased_ece", "signed_ece") else "",
+                reading=self._reading(metric),
             )
             for metric, info in ANSWERED.items()
         )
+
+    def _reading(self, metric: str) -> str:
+        if metric not in ("debiased_ece", "signed_ece"):
+            return ""
+        few = metric == "debiased_ece" and self._too_few
+        return f"{self._confidence()}{' (few images, VP102)' * few}"
+
+    @property
+    def _too_few(self) -> bool:
+        """Whether a calibrated model would have much of this ECE in as many images."""
+        return self.calibrated_ece > max(_BIAS, self.of("ece") / 2)
+
+    @property
+    def _at_chance(self) -> bool:
+        return at_chance(self.of("accuracy"), self.provenance.images, self.classes)
 
     def _confidence(self) -> str:
         """Whether the model is over- or underconfident, by the sign of the signed ECE."""
         if self.of("accuracy") == 1:
             return "underconfident (all predictions are correct)"
         signed = self.of("signed_ece")
-        if signed.low <= 0 <= signed.high:
-            return "neither over- nor underconfident"
         if np.isnan(signed.low):
             return "undecided"
+        if self._at_chance:
+            return "accuracy at chance level"
+        if signed.low <= 0 <= signed.high:
+            return "neither over- nor underconfident"
         return "overconfident" if signed > 0 else "underconfident"
 
     def _few(self) -> str:
@@ -162,6 +179,8 @@ class CalibrationMetrics(Result):
         """Overconfident or underconfident where the interval of the signed ECE excludes 0."""
         signed = self.of("signed_ece")
         text = f"confidence - accuracy {text_of(signed, '.1%')}"
+        if self._at_chance:  # VP101: confidence is off by what the labels are
+            return text
         if signed.low > 0:
             return f"overconfident ({text})"
         if signed.high < 0:
