@@ -5,7 +5,8 @@
     python benchmarks/claims.py --write                     # results/claims/ and docs/
 
 Every run is resumed. `--write` replaces the blocks between markers in docs/claims.md: the
-verdicts and what is folded below them. The first study (results/claims/first_study.json) is of
+verdicts, beside what two networks trained on photographs show (results/real_networks.json), and
+what is folded below them. The first study (results/claims/first_study.json) is of
 2026-11-23, before the rules. It is evidence without verdict.
 
 Claim: none; these are the numbers of docs/claims.md.
@@ -14,6 +15,7 @@ Claim: none; these are the numbers of docs/claims.md.
 import argparse
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from visprism.claims.verdicts import estimate
 from visprism.core.files import write_text
 from visprism.drawing.panel import panel
 from visprism.drawing.save import save_figure
+from visprism.report.tables import MINUS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "claims.md"
@@ -133,6 +136,20 @@ def error_rate_table() -> str:
     return "\n".join(lines)
 
 
+def beside_photographs(table: str) -> str:
+    """The table with a column about two networks that are trained on photographs."""
+    stored = json.loads((RESULTS.parent / "real_networks.json").read_text())["rows"]
+    stored = {row: re.sub(r"(?<!\w)-", MINUS, text) for row, text in stored.items()}
+    head, rule, *rows = table.splitlines()
+    return "\n".join(
+        [
+            f"{head} one network trained on photographs [95% over images] |",
+            f"{rule} --- |",
+            *(f"{row} {stored.get(row.split()[1], '')} |" for row in rows),
+        ]
+    )
+
+
 def write(raw: RawNumbers) -> None:
     """The raw numbers, the figure, and the tables of the page."""
     raw = replace(raw, data=f"{raw.data.partition(':')[0]}:DIR")
@@ -147,9 +164,10 @@ def write(raw: RawNumbers) -> None:
         f"{len(raw.runs)} networks are trained and measured; {(primary != 'not run').sum()} of "
         f"{len(primary)} rows have the {seeds} seeds that the rules ask for."
     )
+    verdicts = markdown_table(effects, "primary")
     for name, content in {
         f"status{suffix}": status,
-        f"verdicts{suffix}": markdown_table(effects, "primary"),
+        f"verdicts{suffix}": verdicts if suffix else beside_photographs(verdicts),
         f"equal-fit{suffix}": markdown_table(effects, "equal training NLL"),
         f"secondary{suffix}": markdown_table(effects, "secondary"),
         f"networks{suffix}": networks_table(raw),

@@ -8,8 +8,8 @@
 EfficientNet-Lite0 has ImageNet weights. The ViT-S/14 is the backbone of a saliency model, with
 the architecture of DINOv2; its tokens are compared with those of ONNX Runtime first.
 
-Claim: none; these are the figures of docs/real_networks.md. Attention is low-pass and lowers
-variance there, or does not, as the table says.
+Claim: none; these are the figures of docs/real_networks.md, and a column of docs/claims.md.
+Attention is low-pass and lowers variance there, or does not, as the table says.
 """
 
 import argparse
@@ -43,6 +43,21 @@ PACKAGES = {
 }
 FEATURES = ["fourier", "variance", "singular-values", "token-norms", "attention"]
 PREDICTIONS = ["calibration", "frequency-noise", "ablation"]
+_FILTER = "high-frequency log amplitude relative to the lowest frequency, mean change across {}"
+_VARIANCE = "variance over mean square, mean change across {}"
+_DROPS = (
+    "difference of mean accuracy drops, one convolution inside a block replaced by the "
+    "identity, conv, late minus early"
+)
+CNN, VIT = "EfficientNet-Lite0", "ViT-S/14"
+ROWS = {  # of docs/claims.md: the network and the quantity of it
+    "C6a": (VIT, _FILTER.format("attention blocks")),
+    "C6b": (CNN, _FILTER.format("conv blocks")),
+    "C6c": (VIT, _FILTER.format("mlp blocks")),
+    "C8a": (VIT, _VARIANCE.format("attention blocks")),
+    "C8b": (CNN, _VARIANCE.format("conv blocks")),
+    "C10a": (CNN, _DROPS),
+}
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -56,10 +71,10 @@ def main() -> None:
     vit, difference = vit_small()
     print(f"ViT-S/14: the tokens differ from those of ONNX Runtime by at most {difference:.1e}")
     studies = {
-        "EfficientNet-Lite0": (efficientnet_lite0(), FEATURES[:3] + PREDICTIONS),
-        "ViT-S/14": (vit, FEATURES),
+        CNN: (efficientnet_lite0(), FEATURES[:3] + PREDICTIONS),
+        VIT: (vit, FEATURES),
     }
-    content: dict[str, Any] = {"tokens_differ_by": difference, "networks": {}}
+    content: dict[str, Any] = {"tokens_differ_by": difference, "rows": {}, "networks": {}}
     for name, (network, analyses) in studies.items():
         study = vp.examine(
             {name: network},
@@ -71,6 +86,12 @@ def main() -> None:
         )
         print(study)
         content["networks"][name] = study.lines()
+        found = {r.quantity: r for r in study.table()}
+        for row, (network, quantity) in ROWS.items():
+            if network == name:
+                shown = found[quantity]
+                text = f"{name}: {shown.cells[name].number} ({shown.images[name]} images)"
+                content["rows"][row] = text
         if arguments.page:
             folder = arguments.page / name.replace("/", "-")
             study.write_files(folder)
@@ -95,7 +116,7 @@ def main() -> None:
 
 def preprocessing(name: str) -> vp.Preprocessing:
     """As the packages state: the EfficientNet takes values in [-1, 1]."""
-    if name.startswith("Efficient"):
+    if name == CNN:
         return vp.Preprocessing((224, 224), mean=(0.5,) * 3, std=(0.5,) * 3)
     return vp.Preprocessing((224, 224), mean=MEAN, std=STD)
 

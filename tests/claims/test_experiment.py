@@ -44,8 +44,10 @@ def test_the_page_shows_the_verdicts_of_the_stored_numbers(scale):
     text = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
     results = PROJECT / "benchmarks" / "results" / "claims"
     effects = effects_of(RawNumbers.load(results / f"{scale}.json"))
+    # The column of the real networks, which the first table has in addition, is left out.
+    lines = {re.sub(r"(?<=nats \|) (?:[VE][^|]*| )\|$", "", line) for line in text.splitlines()}
     for comparison in ("primary", "equal training NLL", "secondary"):
-        assert markdown_table(effects, comparison) in text
+        assert set(markdown_table(effects, comparison).splitlines()[2:]) <= lines
 
 
 @pytest.mark.parametrize(
@@ -66,14 +68,16 @@ def test_the_interval_of_no_effect_has_the_unit_of_the_effect(scale, row, factor
     assert shown == pytest.approx(expected, rel=5e-3)
 
 
-def test_every_interval_in_the_summary_is_in_a_table_below():
+def test_every_interval_of_the_text_is_in_a_table():
     text = (PROJECT / "docs" / "claims.md").read_text(encoding="utf-8")
-    summary, _, rest = text.partition("<!-- verdicts: begin -->")
+    tables = "\n".join(line for line in text.splitlines() if line.startswith("|"))
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     intervals = re.findall(
-        r"[+\N{MINUS SIGN}][\d.]+(?:%| points| nats)? \[[^]]+\](?!\()", summary
+        r"[+\N{MINUS SIGN}][\d.]+(?:%| points| nats)? \[[^]]+\](?!\()", prose
     )
-    assert len(intervals) > 3
-    assert all(interval in rest for interval in intervals)
+    missing = [interval for interval in intervals if interval not in tables]
+    assert len(intervals) > 20
+    assert missing == ["\N{MINUS SIGN}23.3% [\N{MINUS SIGN}41.3, +0.0329]"]  # of another seed 5
 
 
 def test_every_network_belongs_to_a_hypothesis():

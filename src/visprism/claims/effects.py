@@ -66,13 +66,13 @@ class ClaimEffects(Result):
             text += f" [{low:{form}}, {high:{form}}]"
         return text.replace("-", "\N{MINUS SIGN}")
 
-    def margin_text(self, row: int) -> str:
-        """The margin with its unit: ``5 points`` or ``factor 1.25``."""
-        unit = str(self.unit[row])
+    @classmethod
+    def margin_text(cls, margin: float, unit: str) -> str:
+        """A margin with its unit: ``5 points`` or ``factor 1.25``."""
         if unit == RATIO:
-            return f"factor {exp(float(self.margin[row])):.3g}"
-        suffix = f" {unit}" * bool(unit)
-        return f"{self._in_unit(float(self.margin[row]), unit):.3g}{suffix}"
+            return f"factor {exp(margin):.3g}"
+        number = f"{cls._in_unit(margin, unit):.3g}"
+        return f"{number} {unit.removesuffix('s') if number == '1' else unit}".rstrip()
 
     def narrow(self, row: int) -> tuple[float, float]:
         """The 90% interval, which lies within the margin where there is no effect beyond it."""

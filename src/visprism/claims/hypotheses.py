@@ -161,7 +161,6 @@ def _secondary(row: str, **changes: object) -> Hypothesis:
 
 SECONDARY = (
     _secondary("C1", quantity=f"APE, {CLEAN}"),
-    _secondary("C1", network="alternet"),
     _secondary("C2", quantity=f"NEP, {CLEAN}"),
     _secondary("C2", network="vit 10%", control="vit"),
     _secondary("C3", quantity=f"NEP, {CLEAN}"),

@@ -108,7 +108,7 @@ def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
             verdict += f" (90%: {effects.narrow_text(i)})"
         if effects.note[i]:
             verdict += f" ({effects.note[i]})"
-        confidence = float(effects.confidence[i])
+        confidence, margin = float(effects.confidence[i]), float(effects.margin[i])
         level = f" ({100 * confidence:.3g}%)" if isfinite(confidence) else ""
         lines.append(
             (
@@ -116,7 +116,7 @@ def table(effects: ClaimEffects, comparison: str) -> list[tuple[str, ...]]:
                 f"{effects.quantity[i]}: {effects.hypothesis[i]}",
                 effects.effect_text(i) + level,
                 str(effects.seeds[i]),
-                effects.margin_text(i) if effects.margin[i] else "",
+                effects.margin_text(margin, effects.unit[i]) if margin else "",
                 verdict,
                 str(effects.networks[i]),
             )
@@ -140,14 +140,9 @@ def declarations() -> str:
         if h.also:
             other = "lower" if h.direction == "higher" else "higher"
             text += f", and {other} in the {h.also}"
-        margin = "factor 1.25" if h.logarithm else _plain_margin(h)
+        margin = ClaimEffects.margin_text(h.margin, results.RATIO if h.logarithm else h.unit)
         lines.append((row, text, quantity, margin, seeds))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _plain_margin(h: Hypothesis) -> str:
-    value = 100 * h.margin if h.unit == results.POINTS else h.margin
-    return f"{value:g} {h.unit}".strip()
 
 
 def page(raw: RawNumbers) -> str:
