@@ -124,11 +124,9 @@ def by_hand():
     return module
 
 
-def verdicts_of(effects):
-    primary = effects.comparison == "primary"
-    return dict(
-        zip(effects.row[primary].tolist(), effects.verdict[primary].tolist(), strict=True)
-    )
+def verdicts_of(effects, comparison="primary"):
+    rows = effects.comparison == comparison
+    return dict(zip(effects.row[rows].tolist(), effects.verdict[rows].tolist(), strict=True))
 
 
 def test_a_second_implementation_gives_the_same_verdicts():
@@ -138,8 +136,9 @@ def test_a_second_implementation_gives_the_same_verdicts():
     for scale, effect, seeds in studies:
         raw = replace(raw_numbers(rng, effect, seeds), scale=scale)
         verdicts = verdicts_of(effects_of(raw))
-        again = by_hand().verdicts(json.loads(json.dumps(asdict(raw))))
+        again, equal = by_hand().verdicts(json.loads(json.dumps(asdict(raw))))
         assert {row: again[row] for row in verdicts} == verdicts
+        assert equal == verdicts_of(effects_of(raw), "equal training NLL")
         assert len(verdicts) == (len(PRIMARY) if scale == "small" else 17)
         seen |= set(verdicts.values())
     assert seen == {REPRODUCED, OPPOSITE, NO_EFFECT, CANT_TELL, NOT_RUN}

@@ -1,7 +1,6 @@
 """Laws of chance level: VP101, and no verdict with it."""
 
 from dataclasses import replace
-from math import isnan
 
 import numpy as np
 import pytest
@@ -37,13 +36,8 @@ def test_results_about_accuracy_say_that_it_is_that_of_chance(made, name, accura
 
 
 @pytest.mark.parametrize("chance", [True, False])
-def test_claims_c7_and_c10_say_nothing_about_a_model_at_chance(made, chance):
+def test_claim_c10_says_nothing_about_a_model_at_chance(made, chance):
     accuracy, of = 0.9 * (not chance), {"classes": 4, "provenance": Provenance(images=100)}
-    noise = {"frequency": np.array([0.1, 0.5, 0.9]), "mixing": "conv"}
-    result = replace(made["frequency_robustness"], clean_accuracy=accuracy, **noise, **of)
-    (high,) = (a for a in result.answers() if a.id == "frequency-robustness.high_drop")
-    assert high.place == 1.0 or (chance and isnan(high.place))
-    assert ("VP101" in [f.code for f in result.findings()]) is chance
     late = {"comparison": np.array(["attention, late minus early"] * 3)}
     result = replace(made["kind_ablations"], baseline_accuracy=accuracy, **late, **of)
     assert [a.verdict for a in result.answers()] == ["" if chance else "supports"] * 3

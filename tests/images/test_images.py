@@ -98,6 +98,18 @@ def test_without_a_statement_other_images_are_cropped_to_224(photo, shapes):
     assert decoded_images(images).preprocessing(None).size == (224, 224)
 
 
+def test_the_size_does_not_depend_on_which_images_are_selected(photo):
+    images = CountedReads([photo(32, 32) for _ in range(5)] + [photo(200, 300)]).image_set()
+    for number in (1, 3, 6):
+        part = images.subset(np.arange(number)).subset(np.arange(number))
+        assert decoded_images(part).preprocessing(None).size == (224, 224)
+
+
+def test_small_images_that_are_no_squares_are_cropped_to_one(photo):
+    images = CountedReads([photo(60, 90)] * 2).image_set()
+    assert decoded_images(images).preprocessing(None).size == (60, 60)
+
+
 @pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])
 def test_every_first_part_of_ordered_images_is_balanced(counts, source):
     targets = np.repeat(np.arange(3), counts)

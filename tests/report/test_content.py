@@ -7,7 +7,7 @@ import pytest
 from internals import FROM_PYTHON, PAPER_CLAIMS, Number, content_of, drawings
 from results_by_hand import MAKERS
 
-from visprism import Answer, Entry, Provenance
+from visprism import Answer, DataOptions, Entry, Provenance, examine
 from visprism.estimates import questions
 from visprism.results import TemperatureScaling
 
@@ -137,6 +137,17 @@ def test_the_subtitle_states_data_images_size_seed_and_date(study):
     content = content_of(untrained)
     assert content.subtitle.endswith(" 1 of 2 has random weights.")
     assert content.title.count("(random weights)") == 1
+
+
+def test_random_weights_are_the_reason_for_a_missing_answer_about_labels():
+    models = {"random": "resnet20?pretrained=False", "trained": "resnet20.shapes"}
+    images = DataOptions(limit=20)
+    study = examine(models, "shapes", analyses=["calibration"], images=images)
+    table = content_of(study).questions
+    assert table
+    for measure in (m for rows in table for m in rows.measures):
+        assert "random weights" in str(measure.cells["random"])
+        assert not measure.differences
 
 
 def test_only_shipped_weights_are_looked_up(study, monkeypatch):

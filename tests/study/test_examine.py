@@ -191,9 +191,38 @@ def test_the_normalization_of_a_loader_is_that_of_its_transform(net, brightness,
     data.transform = transforms.Compose([last, transforms.RandomErasing()])
     study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
     assert "mean and std of half" in study["Net"]["brightness"].provenance.preprocessing
-    data.transform = transforms.RandomErasing()
-    study = examine(net(), DataLoader(data, batch_size=8), analyses=[brightness])
-    assert "no normalization stated" in study["Net"]["brightness"].provenance.preprocessing
+
+
+STATED = {"input_size": (3, 32, 32), "mean": (0.1,) * 3, "std": (0.4,) * 3}
+
+
+@pytest.mark.parametrize(
+    ("transform", "unstated", "stated"),
+    [
+        (transforms.RandomErasing(), "no normalization stated", "std (0.4, 0.4, 0.4), as the"),
+        (
+            transforms.ToTensor(),
+            "tensors, pixels in [0, 1]",
+            "[0, 1], but the model states mean",
+        ),
+        (
+            transforms.Compose([transforms.ToTensor(), transforms.Lambda(lambda x: x)]),
+            "no normalization stated",
+            "std (0.4, 0.4, 0.4), as the model states",
+        ),
+        (transforms.Normalize(0.5, 0.5), "half", "half, but the model states mean (0.1, "),
+    ],
+)
+def test_who_states_the_normalization_of_a_loader_is_said(
+    net, brightness, transform, unstated, stated
+):
+    data = SortedByClass()
+    data.transform = transform
+    for attributes, text in (({}, unstated), ({"pretrained_cfg": STATED}, stated)):
+        model = net()
+        vars(model).update(attributes)
+        study = examine(model, DataLoader(data, batch_size=8), analyses=[brightness])
+        assert text in study["Net"]["brightness"].provenance.preprocessing
 
 
 def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):
@@ -207,11 +236,18 @@ def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):
     ("given", "size", "mean"),
     [
         (WEIGHTS, 224, (0.485, 0.456, 0.406)),
+        (type(WEIGHTS), 224, (0.485, 0.456, 0.406)),
         (WEIGHTS.transforms(), 224, (0.485, 0.456, 0.406)),
         (CONFIG | {"input_size": (3, 24, 24)}, 24, MEAN),
         (transformers.ViTImageProcessor(size={"height": 24, "width": 24}), 24, (0.5,) * 3),
     ],
-    ids=["torchvision weights", "torchvision transforms", "timm", "Hugging Face"],
+    ids=[
+        "torchvision weights",
+        "their class",
+        "torchvision transforms",
+        "timm",
+        "Hugging Face",
+    ],
 )
 def test_preprocessing_is_what_libraries_state_it_with(net, brightness, given, size, mean):
     study = examine(

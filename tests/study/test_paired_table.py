@@ -1,21 +1,18 @@
 """Paired differences in the table of a study (src/visprism/study/table.py)."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from internals import Difference, Estimated, Row, comparison_rows, error_consistency, mean
+from internals import Difference, Row, comparison_rows, error_consistency, mean
 from timm.models import VisionTransformer
 
 from visprism import Answer, Provenance, Result, examine
 from visprism.core.statistics import mean_interval
-from visprism.results import BandAccuracy, Outcomes
+from visprism.results import FrequencyContrasts, Outcomes
 
-HIGH_ACCURACY, HIGH_DROP, LOW_DROP = (
-    BandAccuracy.estimates()[name].label for name in ("high_accuracy", "high_drop", "low_drop")
-)
+CONTRAST = FrequencyContrasts.estimates()["contrast"].label
 
 
 def network(seed):
@@ -56,65 +53,43 @@ def test_of_many_differences_the_ends_are_those_of_known_numbers():
     assert text.endswith("3 of 3 with an interval significant, not adjusted for 3 comparisons")
 
 
-def drops(mixing, *, drop, clean_accuracy=0.9, seed=0):
-    """Accuracy drops of one model under noise, with the values of its 200 images."""
-    lost = np.zeros(200)
-    lost[np.random.default_rng(seed).permutation(200)[: int(200 * drop)]] = 1.0
-    rows = BandAccuracy(
-        frequency=np.array([0.1, 0.9]), rms=np.full(2, 0.1),
-        accuracy=Estimated(np.full(2, 0.5)), drop=Estimated(np.full(2, drop)),
-        nll=np.ones(2), nll_rise=Estimated(np.zeros(2)),
-        low_drop=mean(lost), high_drop=mean(lost), clean_accuracy=clean_accuracy,
-        classes=4, mixing=mixing, provenance=Provenance(images=200),
+def contrasts(mixing, *, high, seed=0):
+    """Drops at high minus low frequencies of one model under both noises, of 200 images."""
+    lost = np.zeros((200, 2))
+    lost[np.random.default_rng(seed).permutation(200)[: int(200 * high)], 0] = 1.0
+    lost[:, 1] = 1 - lost[:, 0]  # the paper's noise, which is of other energy, says the reverse
+    rows = FrequencyContrasts(
+        noise=np.array(["equal energy", "paper"]), contrast=mean(lost), rms_ratio=np.ones(2),
+        mixing=mixing, provenance=Provenance(images=200),
     )  # fmt: skip
     return [rows]
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "low", "high"),
+    ("first", "second", "verdict"),
     [
-        (("conv", 0.2), ("attention", 0.6), "supports", "contradicts"),
-        (("conv", 0.6), ("attention", 0.2), "contradicts", "supports"),
-        (("attention", 0.2), ("conv", 0.6), "contradicts", "supports"),  # in either order
-        (("conv", 0.4), ("attention", 0.4), "undecided", "undecided"),
-        (("conv", 0.2), ("conv", 0.6), "", ""),
-        (("conv", 0.2), ("", 0.6), "", ""),
+        (("conv", 0.2), ("attention", 0.6), "contradicts"),
+        (("conv", 0.6), ("attention", 0.2), "supports"),
+        (("attention", 0.2), ("conv", 0.6), "supports"),  # in either order
+        (("conv", 0.4), ("attention", 0.4), "undecided"),
+        (("conv", 0.2), ("conv", 0.6), ""),
+        (("conv", 0.2), ("", 0.6), ""),  # of neither kind, or at chance
     ],
 )
-def test_claim_c7_is_decided_by_the_difference_of_an_attention_and_a_conv_model(
-    first, second, low, high
+def test_claim_c7_is_decided_by_high_minus_low_frequencies_of_equal_energy(
+    first, second, verdict
 ):
     results = {
-        name: drops(mixing, drop=drop, seed=seed)
-        for seed, (name, (mixing, drop)) in enumerate({"a": first, "b": second}.items())
+        name: contrasts(mixing, high=high, seed=seed)
+        for seed, (name, (mixing, high)) in enumerate({"a": first, "b": second}.items())
     }
-    rows = {row.quantity: row for row in comparison_rows(results)}
-    assert rows[LOW_DROP].difference.verdict == low
-    assert rows[HIGH_DROP].difference.verdict == high
-    text = rows[HIGH_DROP].difference_text()
+    row, paper = comparison_rows(results)
+    assert CONTRAST in row.quantity
+    assert (row.difference.verdict, paper.difference.verdict) == (verdict, "")
+    text = row.difference_text()
     assert " points [" in text
-    assert text.endswith("claim C7)") if high else "C7" not in text
-    assert not rows[HIGH_DROP].of_trained(["b"]).differences  # of correct predictions
-
-
-def test_claim_c7_is_undecided_where_accuracy_and_its_drop_disagree():
-    results = {"a": drops("conv", drop=0.2), "b": drops("attention", drop=0.6, seed=1)}
-    for rows, accuracy in zip(results.values(), (0.3, 0.8), strict=True):
-        correct = np.arange(200) < 200 * accuracy
-        rows[0] = replace(rows[0], high_accuracy=mean(correct.astype(float)))
-    rows = {row.quantity: row for row in comparison_rows(results)}
-    assert rows[HIGH_DROP].difference.verdict == "undecided"  # alone it contradicts
-    assert rows[HIGH_ACCURACY].difference.verdict == "undecided"  # alone it supports
-    assert rows[LOW_DROP].difference.verdict == "supports"
-
-
-def test_claim_c7_says_nothing_about_a_pair_with_a_model_at_chance():
-    results = {
-        "a": drops("conv", drop=0.1, clean_accuracy=0.25),
-        "b": drops("attention", drop=0.6),
-    }
-    rows = comparison_rows(results)
-    assert {row.difference.verdict for row in rows if row.difference} == {""}
+    assert text.endswith("claim C7)") if verdict else "C7" not in text
+    assert not row.of_trained(["b"]).differences  # of correct predictions
 
 
 @pytest.mark.parametrize("in_pixels", [True, False])

@@ -15,7 +15,7 @@ from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.trace.forward import SeveralOutputsError, errors_of_model, pixels
 from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
-from visprism.core.preprocessing import OUTPUT, TENSORS_NOT_STATED, Preprocessing
+from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
 from visprism.images.batches import Change
@@ -75,6 +75,7 @@ class Subject:
     images: Images  # the evaluation images
     training_images: Images  # the same where the data has one part only
     preprocessing: Preprocessing | None = None  # None: unknown, pixels cannot be changed
+    tensors: str = ""  # how tensors are normalized and who says so; "" of images
     spec: str = ""  # how to load the model again; "" for a module from Python
     trained: bool = True  # False: the weights are random
     weight_decay: float | None = None  # of the recipe that the checkpoint was trained by
@@ -209,7 +210,7 @@ class Subject:
     @property
     def _preparation(self) -> str:
         chosen = getattr(self.model, OUTPUT, "")  # in provenance, plan and page
-        way = str(self.preprocessing or TENSORS_NOT_STATED)
+        way = self.tensors or str(self.preprocessing)
         return f"{way}, logits: output {chosen}" if chosen else way
 
     def release(self) -> None:

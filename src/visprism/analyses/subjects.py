@@ -20,7 +20,12 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
-from visprism.core.preprocessing import NORMALIZATIONS, OUTPUT, Preprocessing
+from visprism.core.preprocessing import (
+    NORMALIZATIONS,
+    OUTPUT,
+    TENSORS_NOT_STATED,
+    Preprocessing,
+)
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.image_set import ImageSet, MissingSplitError
 from visprism.images.images import Images, ordered, tensor_images
@@ -311,6 +316,7 @@ def _subject(
         images=images,
         training_images=training,
         preprocessing=way,
+        tensors="" if images.image_set is not None else _tensors_text(images, way, stated),
         spec=model.spec,
         trained=model.trained,
         weight_decay=model.recipe.get("weight_decay"),
@@ -320,6 +326,20 @@ def _subject(
     )
     subject.release()
     return subject
+
+
+def _tensors_text(
+    images: Images, way: Preprocessing | None, stated: Preprocessing | None
+) -> str:
+    """How tensors are normalized: as the data state, or else as the model does."""
+    if way is None:
+        return TENSORS_NOT_STATED
+    text = f"{way.size[0]}x{way.size[1]} tensors, {way.normalization}"
+    if images.normalization is None:
+        return f"{text}, as the model states"
+    if stated is None or not stated.stated or stated.normalization == way.normalization:
+        return text
+    return f"{text}, but the model states {stated.normalization}"
 
 
 def _resized(

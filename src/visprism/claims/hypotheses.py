@@ -32,17 +32,17 @@ def change(kind: str, quantity: Change) -> str:
 
 def late_minus_early(kind: str) -> str:
     """Name of the difference of accuracy drops between halves of the blocks of a kind."""
-    return f"accuracy drop, late minus early {kind} of a stage"
+    return f"difference of accuracy drops, late minus early {kind} of a stage"
 
 
 def contrast(noise: str) -> str:
     """Name of the difference of accuracy drops between halves of the frequencies."""
-    return f"accuracy drop, high minus low frequencies, {noise} noise"
+    return f"difference of accuracy drops, high minus low frequencies, {noise} noise"
 
 
 def rise(batch_norm: str) -> str:
     """Name of the mean increase of the NLL on circles around the weights."""
-    return f"rise of the NLL at distance 0.5, {batch_norm} BatchNorm"
+    return f"rise of the NLL at filter-normalized distance 0.5, {batch_norm} BatchNorm"
 
 
 @dataclass(frozen=True)

@@ -192,8 +192,8 @@ def _measurement(quantity: str) -> Callable[[TrainingRun, int, Run], dict[str, f
         FIT: _fit,
         "leading eigenvalue": _leading,
         "rise of the NLL": _landscape,
-        "accuracy drop, high minus low": _noise,
-        "accuracy drop, late minus early": _ablations,
+        "difference of accuracy drops, high minus low": _noise,
+        "difference of accuracy drops, late minus early": _ablations,
         "accuracy on corrupted": _corrupted,
         "block structure": _features,
     }

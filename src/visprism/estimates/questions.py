@@ -21,6 +21,7 @@ class Question:
     of: str = ""  # the result that the label is about; "": any
     all_measures: bool = False  # a model is better only if no measure says otherwise
     first_part: bool = False  # of a model is enough at a glance
+    with_number: bool = False  # the words at a glance stand with their number
 
     def __str__(self) -> str:
         return self.text
@@ -28,7 +29,8 @@ class Question:
     @property
     def of_labels(self) -> bool:
         """Whether it is about correct predictions, which random weights make by chance."""
-        return self.topic in ("accuracy", "calibration", "robustness", "importance of blocks")
+        topics = ("accuracy", "calibration", "robustness", "importance of blocks")
+        return self.topic in topics or self in (DISAGREEMENT, ERRORS)
 
 
 ACCURACY = Question(
@@ -128,7 +130,8 @@ FLATNESS = Question(
 CURVATURE = Question(
     "Does the loss have negative curvature?",
     "curvature of the loss",
-    "negative curvature (not convex)",
+    "negative curvature (smallest eigenvalue)",
+    with_number=True,
 )
 
 SIMILARITY = Question("How similar are the features of two models?", "similarity of models")

@@ -47,6 +47,8 @@ class ImageSet:
     class_subset: tuple[int, ...] = ()
     # The index of each image in the data that this is a subset of; None: these are all of it.
     positions: Int64[np.ndarray, " n"] | None = field(default=None, repr=False)
+    # All images, of which these are a part; None: these are all of them.
+    whole: "ImageSet | None" = field(default=None, repr=False)
     # Bytes of the file of each image, where there is one; part of the fingerprint.
     size_of: Callable[[int], int] | None = field(default=None, repr=False)
 
@@ -85,6 +87,7 @@ class ImageSet:
             self,
             size_of=None if size_of is None else lambda i: size_of(chosen[i]),
             positions=before[positions],
+            whole=self.whole or self,
             targets=self.targets[positions],
             read=lambda indices: self.read([chosen[i] for i in indices]),
             fault=lambda i: self.fault(chosen[i]),

@@ -73,8 +73,8 @@ class Images:
         """The preprocessing for a model that states `stated`, or none.
 
         Without a statement, pixels are in [0, 1], and images are cropped to 224x224 pixels or,
-        if all have one size of at most 96, keep it. Tensors keep the normalization that they
-        have, in their own size; None if it is unknown.
+        if all have one size of at most 96, to a square of their shorter side. Tensors keep
+        the normalization that they have, in their own size; None if it is unknown.
         """
         if self.image_set is not None:
             if stated is not None:
@@ -232,15 +232,21 @@ def required(preprocessing: Preprocessing | None) -> Preprocessing:
 
 
 def common_size(image_set: ImageSet) -> tuple[int, int]:
-    """Height and width of small images of one size; else 224x224."""
-    rows = np.linspace(0, len(image_set) - 1, min(_SAMPLED, len(image_set))).round()
-    sizes = set()
+    """The side of a square: of small images of one size their shorter side; else 224.
+
+    The whole data set decides, so that it does not depend on which images are selected.
+    """
+    images, sizes = image_set.whole or image_set, set()
+    rows = np.linspace(0, len(images) - 1, min(_SAMPLED, len(images))).round()
     for row in rows.astype(int).tolist():
-        picture, _ = image_set[row]
-        sizes.add((picture.height, picture.width))
+        if images.fault(row) is not None:
+            continue
+        picture, _ = images[row]
+        sizes.add(picture.size)
         if len(sizes) > 1 or max(picture.size) > _SMALL:
-            return _LARGE, _LARGE
-    return sizes.pop()
+            break
+    side = min(sizes.pop()) if len(sizes) == 1 else _LARGE
+    return (side, side) if side <= _SMALL else (_LARGE, _LARGE)
 
 
 def tensor_images(

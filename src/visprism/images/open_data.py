@@ -27,6 +27,7 @@ from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, strati
 from visprism.images.images import LABELS, decoded_images
 
 _TABLES = ("*.parquet", "*/*.parquet")  # in a folder that is named without its kind
+_NORMALIZING = {"Normalize", "ImageClassification"}  # transforms that have a mean and a std
 _MAX_NAMES = 3  # of unreadable images in an error, which counts all of them
 
 
@@ -262,21 +263,30 @@ def in_order(
 
 
 def normalization_of(dataset: Any) -> Preprocessing | None:
-    """Mean and deviation of each ``Normalize`` in a torchvision pipeline; None without one.
+    """Mean and deviation of each ``Normalize`` in a torchvision pipeline; None if unknown.
 
-    For several, (x - m) / s and then (x - n) / t, it is (x - (m + s n)) / (s t). The size is
-    given as one pixel: the caller knows the size of the tensors.
+    For several, (x - m) / s and then (x - n) / t, it is (x - (m + s n)) / (s t). A pipeline of
+    torchvision's transforms that ends in tensors without ``Normalize`` gives pixels in [0, 1].
+    The size is given as one pixel: the caller knows the size of the tensors.
     """
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    mean, std, found = np.zeros(1), np.ones(1), False
-    for step in _steps(getattr(dataset, "transform", None)):
-        if type(step).__name__ in ("Normalize", "ImageClassification"):
-            found = True
+    steps = list(_steps(getattr(dataset, "transform", None)))
+    names = {type(step).__name__ for step in steps}
+    known = "Lambda" not in names and all(
+        type(step).__module__.startswith("torchvision.") for step in steps
+    )
+    scaled = names & {"ToTensor", "ConvertImageDtype"} or any(
+        getattr(step, "scale", None) is True
+        for step in steps  # ToDtype
+    )
+    if not names & _NORMALIZING and not (known and scaled):
+        return None
+    mean, std = np.zeros(1), np.ones(1)
+    for step in steps:
+        if type(step).__name__ in _NORMALIZING:
             mean = mean + std * np.atleast_1d(step.mean)
             std = std * np.atleast_1d(step.std)
-    if not found:
-        return None
     return Preprocessing((1, 1), mean=tuple(mean.tolist()), std=tuple(std.tolist()))
 
 

@@ -28,6 +28,8 @@ def preprocessing_from(given: Any) -> Preprocessing:
     """
     if isinstance(given, Preprocessing):
         return given
+    if isinstance(given, type):  # weights of torchvision, of which none is named
+        given = getattr(given, "DEFAULT", given)
     if hasattr(given, "transforms") and hasattr(given, "meta"):  # weights of torchvision
         given = given.transforms()
     if hasattr(given, "crop_size") and hasattr(given, "resize_size"):

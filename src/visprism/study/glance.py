@@ -125,6 +125,8 @@ def _words(question: Question, rows: Sequence[Row], models: Sequence[str]) -> Li
         parts: dict[str, str] = {}
         for answer in (row.cells[name] for row in rows if name in row.cells):
             text = answer.reading or short_text(answer)
+            if question.with_number and answer.reading:
+                text = f"{text} ({short_text(answer)})"
             parts.setdefault(answer.subject.removesuffix(" blocks"), _plain(text))
         if question.first_part:
             parts = dict(list(parts.items())[:1])

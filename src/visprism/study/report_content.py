@@ -439,6 +439,11 @@ class _Table:
         analysis, kind = self._origins[row.question, row.quantity]
         failure = self._failures.get((model, analysis))
         reason = failure or self._reasons.get((model, kind))
+        if (
+            model in self.study.header.get("untrained", ())
+            and question_of(row.question).of_labels
+        ):
+            reason = "random weights"
         reason = reason or "the analysis gives no such number for this model"
         anchor = self._anchor(row)
         return Cell("", "not applicable", reason, failed=failure is not None, anchor=anchor)

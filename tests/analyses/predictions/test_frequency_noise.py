@@ -1,5 +1,7 @@
 """Laws of noise in frequency bands, and of the contrast of high and low frequencies."""
 
+from math import isnan
+
 import pytest
 import torch
 from classifiers_by_hand import Waves
@@ -173,11 +175,20 @@ def measured():
 
 
 def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
-    rows, result = measured
-    assert rows.mixing == "conv"
+    _, result = measured
+    assert result.mixing == "conv"
     assert (result.contrast > 0.2).all()
     assert [a.reading for a in result.answers()] == ["high frequencies cost more accuracy"] * 2
-    assert not any(a.claim for a in result.answers())  # claim C7 is about two models
+    assert not any(a.verdict for a in result.answers())  # claim C7 is about two models
+
+
+def test_a_model_at_chance_has_no_place_in_the_order_of_the_claim():
+    way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
+    halves = [(x, torch.arange(len(x)) % 2) for x, _ in images()]
+    subject = subject_of(high_pass(), halves, preprocessing=way)
+    _, result = FrequencyNoise(rms=0.05).measure(subject, Run())
+    assert result.mixing == ""
+    assert isnan(result.answers()[0].place)
 
 
 def test_both_kinds_of_noise_stand_side_by_side(measured):

@@ -107,6 +107,10 @@ class NeuralCollapse(ScalarPerBlock):
         last = np.arange(len(self))[-1:]
         return last[np.isfinite(self.nc1[last])]
 
+    def reading(self, name: str, row: int) -> dict[str, Any]:
+        """What the number would be if classes did not differ."""
+        return {"reading": f"below {self.nc1_shuffled[row]:.3g} of shuffled labels"}
+
     def sentences(self) -> Iterator[str | Finding]:
         """NC1 by block, where it says nothing, and all four numbers of the last block."""
         level = self.nc1_shuffled

@@ -58,24 +58,12 @@ SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
 _NOISES = {EQUAL_ENERGY: "noise of equal energy in each band", PAPER: "the paper's noise"}
-# Claim C7: what most blocks of the model are, from the lowest value. Accuracy counts as well as
-# its drop, since a model with a higher accuracy without noise can lose more.
-_CLAIMED = {
-    "high_drop": ("attention", "conv"),
-    "high_accuracy": ("conv", "attention"),
-    "low_drop": ("conv", "attention"),
-    "low_accuracy": ("attention", "conv"),
-}
+_CLAIMED = ("attention", "conv")  # claim C7: what the model mixes by, from the lowest contrast
 
 
-def _mean_of(quantity: str, bands: str, unit: str, question: Any, claim: str = "C7") -> Any:
+def _mean_of(quantity: str, bands: str, unit: str, question: Any) -> Any:
     return estimate(
-        f"{quantity}, mean over {bands}",
-        unit,
-        question=question,
-        claim=claim,
-        in_pixels=True,
-        default=nan,
+        f"{quantity}, mean over {bands}", unit, question=question, in_pixels=True, default=nan
     )
 
 
@@ -91,9 +79,7 @@ class BandAccuracy(Result):
     drop: Estimated = estimate("Accuracy drop", POINTS, "without noise minus with noise")
     nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
     nll_rise: Estimated = estimate("NLL rise", "nats", "NLL with noise minus without noise")
-    mean_drop: Number = _mean_of(
-        "accuracy drop", "frequency bands", POINTS, questions.NOISE, claim=""
-    )
+    mean_drop: Number = _mean_of("accuracy drop", "frequency bands", POINTS, questions.NOISE)
     high_drop: Number = _mean_of("accuracy drop", _ABOVE, POINTS, questions.HIGH_NOISE)
     high_accuracy: Number = _mean_of("accuracy", _ABOVE, "%", questions.HIGH_NOISE)
     low_drop: Number = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
@@ -109,12 +95,6 @@ class BandAccuracy(Result):
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
-    mixing: str = scalar(
-        "Mixing",
-        "",
-        "'attention' or 'conv', whichever most blocks of the model are; '' for neither",
-        default="",
-    )
 
     def sentences(self) -> Iterator[str | Finding]:
         """Largest drop over bands, named as a maximum."""
@@ -138,37 +118,35 @@ class BandAccuracy(Result):
             self.clean_accuracy, origin.images, self.classes, origin.split
         )
 
-    def reading(self, name: str, row: int) -> dict[str, Any]:
-        """The place of the model in the order that claim C7 expects, which is about two models.
-
-        The claim says nothing about a model whose accuracy is not above chance.
-        """
-        order = _CLAIMED.get(name, ())
-        guessing = at_chance(self.clean_accuracy, self.provenance.images, self.classes)
-        claimed = self.mixing in order and not guessing
-        return {"place": float(order.index(self.mixing)) if claimed else nan}
-
 
 @result_type("frequency-contrasts")
 class FrequencyContrasts(Result):
     """Accuracy drop at high minus low frequencies; one row for each kind of noise.
 
     The paper's noise is stronger at high frequencies, so that what holds only for it is a
-    statement about the strength of the noise. Claim C7 is about two models; the differences of
-    `BandAccuracy` between them decide it.
+    statement about the strength of the noise. Claim C7 is about two models; the difference of
+    this contrast between them, under noise of equal energy, decides it.
     """
 
     row_names: ClassVar[tuple[str, ...]] = ("noise",)
 
     noise: Texts = column("Noise", "", "'equal energy' in each band, or 'paper'")
     contrast: Estimated = estimate(
-        f"accuracy drop, {_ABOVE} minus bands below",
+        f"difference of accuracy drops, {_ABOVE} minus bands below",
         POINTS,
         question=questions.NOISE_FREQUENCY,
+        claim="C7",
         in_pixels=True,
     )
     rms_ratio: np.ndarray = column(
         "Noise, high over low", "", "RMS of the noise of the highest over the lowest band"
+    )
+    mixing: str = scalar(
+        "Mixing",
+        "",
+        "'attention' or 'conv', whichever most blocks of the model are; '' for neither, and at "
+        "chance level",
+        default="",
     )
 
     def sentences(self) -> Iterator[str | Finding]:
@@ -181,19 +159,25 @@ class FrequencyContrasts(Result):
             )
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """Which frequencies cost more accuracy."""
+        """Which frequencies cost more accuracy, and the model's place in the order of claim C7.
+
+        The claim says nothing about a model whose accuracy is not above chance.
+        """
         contrast = self.contrast[row]
+        claimed = self.noise[row] == EQUAL_ENERGY and self.mixing in _CLAIMED
+        words = "not significant" if np.isfinite(contrast.low) else ""
         if contrast.low > 0:
-            return {"reading": "high frequencies cost more accuracy"}
-        if contrast.high < 0:
-            return {"reading": "low frequencies cost more accuracy"}
-        return {"reading": "not significant" if np.isfinite(contrast.low) else ""}
+            words = "high frequencies cost more accuracy"
+        elif contrast.high < 0:
+            words = "low frequencies cost more accuracy"
+        place = float(_CLAIMED.index(self.mixing)) if claimed else nan
+        return {"reading": words, "place": place}
 
 
 def _contrast_text(contrast: Number) -> str:
     significance = ", not significant" if contrast.low <= 0 <= contrast.high else ""
     return (
-        f"accuracy drop of {_ABOVE} minus bands below: "
+        f"difference of accuracy drops, {_ABOVE} minus bands below: "
         f"{points_text(contrast, contrast.low, contrast.high)}{missing_text(contrast)}"
         f"{significance}"
     )
@@ -305,13 +289,14 @@ class FrequencyNoise(PerturbedAccuracy):
             )
         protocols = np.array([protocol for protocol, _ in conditions])
         by_protocol = [
-            self._bands(outcomes, np.flatnonzero(protocols == name), str(name), subject)
+            self._bands(outcomes, np.flatnonzero(protocols == name), str(name))
             for name in dict.fromkeys(protocols)
         ]
         if any(np.isnan(result.contrast) for result in by_protocol):
             return by_protocol[:1]
-        contrasts = [result.contrast for result in by_protocol]
+        contrasts, first = [result.contrast for result in by_protocol], by_protocol[0]
         by_image = np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1)
+        guessing = at_chance(first.clean_accuracy, len(by_image), first.classes)
         joint = FrequencyContrasts(
             noise=np.array(
                 [
@@ -323,12 +308,11 @@ class FrequencyNoise(PerturbedAccuracy):
             rms_ratio=np.array(
                 [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in by_protocol]
             ),
+            mixing="" if guessing else _mixing(subject.anatomy),
         )
-        return by_protocol[0], joint
+        return first, joint
 
-    def _bands(
-        self, outcomes: Paired, rows: np.ndarray, protocol: str, subject: Subject
-    ) -> BandAccuracy:
+    def _bands(self, outcomes: Paired, rows: np.ndarray, protocol: str) -> BandAccuracy:
         strength, centers = outcomes.rms[rows], np.array(self.frequencies, dtype=float)
         filled = rows[strength > 0]
         frequency = centers[strength > 0]
@@ -362,7 +346,6 @@ class FrequencyNoise(PerturbedAccuracy):
             band_shape="paper's" if protocol == "paper" else self.band_shape,
             left_out=", ".join(f"{f:g}π" for f in centers[strength == 0]),
             classes=outcomes.classes,
-            mixing=_mixing(subject.anatomy),
         )
         return replace(result, provenance=replace(result.provenance, protocol=protocol))
 
