@@ -229,3 +229,24 @@ def test_what_torch_cannot_see_is_no_block_of_a_wrong_kind(built, images):
     assert block.layout is None
     assert block.parameters == ("1.layer.bias", "1.layer.weight")
     assert "The inside of 1 is hidden from torch" in " ".join(anatomy.notes)
+
+
+def test_mixing_by_matrices_of_a_pooled_vector_keeps_the_grid():
+    """As in BAT-ResNeXt: rows are mixed by a matrix that a pooled map gives."""
+
+    class Mixing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows, self.norm = nn.Conv2d(4, 256, (8, 1)), nn.BatchNorm2d(4)
+            self.project = nn.Conv2d(4, 4, 1)
+
+        def forward(self, x):
+            pooled = functional.adaptive_max_pool2d(x, (8, 1))
+            rows = self.rows(pooled).view(-1, 4, 8, 8).sigmoid()
+            return self.norm(self.project(rows @ x)) + x
+
+    stem, head = nn.Conv2d(3, 4, 3, padding=1), (nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model = nn.Sequential(stem, nn.ReLU(), Mixing(), Mixing(), *head, nn.Linear(4, 2)).eval()
+    anatomy = dissect(model, torch.rand(2, 3, 8, 8))
+    assert anatomy.notes == ()
+    assert all(block.layout is not None for block in anatomy[:-1])

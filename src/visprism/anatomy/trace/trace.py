@@ -118,7 +118,8 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
         if len(shape) != 4 or pooled:
             return None
         before = positions_of(call.operands[0])
-        pointwise = call.role == "linear" and before is not None
+        # A grid of one position, such as of pooled gates, places nothing.
+        pointwise = call.role == "linear" and before is not None and before.grid != (1, 1)
         if pointwise and before.index_map.shape[2:] == shape[2:]:
             return propagate_linear(before, 1, shape) or raster(shape)
         return propagate_windows(before, shape) or raster(shape)
