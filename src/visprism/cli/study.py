@@ -504,7 +504,7 @@ def _stored_results(folder: Path) -> str:
     if not entries:
         return "no result was complete"
     results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
-    return f"{results} stored in {folder}; the same command resumes"
+    return f"{results} stored in {folder}, see visprism view {folder}; the same command resumes"
 
 
 # ``visprism examine FILE.yaml``: a study file as arguments of the command line.

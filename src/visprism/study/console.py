@@ -67,6 +67,8 @@ class TimeLeft:
             return f"Reading models and data, and timing passes ({passed:.0f} s)"
         if not self._unfinished and not self._after:
             return ""  # complete
+        if not self.seconds:
+            return "All analyses: longer than expected"
         return f"All analyses: about {self.seconds:.0f} s left"
 
 
