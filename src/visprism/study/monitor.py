@@ -148,15 +148,17 @@ class Monitor:
     run: Run = field(default=DEFAULT_RUN, kw_only=True)
     studies: dict[int, Study] = field(default_factory=dict, init=False, repr=False)  # by step
     seconds: float = field(default=0.0, init=False)  # that measurements of this process took
-    _begin: float | None = field(default=None, init=False)
-    _planned: bool = field(default=False, init=False)
+    _begin: float | None = field(default=None, init=False, repr=False)
+    _planned: bool = field(default=False, init=False, repr=False)
     _groups: list["_Group"] = field(default_factory=list, init=False, repr=False)
     _subject: Subject | None = field(default=None, init=False, repr=False)
     _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
-    _last: int = field(default=-1, init=False)  # step of the last call
-    _first: int = field(default=0, init=False)  # step of the first call of the training
-    _from_the_start: bool = field(default=False, init=False)  # whether the folder's steps recur
-    _others: bool = field(default=False, init=False)  # whether they are of another training
+    _last: int = field(default=-1, init=False, repr=False)  # step of the last call
+    # Step of the first call of the training, whether the folder's steps recur, and whether they
+    # are of another training.
+    _first: int = field(default=0, init=False, repr=False)
+    _from_the_start: bool = field(default=False, init=False, repr=False)
+    _others: bool = field(default=False, init=False, repr=False)
     _said: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
