@@ -138,7 +138,7 @@ def error_rate_table() -> str:
 
 def beside_photographs(table: str) -> str:
     """The table with a column about two networks that are trained on photographs."""
-    stored = json.loads((RESULTS.parent / "real_networks.json").read_text())["rows"]
+    stored = json.loads((RESULTS.parent / "real_networks.json").read_text())["claims"]
     stored = {row: re.sub(r"(?<!\w)-", MINUS, text) for row, text in stored.items()}
     head, rule, *rows = table.splitlines()
     return "\n".join(

@@ -15,9 +15,11 @@ Attention is low-pass and lowers variance there, or does not, as the table says.
 import argparse
 import json
 import platform
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
+from math import log1p
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -74,7 +76,7 @@ def main() -> None:
         CNN: (efficientnet_lite0(), FEATURES[:3] + PREDICTIONS),
         VIT: (vit, FEATURES),
     }
-    content: dict[str, Any] = {"tokens_differ_by": difference, "rows": {}, "networks": {}}
+    content: dict[str, Any] = {"tokens_differ_by": difference, "claims": {}, "networks": {}}
     for name, (network, analyses) in studies.items():
         study = vp.examine(
             {name: network},
@@ -89,9 +91,13 @@ def main() -> None:
         found = {r.quantity: r for r in study.table()}
         for row, (network, quantity) in ROWS.items():
             if network == name:
-                shown = found[quantity]
-                text = f"{name}: {shown.cells[name].number} ({shown.images[name]} images)"
-                content["rows"][row] = text
+                answer = found[quantity].cells[name]
+                if answer.average == "geometric":  # the unit of the claim
+                    ends = (log1p(v) for v in (answer.value, answer.low, answer.high))
+                    value, low, high = ends
+                    answer = replace(answer, value=value, low=low, high=high, unit="")
+                text = f"{name}: {answer.number} ({found[quantity].images[name]} images)"
+                content["claims"][row] = text
         if arguments.page:
             folder = arguments.page / name.replace("/", "-")
             study.write_files(folder)

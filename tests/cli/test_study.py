@@ -157,8 +157,8 @@ def test_ctrl_c_keeps_complete_results_and_the_same_command_resumes(
         assert main(command) == 130
     said = capsys.readouterr().err
     assert said.endswith(
-        f"visprism: interrupted; 1 result is stored in {tmp_path}, see visprism view {tmp_path}; "
-        "the same command resumes\n"
+        f"visprism: interrupted; 1 result is stored in {tmp_path}, see visprism view "
+        f"{tmp_path}; the same command resumes\n"
     )
     assert not (tmp_path / "report.html").exists()
     first = written(tmp_path)

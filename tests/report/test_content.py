@@ -141,10 +141,10 @@ def test_the_subtitle_states_data_images_size_seed_and_date(study):
 
 def test_random_weights_are_the_reason_for_a_missing_answer_about_labels():
     models = {"random": "resnet20?pretrained=False", "trained": "resnet20.shapes"}
-    images = DataOptions(limit=20)
-    study = examine(models, "shapes", analyses=["calibration"], images=images)
+    images, analyses = DataOptions(limit=40), ["calibration", "readout", "class-separability"]
+    study = examine(models, "shapes", analyses=analyses, images=images)
     table = content_of(study).questions
-    assert table
+    assert {questions.READOUT, questions.COLLAPSE} < {rows.question for rows in table}
     for measure in (m for rows in table for m in rows.measures):
         assert "random weights" in str(measure.cells["random"])
         assert not measure.differences

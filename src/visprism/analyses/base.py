@@ -41,7 +41,9 @@ class Needs(Flag):
     NOTHING = 0
     FEATURES = auto()  # feature maps on a spatial grid; shares one streaming pass
     ATTENTION = auto()  # attention weights that can be read
-    TARGETS = auto()  # labels of the classes that the model predicts, and trained weights
+    TARGETS = auto()  # labels of the classes that the model predicts
+    LABELS = auto()  # labels, which need not be the model's classes
+    TRAINED = TARGETS | LABELS  # to random weights, labels mean nothing
     PIXELS = auto()  # pixel values before normalization, hence a preprocessing
     GRADIENTS = auto()  # a model that can be differentiated
     TRAINING_IMAGES = auto()  # describes the training loss: training images where there are any

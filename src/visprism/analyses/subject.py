@@ -225,6 +225,8 @@ class Subject:
             return "no block of the model has a feature map on a spatial grid"
         if Needs.ATTENTION in needs and (reason := self.without_attention()):
             return reason
+        if Needs.LABELS in needs and self.images.targets is None:
+            return f"there are no labels in {self.images.name}"
         if Needs.TARGETS in needs:
             # A category of shape and texture may be several classes of the model.
             reason = self._without_targets(categories=Needs.TEXTURES in needs)

@@ -239,7 +239,7 @@ def _analysis(name: str) -> dict[str, Any]:
         "group": analysis.group,
         "help": (analysis.__doc__ or "").partition("\n")[0],
         "source": analysis.source,
-        "trained": Needs.TARGETS in analysis.needs,
+        "trained": bool(analysis.needs & Needs.TRAINED),
         "options": [_option(o) for o in form_options(analysis).values()],
     }
 

@@ -171,7 +171,7 @@ def chance_findings(
     if not at_chance(accuracy, images, classes):
         return ()
     text = (
-        f"accuracy {accuracy:.1%} over {images_text(images, split)} is not significantly "
+        f"accuracy {accuracy:.1%} on these {images_text(images, split)} is not significantly "
         f"above chance ({1 / classes:.1%} for {classes} classes): the model may be "
         "untrained, or trained on other labels or on images of another size or "
         "normalization; the labels may be in another order, or the images too few to tell"

@@ -28,9 +28,9 @@ class Question:
 
     @property
     def of_labels(self) -> bool:
-        """Whether it is about correct predictions, which random weights make by chance."""
+        """Whether labels decide it, which random weights have never seen."""
         topics = ("accuracy", "calibration", "robustness", "importance of blocks")
-        return self.topic in topics or self in (DISAGREEMENT, ERRORS)
+        return self.topic in topics or self in (DISAGREEMENT, ERRORS, READOUT, COLLAPSE)
 
 
 ACCURACY = Question(

@@ -341,7 +341,7 @@ class Examination:
     def _reason_to_skip(self, analysis: Analysis, subject: Subject) -> str | None:
         if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
             return "it compares models, and the study has one"
-        if Needs.TARGETS in analysis.needs and not subject.trained and not self.named:
+        if analysis.needs & Needs.TRAINED and not subject.trained and not self.named:
             return _UNTRAINED
         cost, precision = analysis.cost(subject), self.run.compute.precision
         if (cost.gradients or cost.products) and precision != "fp32":

@@ -160,7 +160,7 @@ def test_a_map_of_zeros_has_no_score(patches):
     assert cam.scored.tolist() == [0] * len(cam)
     assert np.isnan(cam.insertion).all()
     assert np.isfinite(scores.insertion[scores.method == RANDOM]).all()
-    assert "maps of zeros, which have no score, of 12 images" in scores.findings()[-1].text
+    assert "have no score: of 12 images, gradient x" in scores.findings()[-1].text
 
 
 def test_blocks_behind_the_last_attention_of_a_class_token_have_no_gradient():

@@ -48,6 +48,7 @@ def test_one_image_of_each_class_has_no_variation_within_it():
     assert np.isnan(result.nc1).all()
     assert not any("nan" in finding.text for finding in result.findings())
     assert result.answers() == ()
+    assert result.reason == ""
 
 
 def test_classes_that_do_not_differ_have_no_nc1_but_its_level():
@@ -59,6 +60,7 @@ def test_classes_that_do_not_differ_have_no_nc1_but_its_level():
     # W is 1 along each of the k - 1 axes, B is 1 / images of a class.
     assert result.nc1_shuffled.item() == pytest.approx(3 * n / 4 / 4, rel=0.6)
     assert "NC1 is not given for 1 of 1 blocks (stem)" in result.findings()[0].text
+    assert "shuffled labels" in result.reason
 
 
 def test_in_the_collapse_everything_is_zero():

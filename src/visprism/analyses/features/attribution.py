@@ -52,7 +52,9 @@ RANDOM = "random map"
 METHODS = (GRADIENT_ACTIVATION, GRAD_CAM, RANDOM)
 _BLUR = 1 / 8  # standard deviation of the blur, of the shorter side
 _PICTURES = 4  # images whose maps are returned
-_ROUNDING = 1e-5  # ratio of a map to the sum of magnitudes below which it is rounding
+# Ratio of a map to the sum of magnitudes below which it is rounding, and the LayerNorm's
+# epsilon: up to 1e-5 where only a LayerNorm reads the grid, 0.01 and more elsewhere.
+_ROUNDING = 1e-3
 
 Map = Float[Tensor, "b y x"]
 Maps = dict[tuple[str, Block], Map]  # by method and block
@@ -120,7 +122,10 @@ class AttributionScores(SeriesPerBlock):
             for i in np.flatnonzero(self.scored < images)
         ]
         if blank:
-            yield f"maps of zeros, which have no score, of {images} images: {some_of(blank)}"
+            yield (
+                "maps of zeros up to rounding, as where only a LayerNorm reads the grid, have "
+                f"no score: of {images} images, {some_of(blank)}"
+            )
         if self.without_gradient:
             yield (
                 "the gradient to the grid is exactly 0 at the last blocks "

@@ -102,6 +102,13 @@ class NeuralCollapse(ScalarPerBlock):
     pooling: str = scalar("Pooling", "", "'mean' over the grid, 'class' tokens, or 'both'")
     classes: int = scalar("Classes", "", "number of classes of the images, k")
 
+    @property
+    def reason(self) -> str:
+        """Why the last block has no NC1; "" where it has."""
+        shuffled = np.isnan(self.nc1[-1:]) & np.isfinite(self.nc1_shuffled[-1:])
+        said = "NC1 of the last block is not below its value for shuffled labels"
+        return said if shuffled.any() else ""
+
     def answered(self, name: str) -> np.ndarray:
         """The last block, where classes differ."""
         last = np.arange(len(self))[-1:]
@@ -113,9 +120,15 @@ class NeuralCollapse(ScalarPerBlock):
 
     def sentences(self) -> Iterator[str | Finding]:
         """NC1 by block, where it says nothing, and all four numbers of the last block."""
-        level = self.nc1_shuffled
+        level, finite = self.nc1_shuffled, np.flatnonzero(np.isfinite(self.nc1))
         none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
         yield from super().sentences()
+        if len(finite):
+            largest = int(finite[self.nc1[finite].argmax()])
+            shuffled = [
+                f"{level[i]:.3g} at {self.block[i]}" for i in {finite[0]: 0, largest: 0}
+            ]
+            yield f"NC1 of shuffled labels: {', '.join(shuffled)}"
         if none:
             yield (
                 f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}), "

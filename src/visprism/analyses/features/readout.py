@@ -97,7 +97,7 @@ class Readout(Analysis):
     """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
 
     name = "readout"
-    needs = Needs.FEATURES
+    needs = Needs.FEATURES | Needs.LABELS
     images = Sizes(fewest=50, full=5000, work=0.8)
     source = "Caron et al. (2021); Alain & Bengio (2017); nostalgebraist (2020)"
     sections = (
@@ -206,10 +206,8 @@ class Readout(Analysis):
         )
 
     def inapplicable(self, subject: Subject) -> str | None:
-        """Without labels, which need not be the classes of the model, or with few images."""
+        """With few images."""
         reason = super().inapplicable(subject)
-        if reason is None and subject.images.targets is None:
-            return f"there are no labels in {subject.images.name}"
         others = min(len(subject.training_images), subject.limit or math.inf)
         if subject.training_images is subject.images:
             reason = reason or subject.too_few_images(self.folds)

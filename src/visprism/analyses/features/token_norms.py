@@ -23,7 +23,7 @@ from visprism.core.options import option
 from visprism.estimates import questions
 from visprism.estimates.estimated import Ends, Estimated, Number, fraction, mean, skewed
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import interval_text
+from visprism.estimates.text import interval_text, missing_text
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
@@ -95,10 +95,11 @@ class OutlierTokens(ScalarPerBlock):
     def sentences(self) -> Iterator[str | Finding]:
         """Mean over blocks, and the block with the most."""
         most = int(np.argmax(self.share))
-        images = self.images_text
+        images, average = self.images_text, self.answers()[0]
         text = (
             f"outlier tokens (norm above {self.threshold:g} times the median of the image): "
-            f"{self.answers()[0]} of the grid, mean over {len(self)} blocks and {images}"
+            f"{average} of the grid, mean over {len(self)} blocks and {images}"
+            f"{missing_text(average)}"
         )
         if self.share[most] > 0:
             share = self.estimates()["share"].answer("", self.share[most])

@@ -118,9 +118,9 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
         if len(shape) != 4 or pooled:
             return None
         before = positions_of(call.operands[0])
-        # A grid of one position, such as of pooled gates, places nothing.
-        pointwise = call.role == "linear" and before is not None and before.grid != (1, 1)
-        if pointwise and before.index_map.shape[2:] == shape[2:]:
+        pointwise = call.role == "linear" and before is not None
+        if pointwise and before.index_map.shape[2:] == shape[2:] and before.grid != (1, 1):
+            # A grid of one position, such as of pooled gates, would place nothing.
             return propagate_linear(before, 1, shape) or raster(shape)
         return propagate_windows(before, shape) or raster(shape)
     if call.name == "scaled_dot_product_attention":
