@@ -37,6 +37,7 @@ from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by
 from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
 from visprism.analyses.predictions.shape_bias import shape_bias
 from visprism.analyses.predictions.temperature import temperature
+from visprism.core.devices import Compute
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import (
@@ -61,6 +62,10 @@ from visprism.estimates.eigenvalues import (
     negative_proportion,
 )
 from visprism.estimates.estimated import Number, mean, within_one
+from visprism.loss.objective import cross_entropy
+from visprism.loss.planes import random_planes
+from visprism.loss.points import Evaluation, read_samples
+from visprism.loss.rings import crossed_mean
 from visprism.passes.outcomes import Outcomes
 from visprism.passes.pooled import PooledFeatures, pooled_features
 from visprism.passes.predictions import Predictions
@@ -188,6 +193,7 @@ def cases() -> Iterator[Case]:
     yield from comparisons()
     yield from eigenvalues()
     yield from few_units()
+    yield from crossed()
     yield from features()
 
 
@@ -691,6 +697,38 @@ def few_units() -> Iterator[Case]:
 
         printed = "values and changes by block and by kind"
         yield Case("standard error over images", printed, "gamma values", n, 2.0, changes)
+
+
+@cache
+def rises(network: str) -> np.ndarray:
+    """Rise of the NLL on circles at distance 0.5, of 40 direction pairs and 1,000 images."""
+    loaded = load_model(network)
+    images = batches(load_data("shapes", limit=1000), loaded.preprocessing, 100)
+    samples = read_samples(images, Compute())
+    evaluation = Evaluation(loaded.model, samples, cross_entropy, "frozen", Run())
+    planes = random_planes(loaded.model, pairs=40)
+    circle = 2 * np.pi * np.arange(8) / 8
+    points = [(p, 0.5 * np.cos(phi), 0.5 * np.sin(phi)) for p in range(40) for phi in circle]
+    sums = np.zeros((40, len(samples)))
+    with torch.no_grad(), evaluation.prepared():
+        origin = evaluation.origin(lambda: None)
+        for number, losses in evaluation.points(planes, enumerate(points), lambda: None):
+            sums[points[number][0]] += losses.rises(origin)
+    return sums / 8
+
+
+def crossed() -> Iterator[Case]:
+    """Means over direction pairs and images of two trained networks, 3 pairs as by default."""
+    for network in NETWORKS:
+        for n in (32, 128, 512):
+
+            def drawn(g: Generator, network: str = network, n: int = n) -> Ends:
+                values = rises(network)
+                pairs, images = (g.choice(k, m, replace=False) for k, m in ((40, 3), (1000, n)))
+                return ends(crossed_mean(values[np.ix_(pairs, images)]))
+
+            truth, printed = float(rises(network).mean()), "NLL increase on circles"
+            yield Case("pairs and images", printed, f"{network}, 3 pairs", n, truth, drawn)
 
 
 @dataclass(frozen=True)

@@ -112,9 +112,10 @@ def test_the_interval_is_that_of_the_mean_squares_of_crossed_effects():
     pairs, images = n * values.mean(1).var(ddof=1), p * values.mean(0).var(ddof=1)
     rest = values.size * values.var() - (p - 1) * pairs - (n - 1) * images
     variance = (pairs + images - rest / ((p - 1) * (n - 1))) / values.size
-    freedom = (pairs + images) ** 2 / (pairs**2 / (p - 1) + images**2 / (n - 1))
+    of_pairs, of_images = stats.t.ppf(0.975, [p - 1, n - 1])
+    quantile = (of_pairs * pairs + of_images * images) / (pairs + images)
     made = crossed_mean(values)
-    assert made.high - made == pytest.approx(stats.t.ppf(0.975, freedom) * variance**0.5)
+    assert made.high - made == pytest.approx(quantile * variance**0.5)
 
 
 def test_without_differences_between_images_it_is_students():

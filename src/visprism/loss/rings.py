@@ -172,11 +172,12 @@ def crossed_mean(values: Float[np.ndarray, "pairs images"]) -> Number:
 
     With a and b the variances of the means of pairs and of images, over their numbers, and e
     the variance of the residuals over all values, the variance of the mean is a + b - e, at
-    least a and b. The interval is Student's with Satterthwaite's degrees of freedom; none for
-    fewer than 3 pairs or 2 images. By unit it has the means of pairs.
+    least a and b. The quantile of the interval is Cochran's: Student's of pairs and of images,
+    weighted by a and b. Satterthwaite's would be too small with 3 pairs and 512 images. None
+    for fewer than 3 pairs or 2 images. By unit it has the means of pairs.
 
-    Source: Cornfield and Tukey (1956), Average values of mean squares in factorials;
-    Satterthwaite (1946), An approximate distribution of estimates of variance components.
+    Source: Cornfield and Tukey (1956), Average values of mean squares in factorials; Cochran
+    (1964), Approximate significance levels of the Behrens-Fisher test.
     """
     from scipy.special import stdtrit  # SciPy takes a while to import
 
@@ -194,8 +195,8 @@ def crossed_mean(values: Float[np.ndarray, "pairs images"]) -> Number:
     variance = max(a + b - e, a, b)
     if not variance:
         return Number(average, average, average, by_pair)
-    freedom = (a + b) ** 2 / (a**2 / (pairs - 1) + b**2 / (images - 1))
-    half = float(stdtrit(freedom, 0.975)) * variance**0.5
+    of_pairs, of_images = stdtrit([pairs - 1, images - 1], 0.975).tolist()
+    half = (of_pairs * a + of_images * b) / (a + b) * variance**0.5
     return Number(average, average - half, average + half, by_pair)
 
 
