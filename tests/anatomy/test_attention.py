@@ -8,9 +8,8 @@ import torchvision
 from torch import nn
 from torch.nn import functional
 
-from visprism import MODELS, InputError, attend, attentions, dissect
+from visprism import InputError, attend, attentions, dissect
 from visprism.anatomy.run.attention_weights import attend_in_parts
-from visprism.models.zoo import conv_vit as local_attention
 
 TIMM = {  # small ones of each build
     "vit_tiny_patch16_224": {"img_size": (48, 64), "depth": 2},
@@ -163,33 +162,6 @@ def test_tokens_of_swin_lie_in_shifted_windows():
         assert attention.geometry.queries.grid == (14, 14)
         np.testing.assert_array_equal(attention.geometry.queries.index, windows)
         np.testing.assert_array_equal(attention.geometry.keys.index, windows)
-
-
-def test_tiles_of_local_attention_have_the_weights_of_all_pairs_at_their_places(monkeypatch):
-    """Tiles do not divide this grid, and queries without a place fill them up."""
-    side = 23
-    model = MODELS["conv_vit_pico_patch4_32"](kernel=5, img_size=4 * side, depth=2).eval()
-    images = torch.randn(1, 3, 4 * side, 4 * side)
-    tokens = side**2
-    by_most = {}
-    for most in (0, tokens):
-        monkeypatch.setattr(local_attention, "_ALL_PAIRS", most)
-        anatomy = dissect(model, images)
-        weights = weights_of(anatomy, images)
-        full = torch.zeros(1, 2, 4, tokens, tokens)
-        visits = torch.zeros(tokens)
-        for i, attention in enumerate(attentions(anatomy)):
-            queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
-            assert (keys >= 0).all()
-            assert len(keys) == (1 if most else 9)
-            for window, (rows, columns) in enumerate(zip(queries, keys, strict=True)):
-                placed = rows >= 0
-                values = weights[attention.name][:, window][:, :, placed]
-                full[:, i, :, rows[placed][:, None], columns[None]] = values
-                visits[rows[placed]] += 1
-        assert (visits == 2).all()  # once in each block
-        by_most[most] = full
-    torch.testing.assert_close(by_most[0], by_most[tokens], rtol=0, atol=1e-6)
 
 
 def test_class_tokens_and_registers_have_no_place():
