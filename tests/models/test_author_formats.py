@@ -159,32 +159,20 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "sentence"),
+    ("change", "sentence"),
     [
         (
-            "pit_tiny_patch2_32",
-            lambda s: s.update({"transformers.0.norm.weight": torch.zeros(64)}),
-            r"like a checkpoint of the authors.*1 of its 161 tensors \(transformers\.0\.norm",
+            lambda s: s.update({"blocks.0.norm.weight": torch.zeros(64)}),
+            r"1 not in the model \(blocks\.0\.norm\.weight\)",
         ),
         (
-            "vit_tiny_patch2_32",
             lambda s: s.pop("blocks.3.norm1.bias"),
             r"1 missing from the file \(blocks\.3\.norm1\.bias\)",
         ),
-        (
-            "swin_tiny_patch1_window4_32",
-            lambda s: s.update({"layers.0.blocks.1.attn_mask": torch.zeros(64, 16, 16)}),
-            r"its layers\.0\.blocks\.1\.attn_mask must be for windows of 4x4 tokens",
-        ),
-        (
-            "resnet50_32",
-            lambda s: s.update({"classifier.0.dense.weight": torch.tensor(0.0)}),
-            r"classifier\.0\.dense\.weight must have one row per class, got shape \(\)",
-        ),
     ],
 )
-def test_a_file_with_other_names_is_refused(tmp_path, states, name, change, sentence):
-    state = dict(states[name])
+def test_a_file_with_other_names_is_refused(tmp_path, states, change, sentence):
+    state = dict(states["vit_tiny_patch2_32"])
     change(state)
     with pytest.raises(InputError, match=sentence):
-        load_model(f"{name}@{written(state, tmp_path / 'a.pth.tar')}")
+        load_model(f"vit_tiny_patch2_32@{written(state, tmp_path / 'a.pth.tar')}")
