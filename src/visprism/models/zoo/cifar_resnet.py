@@ -5,8 +5,11 @@ and torchvision; the paper's own CIFAR networks pad with zeros instead (option A
 named in timm's vocabulary.
 """
 
+from functools import partial
+
 from jaxtyping import Float
 from timm.layers import DropPath
+from timm.models.resnet import BasicBlock
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
@@ -21,36 +24,6 @@ from visprism.models.zoo_registry import MODELS
 
 _DEPTHS = (3, 3, 3)
 _CHANNELS = (16, 32, 64)
-
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions with a shortcut."""
-
-    def __init__(
-        self,
-        in_chans: int,
-        out_chans: int,
-        stride: int,
-        *,
-        mc_dropout: float = 0.0,
-        drop_path: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_chans, out_chans, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_chans)
-        self.act1 = nn.ReLU(inplace=True)
-        self.dropout = optional(nn.Dropout, mc_dropout)
-        self.conv2 = nn.Conv2d(out_chans, out_chans, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out_chans)
-        self.downsample = projection(in_chans, out_chans, stride)
-        self.drop_path = optional(DropPath, drop_path)
-        self.act2 = nn.ReLU(inplace=True)
-
-    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """ReLU of the shortcut plus the branch."""
-        branch = self.dropout(self.act1(self.bn1(self.conv1(x))))
-        branch = self.bn2(self.conv2(branch))
-        return self.act2(self.downsample(x) + self.drop_path(branch))
 
 
 class ResNet(StagedNet):
@@ -75,7 +48,15 @@ class ResNet(StagedNet):
         self.act1 = nn.ReLU(inplace=True)
 
         def make(_s: int, _b: int, ins: int, outs: int, stride: int, drop: float) -> nn.Module:
-            return BasicBlock(ins, outs, stride, mc_dropout=mc_dropout, drop_path=drop)
+            shortcut = projection(ins, outs, stride)
+            return BasicBlock(
+                ins,
+                outs,
+                stride,
+                None if isinstance(shortcut, nn.Identity) else shortcut,
+                drop_block=partial(nn.Dropout, mc_dropout) if mc_dropout else None,
+                drop_path=optional(DropPath, drop),
+            )
 
         channels = self.make_stages(
             *(_DEPTHS, _CHANNELS, make),
