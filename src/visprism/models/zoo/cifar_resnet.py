@@ -6,13 +6,13 @@ named in timm's vocabulary.
 """
 
 from functools import partial
+from typing import Any
 
 from jaxtyping import Float
 from timm.layers import DropPath
 from timm.models.resnet import BasicBlock
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
 from visprism.models.layers.residual_blocks import (
     PostActMSABlock,
     StagedNet,
@@ -20,7 +20,7 @@ from visprism.models.layers.residual_blocks import (
     projection,
 )
 from visprism.models.zoo.alter_resnet import attention_places
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, check_per_stage, extends
 
 _DEPTHS = (3, 3, 3)
 _CHANNELS = (16, 32, 64)
@@ -75,19 +75,17 @@ class ResNet(StagedNet):
         return self.forward_stages(self.act1(self.bn1(self.conv1(x))))
 
 
+@extends(ResNet)
 def alter_resnet20(
     *,
-    num_classes: int,
-    in_chans: int = 3,
     msas: tuple[int, ...] = (0, 1, 1),
     num_heads: tuple[int, ...] = (1, 2, 3),
     head_dim: int = 64,
     window: int = 8,
     shared_bias: bool = False,
-    head: str = "gap",
     mc_dropout: float = 0.0,
-    smoothing: bool = False,
     drop_path_rate: float = 0.0,
+    **options: Any,
 ) -> ResNet:
     """ResNet-20 in which MSA blocks alternate with convolutions at the ends of the late stages.
 
@@ -97,18 +95,8 @@ def alter_resnet20(
     Deep residual learning for image recognition, sec. 4.2.
     """
     places = attention_places(_DEPTHS, msas)
-    if len(num_heads) != len(_DEPTHS):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(_DEPTHS)}), got {tuple(num_heads)}"
-        )
-    model = ResNet(
-        num_classes=num_classes,
-        in_chans=in_chans,
-        head=head,
-        mc_dropout=mc_dropout,
-        smoothing=smoothing,
-        drop_path_rate=drop_path_rate,
-    )
+    check_per_stage("num_heads", num_heads, _DEPTHS)
+    model = ResNet(mc_dropout=mc_dropout, drop_path_rate=drop_path_rate, **options)
     for stage, (depth, out_chans) in enumerate(zip(_DEPTHS, _CHANNELS, strict=True)):
         for place in sorted(places[stage]):
             first_of_later_stage = stage > 0 and place == 0

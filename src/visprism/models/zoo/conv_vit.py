@@ -1,6 +1,5 @@
 """ViTs with local attention: the "convolutional" ViT of Park and Kim (2022)."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,8 @@ from torch import Tensor
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import check_head
 from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo.vit import ViT, ViTOptions, build_vit, family_of, variants
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo.vit import ViT, build_vit, variants
+from visprism.models.zoo_registry import MODELS, extends
 
 
 class LocalAttention(Attention):
@@ -39,9 +38,9 @@ class LocalAttention(Attention):
         self,
         dim: int,
         num_heads: int,
+        head_dim: int | None = None,
         *,
         kernel: object = 3,
-        head_dim: int | None = None,
         **options: Any,
     ) -> None:
         kernel = None if kernel == "global" else kernel
@@ -85,16 +84,10 @@ class ConvVisionTransformer(ViT):
         return super().forward_features(x, attn_mask, is_causal).flatten(1, 2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConvViTOptions(ViTOptions):
-    """The options of ViTs with local attention; see `ViTOptions`."""
-
-    head: str = "gap"
-    kernel: object = 3  # an odd integer, or "global" or None
-
-
-@family_of(ConvViTOptions)
-def conv_vit(width: int, heads: int, options: ConvViTOptions) -> ConvVisionTransformer:
+@extends(build_vit, weight_init="skip")
+def conv_vit(
+    width: int, heads: int, *, kernel: object = 3, head: str = "gap", **options: Any
+) -> ConvVisionTransformer:
     """A ViT in which each token attends to the `kernel` x `kernel` tokens around it.
 
     There is no class token, since it would have no position on the grid. `kernel` is the side
@@ -103,18 +96,9 @@ def conv_vit(width: int, heads: int, options: ConvViTOptions) -> ConvVisionTrans
     Source: Park and Kim (2022), How do vision transformers work?, sec. 2 and fig. 5; Yang et
     al. (2019), Convolutional self-attention networks.
     """
-    check_head(options.head)
-    attention = partial(
-        LocalAttention,
-        width,
-        heads if options.num_heads is None else options.num_heads,
-        kernel=options.kernel,
-        head_dim=options.head_dim,
-        qkv_bias=options.qkv_bias,
-        proj_drop=options.mc_dropout,
-    )
-    kind = ConvVisionTransformer
-    return build_vit(kind, width, heads, options, attention=attention, weight_init="skip")
+    check_head(head)
+    attention = partial(LocalAttention, kernel=kernel)
+    return build_vit(ConvVisionTransformer, width, heads, attention, head=head, **options)
 
 
 MODELS.register_family(conv_vit, variants("conv_vit", 2), (32,))

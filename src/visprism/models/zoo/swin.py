@@ -8,10 +8,9 @@ from jaxtyping import Float
 from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
 from visprism.models.layers.heads import AttentionPool, KeepsMLP, PatchEmbed, check_head
 from visprism.models.layers.window_attention import RelativeWindowAttention, head_width
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, check_per_stage
 
 
 class ShiftedWindowAttention(RelativeWindowAttention):
@@ -106,10 +105,7 @@ def swin(
     28,288,354, as the official one, or 28,275,106 without `qkv_bias`.
     """
     numbers = tuple(heads if num_heads is None else num_heads)
-    if len(numbers) != len(depths):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
-        )
+    check_per_stage("num_heads", numbers, depths)
     check_head(head)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
