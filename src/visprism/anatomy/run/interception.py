@@ -119,8 +119,8 @@ def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
 def intercept(
     anatomy: Anatomy,
     *,
-    reads: Mapping[int, Read],
-    changes: Mapping[int, Change],
+    reads: Mapping[int, Read] = {},
+    changes: Mapping[int, Change] = {},
     calls: Mapping[int, Call] = {},
 ) -> Iterator[None]:
     """Inside, each action sees or exchanges the tensor that its node, named by index, makes.
