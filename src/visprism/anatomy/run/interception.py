@@ -219,11 +219,6 @@ def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:
     return new
 
 
-def is_intercepted(model: nn.Module) -> bool:
-    """Whether an intervention is active in the model."""
-    return model in _RUNNING
-
-
 # Empty again when all interventions have ended.
 _RUNNING: WeakKeyDictionary[nn.Module, _Interceptor] = WeakKeyDictionary()
 
