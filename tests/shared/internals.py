@@ -118,7 +118,6 @@ PLACES = {
     "models.zoo_registry": "image_size",
     "passes.ablated": "ablated_outcomes",
     "passes.batches": "in_order",
-    "passes.blocks": "channel_mean",
     "passes.features": "Gathered blocks_off_grid observations observing",
     "passes.forward_passes": "model_cost",
     "passes.perturbed": "PixelSpace evaluate_perturbed",
