@@ -11,7 +11,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention as Layer
 from visprism.anatomy.blocks.attention import Weights, attentions
-from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry, TokenGrid
+from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, tip
@@ -132,11 +132,6 @@ class Attention(FeatureAnalysis, AttentionStatistic):
         ),
     )
 
-    # Places of the tokens of the latest attention, which is read a few images at a time.
-    _latest: list["_Places"] = field(
-        default_factory=list, init=False, repr=False, compare=False
-    )
-
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
         """Attention blocks whose attention has no weights over tokens."""
         covered = {attention.block.name for attention in attentions(anatomy)}
@@ -150,24 +145,17 @@ class Attention(FeatureAnalysis, AttentionStatistic):
             "softmax, or with tokens that could not be followed).",
         )
 
-    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
-        """Sums over keys, the weights of keys by window, and products of heads, by image."""
+    def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
+        """The quantities of `QUANTITIES` by image and head."""
         weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
         # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
         # is slow, and took up to 13 times as long.
         weights = functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
-        places = self._places_of(x.attention, weights)
+        places = _places(x.attention, weights)
+        on_grid, reach = _sums_on_grid(weights, places)
+        entropy = _entropy(weights)
         of_keys = (places.share_of_window[:, None, None] @ weights).squeeze(-2)
         heads = weights.flatten(3)
-        products = (heads @ heads.mT).sum(1)  # over windows
-        return *_sums_on_grid(weights, places), _entropy(weights), of_keys, products
-
-    def finish(
-        self, attention: Layer, reduced: tuple[Tensor, ...]
-    ) -> Float[Tensor, "b quantities heads"]:
-        """The quantities of `QUANTITIES` by image and head."""
-        on_grid, reach, entropy, of_keys, products = reduced
-        places = self._places_of(attention, entropy)
 
         def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
             return torch.einsum("bwhq,wq,w->bh", values, places.share_of_window, places.window)
@@ -179,7 +167,7 @@ class Attention(FeatureAnalysis, AttentionStatistic):
                 mean(entropy),
                 torch.einsum("bwh,w->bh", information, places.window),
                 mean(1 - on_grid),
-                _cosine_with_others(products),
+                _cosine_with_others((heads @ heads.mT).sum(1)),  # over windows
             ],
             dim=1,
         )
@@ -207,13 +195,6 @@ class Attention(FeatureAnalysis, AttentionStatistic):
                 mean_nmi=mean(averages[:, QUANTITIES.index("nmi")]),
             ),
         )
-
-    def _places_of(self, attention: Layer, like: Tensor) -> "_Places":
-        held = self._latest[0].keys_and_distances if self._latest else None
-        same = held is not None and (held.dtype, held.device) == (like.dtype, like.device)
-        if not same or self._latest[0].geometry is not attention.geometry:
-            self._latest[:] = [_places(attention, like)]
-        return self._latest[0]
 
 
 @figure(width=2.75, height=2.0)
@@ -259,7 +240,6 @@ def _(
 class _Places:
     """Where the tokens of an attention lie."""
 
-    geometry: AttentionGeometry
     share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
     window: Float[Tensor, " w"]  # share of a window in the image
     # 1 for keys on the grid, 0 for others; and distances in pixels.
@@ -271,7 +251,6 @@ def _places(attention: Layer, like: Tensor) -> _Places:
     distances = _distances(attention, like)
     keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
     return _Places(
-        geometry=attention.geometry,
         share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
         window=placed.sum(1) / placed.sum(),
         keys_and_distances=torch.stack([keys, distances], dim=2),
