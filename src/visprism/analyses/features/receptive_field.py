@@ -23,7 +23,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.surgery import watch
-from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
+from visprism.anatomy.trace.forward import Images, as_written, forward, pixels
 from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -36,7 +36,7 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
@@ -207,35 +207,24 @@ class ReceptiveField(Analysis):
         run = run.on(anatomy.model)
         blocks = blocks_on_grid(anatomy)
         totals: dict[Block, np.ndarray] = {}
-        moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
-        sizes: list[int] = []
+        moments: list[dict[Block, np.ndarray]] = []  # of each batch
         shared = processes.share(batches)
         ticks = run.ticks(shared, len(blocks), "receptive fields")
         with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
             for batch in shared:
                 x = images_of(batch, anatomy, run.compute)
+                moments.append({})
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
                     totals[block] = totals.get(block, 0) + fields.sum(0)
-                    moments[block].append(_moments(fields))
-                sizes.append(batch_size(x))
-        gathered = gather((totals, moments, sizes))
-        by_process = [process[2] for process in gathered]
-        if not any(map(sum, by_process)):
-            raise InputError("batches must hold at least one image, got none")
-        order = np.argsort(np.concatenate(image_indices(by_process)))
-        parts = [process[1] for process in gathered]
-        by_image = {
-            block: np.concatenate([m for part in parts for m in part[block]])[order]
-            for block in blocks
-        }
-        total = {
-            b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks
-        }
-        largest = max(size for process in by_process for size in process)
+                    moments[-1][block] = _moments(fields)
+        parts, sums = in_order(moments), gather(totals)
+        by_image = {block: np.concatenate([part[block] for part in parts]) for block in blocks}
+        total = {b: np.sum([part[b] for part in sums if b in part], 0) for b in blocks}
+        sizes = [len(part[blocks[0]]) for part in parts]
         origin = run.measured(
-            images=len(order), batch_size=largest, image_shape=anatomy.image_shape
+            images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
         )
         return (
             replace(_sizes(by_image, total), provenance=origin),

@@ -24,7 +24,7 @@ from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of
-from visprism.passes.blocks import block_columns, cache_chunks, channel_mean, grid_of
+from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
 from visprism.table.result import Result, Texts, column, estimate, result_type
@@ -129,10 +129,12 @@ class Variance(FeatureAnalysis):
         Then follow 8 random projections of the map, and for each of the c channels whether it
         is 0 everywhere (d = c + 10). Costs two reads of the map.
         """
-        chunks = [_moments(chunk) for chunk in cache_chunks(x)]
-        means = torch.cat([channel_mean(moments, x) for moments in chunks])
-        dead = torch.cat([_by_channel(moments[:, 1], x) == 0 for moments in chunks])
-        return torch.cat([means, _projections(x).to(means), dead.to(means)], dim=1)
+        average = x.mean((2, 3), keepdim=True)
+        # The mean goes first: the difference of two large sums would leave no digits.
+        deviation = (x - average).square_().mean((2, 3))
+        square = deviation + average[..., 0, 0].square()
+        means = torch.stack([deviation.mean(1), square.mean(1)], dim=1)
+        return torch.cat([means, _projections(x), square == 0], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """The two moments and the projections of each block."""
@@ -199,23 +201,6 @@ def _(
         ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
     ax.set_ylabel(result.infos()[quantity].heading)
     return ax
-
-
-def _moments(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m 2 r"]:
-    """Mean squared deviation from the mean, and mean square.
-
-    The mean goes first: the difference of two large sums would leave no digits.
-    """
-    average = chunk.mean((1, 2), keepdim=True)
-    deviation = (chunk - average).square_().mean((1, 2))
-    return torch.stack([deviation, deviation + average[:, 0, 0].square()], dim=1)
-
-
-def _by_channel(
-    values: Float[Tensor, "m r"], x: Float[Tensor, "b c h w"]
-) -> Float[Tensor, "_ c"]:
-    """One row per image of what was computed from a chunk of `x`, whatever its memory order."""
-    return rearrange(values, "(b q) r -> b (q r)", q=x.shape[1] // values.shape[1])
 
 
 def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
