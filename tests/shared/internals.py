@@ -117,7 +117,6 @@ PLACES = {
     "models.zoo.vit": "deit vit",
     "models.zoo_registry": "image_size",
     "passes.ablated": "ablated_outcomes",
-    "passes.blocks": "channel_mean",
     "passes.features": "Gathered blocks_off_grid observations observing",
     "passes.forward_passes": "model_cost",
     "passes.perturbed": "Paired PixelSpace evaluate_perturbed",

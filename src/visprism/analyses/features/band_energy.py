@@ -19,7 +19,7 @@ from torch import Tensor
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
-from visprism.passes.blocks import block_columns, cache_chunks, channel_mean
+from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
 from visprism.table.result import Result, Texts, column, estimate, result_type
 from visprism.table.shapes import ScalarPerBlock
@@ -78,10 +78,10 @@ class BandEnergy(FeatureAnalysis):
 
         Costs a 2-D transform of each map.
         """
-        weights = torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
-        return torch.cat(
-            [channel_mean(_energies(chunk, weights), x) for chunk in cache_chunks(x)]
-        )
+        deviation = x - x.mean((2, 3), keepdim=True)
+        amplitude = torch.fft.rfft2(for_complex(deviation)).abs().to(x.device)
+        energy = amplitude.square_().mean(1).flatten(1)
+        return energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
 
     def results(self, seen: Seen) -> Sequence[Result]:
         """The energies of every block."""
@@ -95,15 +95,6 @@ class BandEnergy(FeatureAnalysis):
                 change=mean(change),
             ),
         )
-
-
-def _energies(
-    chunk: Float[Tensor, "m h w r"], weights: Float[Tensor, "n 2"]
-) -> Float[Tensor, "m 2 r"]:
-    """Sums of squared amplitudes, without the mean, over both bands."""
-    mean = chunk.mean((1, 2), keepdim=True)
-    amplitude = torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2)).abs().to(chunk.device)
-    return torch.einsum("mnr,nk->mkr", amplitude.square_().flatten(1, 2), weights)
 
 
 @cache

@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int8
 from matplotlib.axes import Axes
 from torch import Tensor
@@ -24,7 +23,7 @@ from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of
-from visprism.passes.blocks import block_columns, cache_chunks, channel_mean, grid_of
+from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
 from visprism.table.result import Result, Texts, column, estimate, result_type
@@ -126,13 +125,20 @@ class Variance(FeatureAnalysis):
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Mean squared deviation over positions and mean square, mean over channels, by image.
 
-        Then follow 8 random projections of the map, and for each of the c channels whether it
-        is 0 everywhere (d = c + 10). Costs two reads of the map.
+        Then follow 8 projections of the map, its sums with random signs over sqrt(c h w): their
+        mean square is that of the map, so that the difference of two maps' projections
+        estimates how far the maps are apart. The last c numbers are whether each channel is 0
+        everywhere (d = c + 10). Costs three reads of the map.
         """
-        chunks = [_moments(chunk) for chunk in cache_chunks(x)]
-        means = torch.cat([channel_mean(moments, x) for moments in chunks])
-        dead = torch.cat([_by_channel(moments[:, 1], x) == 0 for moments in chunks])
-        return torch.cat([means, _projections(x).to(means), dead.to(means)], dim=1)
+        # The mean goes first: the difference of two large sums would leave no digits.
+        average = x.mean((2, 3), keepdim=True)
+        deviation = (x - average).square_().mean((2, 3))
+        square = deviation + average[:, :, 0, 0].square()
+        means = torch.stack([deviation.mean(1), square.mean(1)], dim=1)
+        flat = x.flatten(1)
+        signs = _signs(flat.shape[1], x.device).to(x.dtype)
+        projections = flat @ signs / flat.shape[1] ** 0.5
+        return torch.cat([means, projections, (square == 0).to(means)], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """The two moments and the projections of each block."""
@@ -201,48 +207,11 @@ def _(
     return ax
 
 
-def _moments(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m 2 r"]:
-    """Mean squared deviation from the mean, and mean square.
-
-    The mean goes first: the difference of two large sums would leave no digits.
-    """
-    average = chunk.mean((1, 2), keepdim=True)
-    deviation = (chunk - average).square_().mean((1, 2))
-    return torch.stack([deviation, deviation + average[:, 0, 0].square()], dim=1)
-
-
-def _by_channel(
-    values: Float[Tensor, "m r"], x: Float[Tensor, "b c h w"]
-) -> Float[Tensor, "_ c"]:
-    """One row per image of what was computed from a chunk of `x`, whatever its memory order."""
-    return rearrange(values, "(b q) r -> b (q r)", q=x.shape[1] // values.shape[1])
-
-
-def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
-    """Sums of a map with random signs, sum over c, y, x of s_cyx x_cyx / sqrt(c h w).
-
-    The mean square of a projection is the mean square of the map, so that the difference of two
-    maps' projections estimates how far they are apart. Equal maps have equal projections.
-    """
-    channels, *grid = x.shape[1:]
-    channels_last = x.stride(1) == 1 and channels > 1
-    # In the order of memory, so that no copy is made.
-    flat = x.permute(0, 2, 3, 1).flatten(1) if channels_last else x.flatten(1)
-    signs = _signs(channels, prod(grid), channels_last=channels_last, device=x.device)
-    return flat @ signs.to(x.dtype) / x[0].numel() ** 0.5
-
-
-@lru_cache(maxsize=64)  # more than a network has shapes of maps
-def _signs(
-    channels: int, positions: int, *, channels_last: bool, device: torch.device
-) -> Int8[Tensor, "n 8"]:
+@lru_cache(maxsize=64)  # more than a network has sizes of maps
+def _signs(size: int, device: torch.device) -> Int8[Tensor, "n 8"]:
     """Random signs of each number of a map, the same in every pass, process and order.
 
     They stay on the device: of a ResNet-50 at 224x224 they are 14 million bytes.
     """
-    size = channels * positions
     draws = torch.randint(2, (size, _PROJECTIONS), generator=stream(0, "projections", size))
-    signs = (2 * draws - 1).to(torch.int8)
-    if channels_last:
-        signs = rearrange(signs, "(c p) r -> (p c) r", c=channels).contiguous()
-    return signs.to(device)
+    return (2 * draws - 1).to(torch.int8).to(device)
