@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -184,6 +184,7 @@ class ClassSeparability(Analysis):
     name = "class-separability"
     needs = Needs.FEATURES | Needs.TRAINING_IMAGES
     images = Sizes(fewest=50, full=5000, work=0.5)
+    passes = 1.2
     source = "Papyan et al. (2020); Garrido et al. (2023); Agrawal et al. (2022)"
     sections = (
         Section(
@@ -225,10 +226,6 @@ class ClassSeparability(Analysis):
         return separability(
             pooled, self.pooling, head if labeled else None, predicts_targets=labeled
         )
-
-    def cost(self, subject: Subject) -> Cost:
-        """One pass."""
-        return Cost(per_image=1.2)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without labels, which need not be the classes of the model."""

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int64
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
@@ -112,6 +112,7 @@ class IntrinsicDimension(Analysis):
     images = Sizes(fewest=_FEWEST, full=5000, work=0.5)
     needs = Needs.FEATURES
     default = False
+    passes = 1.3
     source = "Facco et al. (2017); Ansuini et al. (2019)"
     sections = (
         Section(
@@ -164,10 +165,6 @@ class IntrinsicDimension(Analysis):
             positions = subject.images.positions[: len(pooled)]
             save_features(pooled, positions, self._file(subject))
         return (result,)
-
-    def cost(self, subject: Subject) -> Cost:
-        """A forward pass."""
-        return Cost(per_image=1.3)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """With few images."""

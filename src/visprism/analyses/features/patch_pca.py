@@ -18,7 +18,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.analyses.subject import Subject
 from visprism.anatomy.run.surgery import watch
@@ -104,6 +104,7 @@ class PatchPCA(Analysis):
     name = "patch-pca"
     needs = Needs.FEATURES
     images = Sizes(quick=_MOST_IMAGES, standard=_MOST_IMAGES, full=_MOST_IMAGES)
+    passes = 1.5
     source = "Oquab et al. (2024), fig. 1"
     sections = (
         Section(
@@ -196,10 +197,6 @@ class PatchPCA(Analysis):
             "third": colors[:, 2],
             "explained": np.full(len(tokens), explained),
         }
-
-    def cost(self, subject: Subject) -> Cost:
-        """One pass."""
-        return Cost(per_image=1.5)
 
 
 def principal_scores(

@@ -11,7 +11,6 @@ from matplotlib.colors import Normalize
 from visprism.analyses.base import (
     ANALYSES,
     Analysis,
-    Cost,
     Section,
     function_of,
     reason_of_error,
@@ -91,10 +90,6 @@ class PatchFilters(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Decompose the kernels."""
         return (_components_of(self, subject.anatomy, run=run),)
-
-    def cost(self, subject: Subject) -> Cost:
-        """No image is needed."""
-        return Cost()
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where no convolution reads the image."""

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section, reason_of_error
+from visprism.analyses.base import ANALYSES, Analysis, Section, reason_of_error
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
@@ -82,10 +82,6 @@ class PositionEmbeddings(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Compare all pairs of embeddings."""
         return (positional_similarity(subject.anatomy, run=run),)
-
-    def cost(self, subject: Subject) -> Cost:
-        """No image is needed."""
-        return Cost()
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where the model adds no position embeddings."""

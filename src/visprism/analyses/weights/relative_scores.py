@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
+from visprism.analyses.base import ANALYSES, Analysis, Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -86,10 +86,6 @@ class RelativeScores(Analysis):
         """Softmax of the scores of one attention."""
         tables = list(relative_score_tables(subject.model).values())
         return (relative_scores(tables[self.layer - 1], run=run),)
-
-    def cost(self, subject: Subject) -> Cost:
-        """No image is needed."""
-        return Cost()
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where there is no such attention."""
