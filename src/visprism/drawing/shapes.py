@@ -9,7 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from visprism.drawing.color_bars import caption, color_bar, on_grid, picture
-from visprism.drawing.depth import against_depth, kinds_key, points
+from visprism.drawing.depth import (
+    PlainLogFormatter,
+    against_depth,
+    from_zero,
+    kinds_key,
+    points,
+)
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, legend
 from visprism.table.shapes import (
@@ -31,16 +37,21 @@ def _(
     ax: Axes,
     *,
     quantity: str = "",
-    scale: Literal["linear", "log"] = "linear",
+    scale: Literal["", "linear", "zero", "log"] = "",
 ) -> Axes:
     """The value, or another column, against depth, with its 95% interval.
 
-    Where no value is positive the axis is linear.
+    A linear axis from "zero" is for sizes, "log" where models differ by orders of magnitude;
+    where no value is positive the axis is linear.
     """
-    name = quantity or result.value_name
+    name, scale = quantity or result.value_name, scale or result.scale
     against_depth(ax, result, name)
-    if (getattr(result, name) > 0).any():
-        ax.set_yscale(scale)
+    if scale == "zero":
+        from_zero(ax)
+    if scale == "log" and (getattr(result, name) > 0).any():
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(PlainLogFormatter())
+        ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
     ax.set_ylabel(result.infos()[name].heading)
     return ax
 

@@ -145,7 +145,12 @@ class ValuedPerBlock(Valued, PerBlock):
 
 @result_shape
 class ScalarPerBlock(ValuedPerBlock):
-    """One value for each block. Figure: the value against depth, with its 95% interval."""
+    """One value for each block. Figure: the value against depth, with its 95% interval.
+
+    A subclass names the vertical axis in `scale`: "linear", from "zero", or "log".
+    """
+
+    scale: ClassVar[str] = "linear"
 
     def has_figure(self, *, quantity: str = "", **_: Any) -> bool:
         """Whether any block has a value of the quantity."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import in_float64
-from visprism.drawing.depth import against_depth, depth_bar, from_zero, kinds_key
+from visprism.drawing.depth import depth_bar
 from visprism.drawing.registry import figure
 from visprism.drawing.style import DEPTH, tip
 from visprism.estimates import questions
@@ -96,6 +96,7 @@ class EffectiveRanks(ScalarPerBlock):
     """Effective rank of the features; one row for each block. NaN where nothing varies."""
 
     value_name: ClassVar[str] = "token_rank"
+    scale: ClassVar[str] = "zero"
 
     channels: np.ndarray = column("Channels", "", "number of channels, which no rank exceeds")
     token_rank: np.ndarray = column(
@@ -244,20 +245,4 @@ def _(
         )
     ax.set(xscale="log", yscale="log", ylim=(1e-4, 1.3))
     ax.set(xlabel=f"Rank of the singular value ({level})", ylabel="Relative to the largest")
-    return ax
-
-
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(
-    result: EffectiveRanks,
-    ax: Axes,
-    *,
-    quantity: Literal[
-        "token_rank", "image_rank", "token_participation", "image_participation"
-    ] = "token_rank",
-) -> Axes:
-    """Effective rank against depth."""
-    against_depth(ax, result, quantity)
-    from_zero(ax)
-    ax.set_ylabel(result.infos()[quantity].heading)
     return ax

@@ -8,18 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int8
-from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.run import stream
-from visprism.drawing.depth import PlainLogFormatter, against_depth, kinds_key
-from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of
@@ -38,6 +35,7 @@ class Variances(ScalarPerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
     value_name: ClassVar[str] = "variance"
+    scale: ClassVar[str] = "log"
 
     variance: Estimated = estimate(
         "Feature-map variance", "", "over positions, unbiased; mean over channels and images"
@@ -151,60 +149,32 @@ class Variance(FeatureAnalysis):
     def results(self, seen: Seen) -> Sequence[Result]:
         """The variances, and their change by kind of block."""
         blocks, neighbors = seen.blocks, seen.neighbors
+        values = np.stack([seen.by_image[b] for b in blocks], axis=1).astype(np.float64)
         positions = np.array([prod(grid_of(block)) for block in blocks])
-        with np.errstate(divide="ignore"):
-            unbiased = np.where(positions > 1, positions / (positions - 1), np.nan)
-        deviation, square = unbiased * seen.stacked(0), seen.stacked(1)
-        before, square_before = neighbors.before(deviation), neighbors.before(square)
+        values[:, :, 0] *= np.where(
+            positions > 1, positions / np.maximum(positions - 1, 1), np.nan
+        )
+        before = neighbors.before(values)
+        pairs = zip(blocks, neighbors.previous, strict=True)
+        alike = [
+            previous is not None and block.shape == previous.shape for block, previous in pairs
+        ]
         with np.errstate(divide="ignore", invalid="ignore"):
-            variance_change = np.log(deviation / before)
-            changes = {
-                VARIANCE: variance_change,
-                SCALE_FREE: variance_change - np.log(square / square_before),
-            }
+            log_ratio, log_square_ratio = np.log((values / before)[:, :, :2]).transpose(2, 0, 1)
+            step = ((values - before)[:, :, 2:] ** 2).sum(0).mean(1) / before[:, :, 1].sum(0)
+        changes = {VARIANCE: log_ratio, SCALE_FREE: log_ratio - log_square_ratio}
         variances = Variances(
             **block_columns(blocks),
             **neighbors.columns(),
-            variance=mean(deviation),
-            relative=ratio(deviation, square),
-            change=ratio(deviation - before, before),
+            variance=mean(values[:, :, 0]),
+            relative=ratio(values[:, :, 0], values[:, :, 1]),
+            change=ratio((values - before)[:, :, 0], before[:, :, 0]),
             log_ratio=mean(changes[VARIANCE]),
             relative_log_ratio=mean(changes[SCALE_FREE]),
-            feature_change=self._feature_change(seen),
+            feature_change=np.where(alike, step**0.5, np.nan),
             dead_channels=np.array([(seen.sums[b] == seen.images).mean() for b in blocks]),
         )
         return variances, summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
-
-    def _feature_change(self, seen: Seen) -> Float[np.ndarray, " blocks"]:
-        """Root mean square of output minus input over the input's, by the projections."""
-        changes = []
-        for block, before in zip(seen.blocks, seen.neighbors.previous, strict=True):
-            if before is None or block.shape != before.shape:
-                changes.append(np.nan)
-                continue
-            x, y = (seen.by_image[b].astype(np.float64) for b in (before, block))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = ((y[:, 2:] - x[:, 2:]) ** 2).sum(0).mean() / x[:, 1].sum()
-            changes.append(step**0.5)
-        return np.array(changes)
-
-
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(
-    result: Variances, ax: Axes, *, quantity: Literal["variance", "relative"] = "variance"
-) -> Axes:
-    """Variance over positions against depth, absolute or scale-free.
-
-    The axis is logarithmic: what a block does is a factor, and models differ by orders of
-    magnitude. Where no feature map varies at all it is linear.
-    """
-    against_depth(ax, result, quantity)
-    if (getattr(result, quantity) > 0).any():
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(PlainLogFormatter())
-        ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
-    ax.set_ylabel(result.infos()[quantity].heading)
-    return ax
 
 
 @lru_cache(maxsize=64)  # more than a network has sizes of maps
