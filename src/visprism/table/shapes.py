@@ -123,6 +123,29 @@ class PerBlock(Result):
         return np.append([True], self.block[1:] != self.block[:-1])[: len(self)]
 
 
+@result_shape
+class ChangePerBlock(PerBlock):
+    """Changes across blocks, each with the block that it refers to."""
+
+    previous: Texts = column(
+        "Previous block", "", "block that the changes refer to; empty if there is none"
+    )
+    between: Texts = column(
+        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
+    )
+
+    def gaps(self) -> Iterator[str]:
+        """A sentence for each change that includes a block off the grid."""
+        for block, previous, missing in zip(
+            self.block, self.previous, self.between, strict=True
+        ):
+            if missing and previous:
+                yield (
+                    f"the change across {block} refers to {previous}; it includes {missing}, "
+                    "whose output does not lie on a grid, and is not counted by kind"
+                )
+
+
 BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
 
 

@@ -21,14 +21,14 @@ from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
-from visprism.table.result import Result, Texts, column, estimate, result_type
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.result import Result, estimate, result_type
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
 
 
 @result_type("band-energies")
-class BandEnergies(ScalarPerBlock):
+class BandEnergies(ScalarPerBlock, ChangePerBlock):
     """Fraction of a feature map's energy in its high band; one row for each block.
 
     The energy includes all frequencies but 0, so that the mean does not count. NaN if a
@@ -46,12 +46,6 @@ class BandEnergies(ScalarPerBlock):
         "Change of the high-band energy",
         "",
         "minus the previous block's value; NaN if grids differ",
-    )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
     )
 
 

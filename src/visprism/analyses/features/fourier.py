@@ -37,11 +37,10 @@ from visprism.table.kinds import (
     TO_LOWEST,
     TO_MEAN,
     KindSummary,
-    gaps,
     summarize_by_kind,
 )
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock, result_shape
 
 PROFILES = {  # how it is measured, and at which frequencies of a grid
     ("diagonal", "default"): (profiles.diagonal, profiles.diagonal_frequency),
@@ -57,7 +56,7 @@ _FEWEST = (1, 1, 2)
 
 
 @result_shape
-class SpectrumColumns(PerBlock):
+class SpectrumColumns(ChangePerBlock):
     """The columns that a `Spectrum` and a `HighFrequency` share."""
 
     frequency: np.ndarray = column(
@@ -88,12 +87,6 @@ class SpectrumColumns(PerBlock):
         "",
         "minus the previous block's value; NaN if grids differ",
     )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
-    )
     profile: str = scalar(
         "Profile",
         "",
@@ -122,7 +115,7 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Blocks whose change includes the change of blocks off the grid."""
-        yield from gaps(self)
+        yield from self.gaps()
 
 
 @ANALYSES.register

@@ -22,16 +22,16 @@ from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
-from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
-from visprism.table.result import Result, Texts, column, estimate, result_type
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, summarize_by_kind
+from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock
 
 _PROJECTIONS = 8  # random ones, by which the change of the features is estimated
 _UNCHANGED = 1e-6  # relative change of features that is rounding
 
 
 @result_type("variances")
-class Variances(ScalarPerBlock):
+class Variances(ScalarPerBlock, ChangePerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
     value_name: ClassVar[str] = "variance"
@@ -67,23 +67,16 @@ class Variances(ScalarPerBlock):
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"
     )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
-    )
 
     def sentences(self) -> Iterator[str | Finding]:
         """Dead channels, blocks that change nothing, and changes across blocks off the grid."""
-        yield from gaps(self)
+        yield from self.gaps()
         dead = np.flatnonzero(self.dead_channels > 0)
         if len(dead):
             parts = [f"{self.block[i]} {self.dead_channels[i]:.1%}" for i in dead]
-            images = self.images_text
             yield Finding(
-                f"dead channels (0 everywhere in {images}) in {len(dead)} of {len(self)} "
-                f"blocks: {some_of(parts)}",
+                f"dead channels (0 everywhere in {self.images_text}) in {len(dead)} of "
+                f"{len(self)} blocks: {some_of(parts)}",
                 "VP108",
             )
         idle = self.block[self.feature_change < _UNCHANGED].tolist()
