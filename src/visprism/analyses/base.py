@@ -12,7 +12,7 @@ from enum import Flag, auto
 from inspect import Parameter, cleandoc, signature
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_origin
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_origin
 
 import torch
 from torch.optim import Optimizer
@@ -325,8 +325,11 @@ class AnalysisRegistry(Registry):
     def __init__(self) -> None:
         super().__init__("analysis", "visprism.analyses")
 
+    @dataclass_transform(frozen_default=True)
     def register(self, cls: type[A]) -> type[A]:  # pyrefly: ignore
-        """Add an analysis under its name."""
+        """Make a class a frozen dataclass, and add it under its name."""
+        if "__dataclass_fields__" not in vars(cls):
+            cls = dataclass(frozen=True)(cls)
         if cls.group not in GROUPS:
             raise InputError(f"group must be one of {', '.join(GROUPS)}, got {cls.group!r}")
         self.add(cls.name, cls)

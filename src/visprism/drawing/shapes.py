@@ -44,11 +44,11 @@ def _(
     A linear axis from "zero" is for sizes, "log" where models differ by orders of magnitude;
     where no value is positive the axis is linear.
     """
-    name, scale = quantity or result.value_name, scale or result.scale
+    name, form = quantity or result.value_name, scale or result.scale
     against_depth(ax, result, name)
-    if scale == "zero":
+    if form == "zero":
         from_zero(ax)
-    if scale == "log" and (getattr(result, name) > 0).any():
+    if form == "log" and (getattr(result, name) > 0).any():
         ax.set_yscale("log")
         ax.yaxis.set_major_formatter(PlainLogFormatter())
         ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))

@@ -108,7 +108,6 @@ class AttentionStatistics(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Attention(FeatureAnalysis, AttentionStatistic):
     """Attention distance, entropy, mutual information and redundancy of every head."""
 

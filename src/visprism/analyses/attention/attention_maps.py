@@ -5,7 +5,7 @@ the weights averaged over heads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -80,7 +80,6 @@ class Rollout(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class AttentionMaps(Analysis):
     """Attention weights of one query of the first image, by attention and head."""
 

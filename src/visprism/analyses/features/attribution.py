@@ -16,9 +16,8 @@ input sampling for explanation of black-box models, sec. 4.3, for deletion and i
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,8 +67,8 @@ class AttributionScores(SeriesPerBlock):
     Gains are paired by image with a random map of the same grid.
     """
 
-    value_name: ClassVar[str] = "insertion"
-    series_name: ClassVar[str] = "method"
+    value_name = "insertion"
+    series_name = "method"
 
     method: Texts = column("Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'")
     insertion: Estimated = estimate(
@@ -138,7 +137,7 @@ class AttributionScores(SeriesPerBlock):
 class AttributionMaps(Pictures):
     """Grad-CAM maps of the first images; a row for each position."""
 
-    value_name: ClassVar[str] = "relevance"
+    value_name = "relevance"
 
     relevance: np.ndarray = column("Relevance", "", "of the position, 1 at the largest")
 
@@ -148,7 +147,6 @@ class AttributionMaps(Pictures):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Attribution(Analysis):
     """Gradient x activation and Grad-CAM of blocks, with insertion and deletion scores."""
 

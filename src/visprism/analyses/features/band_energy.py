@@ -7,9 +7,7 @@ not depend on a reference frequency.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,7 +33,7 @@ class BandEnergies(ScalarPerBlock, ChangePerBlock):
     feature map does not vary or has one position.
     """
 
-    value_name: ClassVar[str] = "high"
+    value_name = "high"
 
     high: Estimated = estimate(
         "High-band energy",
@@ -50,7 +48,6 @@ class BandEnergies(ScalarPerBlock, ChangePerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class BandEnergy(FeatureAnalysis):
     """Fraction of the energy of feature maps at high spatial frequencies."""
 

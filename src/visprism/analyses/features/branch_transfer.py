@@ -7,8 +7,7 @@ round. The references are the same as in `Fourier`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -72,11 +71,10 @@ class BranchGains(TransferColumns):
 class HighFrequencyGain(ScalarPerBlock, TransferColumns):
     """Log gain at the highest frequency; one row for each residual branch."""
 
-    value_name: ClassVar[str] = "relative_lowest"
+    value_name = "relative_lowest"
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class BranchTransfer(FeatureAnalysis):
     """Transfer function of residual branches: output over input by spatial frequency."""
 

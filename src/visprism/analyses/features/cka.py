@@ -16,10 +16,10 @@ batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, zip_longest
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ _OTHER_IMAGES = "batches of both models must hold the same images, got batches o
 class Similarity(BlockMatrix):
     """CKA of pairs of blocks; one row for each ordered pair."""
 
-    value_name: ClassVar[str] = "cka"
+    value_name = "cka"
 
     cka: Estimated = estimate(
         "CKA",
@@ -202,7 +202,6 @@ class Similarity(BlockMatrix):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class CKA(FeatureAnalysis):
     """CKA similarity of all pairs of blocks, of one model and between two.
 

@@ -19,8 +19,7 @@ of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022),
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -59,7 +58,7 @@ class NeuralCollapse(ScalarPerBlock):
     are close, their noise changes many decisions together.
     """
 
-    value_name: ClassVar[str] = "nc1"
+    value_name = "nc1"
 
     nc1: Estimated = estimate(
         "NC1: variation within classes",
@@ -159,7 +158,7 @@ class FeatureRanks(ScalarPerBlock):
     Intervals are over samples of as many images; more images have other values.
     """
 
-    value_name: ClassVar[str] = "rankme"
+    value_name = "rankme"
 
     rankme: Estimated = estimate(
         "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
@@ -177,7 +176,6 @@ class FeatureRanks(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class ClassSeparability(Analysis):
     """Neural collapse (NC1 to NC4), RankMe and alpha-ReQ of the features of each block."""
 

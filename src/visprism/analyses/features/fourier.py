@@ -9,9 +9,8 @@ block is called low-pass or high-pass only where both references agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import gcd
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -111,7 +110,7 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
     Source: Park and Kim (2022), fig. 8.
     """
 
-    value_name: ClassVar[str] = "relative"
+    value_name = "relative"
 
     def sentences(self) -> Iterator[str | Finding]:
         """Blocks whose change includes the change of blocks off the grid."""
@@ -119,7 +118,6 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Fourier(FeatureAnalysis):
     """Log amplitude of feature maps by spatial frequency."""
 

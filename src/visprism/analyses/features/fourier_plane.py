@@ -7,8 +7,7 @@ the model prefers horizontal or vertical structure.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -42,7 +41,7 @@ class FrequencyPlanes(Pictures):
     frequency 0 is in the middle. Intervals are over images.
     """
 
-    value_name: ClassVar[str] = "relative"
+    value_name = "relative"
 
     vertical: np.ndarray = quantity("Vertical frequency", "π rad/pixel", "-1 to 1")
     horizontal: np.ndarray = quantity("Horizontal frequency", "π rad/pixel", "-1 to 1")
@@ -65,7 +64,6 @@ class FrequencyPlanes(Pictures):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class FourierPlane(FeatureAnalysis):
     """Log amplitude by vertical and horizontal frequency, of blocks, branches or heads."""
 

@@ -11,11 +11,11 @@ deep neural networks.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -91,7 +91,7 @@ class IntrinsicDimensions(ScalarPerBlock):
     The interval is over images, for 200 or more; it does not include the bias of the estimate.
     """
 
-    value_name: ClassVar[str] = "dimension"
+    value_name = "dimension"
 
     dimension: Estimated = estimate(
         "Intrinsic dimension", "", "TwoNN estimate from distances to the two nearest neighbors"
@@ -104,7 +104,6 @@ class IntrinsicDimensions(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class IntrinsicDimension(Analysis):
     """Intrinsic dimension of the features of each block (TwoNN), and export of the features."""
 

@@ -9,8 +9,6 @@ Source: Oquab et al. (2024), DINOv2, fig. 1 and sec. 7.6.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -51,7 +49,7 @@ class PatchComponents(Valued, PerBlock):
     NaN for patches of the background, where there is one.
     """
 
-    value_name: ClassVar[str] = "first"
+    value_name = "first"
 
     image: np.ndarray = quantity(
         "Image", "", "index of the image; in a study, into `Study.positions`"
@@ -97,7 +95,6 @@ class PatchComponents(Valued, PerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class PatchPCA(Analysis):
     """Pictures of the principal components of patch features, joint over images, by block."""
 

@@ -16,8 +16,7 @@ Interpreting GPT: the logit lens.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -56,9 +55,9 @@ class Readouts(SeriesPerBlock):
     NaN where a readout is not defined for a block.
     """
 
-    series_name: ClassVar[str] = "readout"
-    value_name: ClassVar[str] = "accuracy"
-    row_names: ClassVar[tuple[str, ...]] = ("readout",)
+    series_name = "readout"
+    value_name = "accuracy"
+    row_names = ("readout",)
 
     readout: Texts = column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
@@ -92,7 +91,6 @@ class Readouts(SeriesPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Readout(Analysis):
     """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
 

@@ -6,8 +6,8 @@ receptive field, given by kernels and strides, shows which it could use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -54,7 +54,7 @@ _LETTERS = 17  # that stand below one map
 class FieldSizes(ScalarPerBlock):
     """Size of the effective receptive field; one row for each block. NaN where it is empty."""
 
-    value_name: ClassVar[str] = "sigma"
+    value_name = "sigma"
 
     sigma: Estimated = estimate(
         f"{SIGMA} of the effective receptive field",
@@ -144,7 +144,6 @@ class ReceptiveMaps(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class ReceptiveField(Analysis):
     """Effective receptive field: the pixels that the center of each feature map depends on."""
 

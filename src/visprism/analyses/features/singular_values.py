@@ -6,8 +6,7 @@ singular values are then the variances along the principal directions.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -95,8 +94,8 @@ def _ranks(values: SingularSpectrum, name: str, level: str) -> tuple[float, floa
 class EffectiveRanks(ScalarPerBlock):
     """Effective rank of the features; one row for each block. NaN where nothing varies."""
 
-    value_name: ClassVar[str] = "token_rank"
-    scale: ClassVar[str] = "zero"
+    value_name = "token_rank"
+    scale = "zero"
 
     channels: np.ndarray = column("Channels", "", "number of channels, which no rank exceeds")
     token_rank: np.ndarray = column(
@@ -146,7 +145,6 @@ class EffectiveRanks(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class SingularValues(FeatureAnalysis):
     """Singular values and effective rank of the features of each block.
 

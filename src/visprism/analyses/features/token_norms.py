@@ -6,8 +6,7 @@ sink emerges in language models, eq. 5 (the share of heads with a sink).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,8 +49,8 @@ _PICTURED = 6  # blocks whose outliers are pictured
 class TokenNormQuantiles(QuantilesPerBlock):
     """Quantiles of the Euclidean norms of tokens, by block and group of tokens."""
 
-    value_name: ClassVar[str] = "norm"
-    series_name: ClassVar[str] = "tokens"
+    value_name = "norm"
+    series_name = "tokens"
 
     tokens: Texts = column(
         "Tokens",
@@ -68,7 +67,7 @@ class TokenNormQuantiles(QuantilesPerBlock):
 class OutlierTokens(ScalarPerBlock):
     """Tokens of the grid with a norm far above the median; one row for each block."""
 
-    value_name: ClassVar[str] = "share"
+    value_name = "share"
 
     share: Estimated = estimate(
         "Share of outlier tokens",
@@ -111,7 +110,7 @@ class OutlierTokens(ScalarPerBlock):
 class OutlierPlaces(Pictures):
     """Where outlier tokens lie, in the blocks that have the most; a row for each place."""
 
-    value_name: ClassVar[str] = "share"
+    value_name = "share"
 
     share: np.ndarray = column(
         "Share of images with an outlier",
@@ -130,7 +129,7 @@ class OutlierPlaces(Pictures):
 class MassiveActivations(ScalarPerBlock):
     """The largest activation of each block, with the median; one row for each block."""
 
-    value_name: ClassVar[str] = "log_ratio"
+    value_name = "log_ratio"
 
     log_ratio: Estimated = estimate(
         "log10(largest / median activation)",
@@ -175,7 +174,7 @@ class AttentionSinks(ScalarPerBlock):
     NaN where an attention has no keys of a group.
     """
 
-    value_name: ClassVar[str] = "sink_heads"
+    value_name = "sink_heads"
 
     sink_heads: Estimated = estimate(
         "Heads with an attention sink",
@@ -218,7 +217,6 @@ class AttentionSinks(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class TokenNorms(FeatureAnalysis):
     """Norms of grid tokens, class tokens and registers; outliers and attention sinks.
 

@@ -5,10 +5,8 @@ and images. Blocks that average over positions lower it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,8 +32,8 @@ _UNCHANGED = 1e-6  # relative change of features that is rounding
 class Variances(ScalarPerBlock, ChangePerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
-    value_name: ClassVar[str] = "variance"
-    scale: ClassVar[str] = "log"
+    value_name = "variance"
+    scale = "log"
 
     variance: Estimated = estimate(
         "Feature-map variance", "", "over positions, unbiased; mean over channels and images"
@@ -89,7 +87,6 @@ class Variances(ScalarPerBlock, ChangePerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Variance(FeatureAnalysis):
     """Variance of feature maps over positions, by block."""
 

@@ -1,7 +1,7 @@
 """Patch filters: principal components of the kernels that first read the image."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -67,7 +67,6 @@ class FilterComponents(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class PatchFilters(Analysis):
     """Principal components of the kernels that first read the image."""
 

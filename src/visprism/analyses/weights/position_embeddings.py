@@ -1,7 +1,7 @@
 """Position embeddings: cosine similarity of the embeddings of absolute positions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -60,7 +60,6 @@ class PositionalSimilarity(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class PositionEmbeddings(Analysis):
     """Cosine similarity of the position embeddings of all positions."""
 

@@ -1,7 +1,6 @@
 """Relative scores: attention of each head as a function of relative position only."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any
 
@@ -59,7 +58,6 @@ class ScoresByOffset(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class RelativeScores(Analysis):
     """Attention of each head by relative position only."""
 
