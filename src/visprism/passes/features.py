@@ -159,6 +159,14 @@ class Gathered:
         order = np.argsort(image)
         return {k: np.concatenate(v)[order] for k, v in total.by_image.items()}, total.sums
 
+    def joined(self, sizes: Sequence[int]) -> tuple[Arrays, Arrays, list[int]]:
+        """What all processes gathered of batches of these sizes, and the sizes of all."""
+        by_process = gather(sizes)
+        every = [size for process in by_process for size in process]
+        if not any(every):
+            raise InputError("batches must hold at least one image, got none")
+        return *self.of_all_processes(np.concatenate(image_indices(by_process))), every
+
 
 def observe(
     anatomy: Anatomy,
@@ -214,31 +222,16 @@ def observations(
                 sums = statistic.sums(extracts, number, run.seed)
                 part.add(statistic.by_image(extracts), sums)
             sizes.append(batch_size(images))
-    by_process = gather(sizes)
-    every = [size for process in by_process for size in process]
-    if not any(every):
-        raise InputError("batches must hold at least one image, got none")
-    image = np.concatenate(image_indices(by_process))
-    origin = run.measured(
-        images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
-    )
-    between = blocks_off_grid(anatomy)
-    return [
-        tuple(
-            result.measured(origin)
-            for result in statistic.results(
-                Seen(
-                    *part.of_all_processes(image),
-                    sum(every),
-                    anatomy,
-                    between,
-                    run.seed,
-                    origin,
-                )
-            )
+    between, measured = blocks_off_grid(anatomy), []
+    for statistic, part in zip(statistics, gathered, strict=True):
+        by_image, sums, every = part.joined(sizes)
+        origin = run.measured(
+            images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
         )
-        for statistic, part in zip(statistics, gathered, strict=True)
-    ]
+        seen = Seen(by_image, sums, sum(every), anatomy, between, run.seed, origin)
+        results = statistic.results(seen)
+        measured.append(tuple(result.measured(origin) for result in results))
+    return measured
 
 
 @contextmanager

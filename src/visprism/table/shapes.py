@@ -13,7 +13,7 @@ intervals, it is an estimate::
 findings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -393,3 +393,17 @@ class Pictures(Valued):
         for name, image in self.pictures().items():
             if np.isfinite(image).any():
                 yield f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+
+
+def picture_columns(
+    pictures: Mapping[str, Float[np.ndarray, "h w"]], value_name: str
+) -> dict[str, np.ndarray]:
+    """The columns of `Pictures`, a row for each pixel, and the column of its values."""
+    places = [np.indices(picture.shape).reshape(2, -1) for picture in pictures.values()]
+    row, column = np.concatenate(places, axis=1)
+    return {
+        "picture": np.repeat(list(pictures), [p.shape[1] for p in places]),
+        "row": row,
+        "column": column,
+        value_name: np.concatenate([picture.ravel() for picture in pictures.values()]),
+    }

@@ -51,7 +51,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import batch_size
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather, rank, share, world_size
+from visprism.core.processes import rank, share, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import UNIT
 from visprism.drawing.registry import figure
@@ -71,7 +71,7 @@ from visprism.estimates.estimated import (
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import Batch, images_of
 from visprism.passes.blocks import pair_columns
-from visprism.passes.features import Arrays, Extracts, Seen, observing
+from visprism.passes.features import Arrays, Extracts, Gathered, Seen, observing
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import BlockMatrix
 
@@ -381,8 +381,7 @@ def compare(
             "Dissect both with images of one size, or give each its own batches (batches_b)."
         )
     cka = CKA(kernel=kernel, bandwidth=bandwidth)
-    sums: Arrays = {}
-    sizes: list[int] = []
+    gathered, sizes = Gathered(), list[int]()
     with (
         observing(anatomy_a, [cka], run.compute) as extract_a,
         observing(anatomy_b, [cka], run.compute) as extract_b,
@@ -403,12 +402,11 @@ def compare(
             (extracts_a,), (extracts_b,) = extract_a(a), extract_b(b)
             # Numbered, for blocks of both models may be equal.
             both = dict(enumerate([*extracts_a.values(), *extracts_b.values()]))
-            sums |= cka.sums(both, number, run.seed)
+            gathered.add({}, cka.sums(both, number, run.seed))
             sizes.append(batch_size(a))
-    parts = gather((sums, sizes))
-    every = [size for _, of_process in parts for size in of_process]
+    _, sums, every = gathered.joined(sizes)
     similarity = cka.similarity(
-        {key: value for part, _ in parts for key, value in part.items()},
+        sums,
         [block for block in anatomy_a if block.layout is not None],
         [block for block in anatomy_b if block.layout is not None],
         other_model,

@@ -29,13 +29,13 @@ from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forwar
 from visprism.anatomy.trace.forward import forward
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, labeled
+from visprism.passes.batches import Batch, blocks_on_grid, labeled
 from visprism.passes.blocks import block_columns
+from visprism.passes.features import Gathered
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
@@ -314,12 +314,11 @@ def lens_predictions(
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end
-    parts: list[dict[str, np.ndarray]] = []
-    sizes: list[int] = []
+    gathered, sizes = Gathered(), list[int]()
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
-            if not parts and last not in can_start_at(anatomy, images, [last]):
+            if not sizes and last not in can_start_at(anatomy, images, [last]):
                 raise InputError(
                     f"the head of {type(anatomy.model).__name__} must run on its own for the "
                     f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
@@ -329,10 +328,7 @@ def lens_predictions(
             for block in blocks:
                 value = recording.values[block.end]
                 with forward_from_cut(anatomy, recording, last, value):
-                    classes[block.name] = forward(anatomy.model, images).argmax(1).cpu().numpy()
-            parts.append(classes)
-            sizes.append(len(classes[blocks[-1].name]))
-    gathered = gather((parts, sizes))
-    every = [part for process in gathered for part in process[0]]
-    order = np.argsort(np.concatenate(image_indices([process[1] for process in gathered])))
-    return {b: np.concatenate([part[b.name] for part in every])[order] for b in blocks}
+                    classes[block] = forward(anatomy.model, images).argmax(1).cpu().numpy()
+            gathered.add(classes, {})
+            sizes.append(len(classes[blocks[-1]]))
+    return gathered.joined(sizes)[0]

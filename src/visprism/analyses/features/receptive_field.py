@@ -6,7 +6,6 @@ receptive field, given by kernels and strides, shows which it could use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +26,6 @@ from visprism.anatomy.trace.forward import Images, as_written, batch_size, forwa
 from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.drawing.color_bars import caption, color_bar, framed, picture
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
@@ -36,8 +34,9 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of
 from visprism.passes.blocks import block_columns, spread
+from visprism.passes.features import Gathered
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import ScalarPerBlock
@@ -205,9 +204,7 @@ class ReceptiveField(Analysis):
         run.require_full_precision("the receptive field")
         run = run.on(anatomy.model)
         blocks = blocks_on_grid(anatomy)
-        totals: dict[Block, np.ndarray] = {}
-        moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
-        sizes: list[int] = []
+        gathered, sizes = Gathered(), list[int]()
         shared = processes.share(batches)
         ticks = run.ticks(shared, len(blocks), "receptive fields")
         with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
@@ -216,30 +213,14 @@ class ReceptiveField(Analysis):
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
-                    totals[block] = totals.get(block, 0) + fields.sum(0)
-                    moments[block].append(_moments(fields))
+                    gathered.add({block: _moments(fields)}, {block: fields.sum(0)})
                 sizes.append(batch_size(x))
-        gathered = gather((totals, moments, sizes))
-        by_process = [process[2] for process in gathered]
-        if not any(map(sum, by_process)):
-            raise InputError("batches must hold at least one image, got none")
-        order = np.argsort(np.concatenate(image_indices(by_process)))
-        parts = [process[1] for process in gathered]
-        by_image = {
-            block: np.concatenate([m for part in parts for m in part[block]])[order]
-            for block in blocks
-        }
-        total = {
-            b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks
-        }
-        largest = max(size for process in by_process for size in process)
+        moments, total, every = gathered.joined(sizes)
         origin = run.measured(
-            images=len(order), batch_size=largest, image_shape=anatomy.image_shape
+            images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
         )
-        return (
-            replace(_sizes(by_image, total), provenance=origin),
-            replace(maps_of(total, self.num_blocks), provenance=origin),
-        )
+        results = _sizes(moments, total), maps_of(total, self.num_blocks)
+        return tuple(result.measured(origin) for result in results)
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass, and for each block a backward pass from it to the image."""

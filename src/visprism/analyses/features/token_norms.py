@@ -27,7 +27,7 @@ from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
+from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock, picture_columns
 
 GROUP_NAMES = {
     "grid": "grid",
@@ -441,16 +441,9 @@ def _places(seen: Seen, share: Float[np.ndarray, "m"]) -> Sequence[OutlierPlaces
     pictured = [seen.blocks[i] for i in chosen if share[i] > 0]
     if not pictured:
         return ()
-    indices = [np.indices(grid_of(block)).reshape(2, -1) for block in pictured]
-    row, column = np.concatenate(indices, axis=1)
-    return (
-        OutlierPlaces(
-            picture=np.repeat([b.name for b in pictured], [i.shape[1] for i in indices]),
-            row=row,
-            column=column,
-            share=np.concatenate([seen.sums["places", b] / seen.images for b in pictured]),
-        ),
-    )
+    counts = {b.name: seen.sums["places", b].reshape(grid_of(b)) for b in pictured}
+    shares = {name: count / seen.images for name, count in counts.items()}
+    return (OutlierPlaces(**picture_columns(shares, "share")),)
 
 
 # Attention.
