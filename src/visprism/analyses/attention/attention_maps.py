@@ -6,7 +6,7 @@ the weights averaged over heads.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -158,8 +158,6 @@ def attention_maps(
     """
     images = single_image(anatomy, images, run)
     chosen = _chosen(anatomy, blocks)
-    columns: dict[str, list[np.ndarray]] = {"head": [], "row": [], "column": [], "weight": []}
-    names: list[str] = []
     with run.compute.borrow(anatomy.model):
         read = class_tokens(anatomy, images) if query == "class" and chosen else None
         with torch.no_grad(), run.compute.autocast(), attend(
@@ -167,15 +165,14 @@ def attention_maps(
             only=chosen,
         ) as maps:  # fmt: skip
             forward(anatomy.model, images)
-    for name, map_ in maps.items():
-        head, row, column = np.indices(map_.shape).reshape(3, -1)
-        names += [name] * map_.size
-        for key, values in zip(columns, (head + 1, row, column, map_.ravel()), strict=True):
-            columns[key].append(values)
-    joined: dict[str, Any] = {key: np.concatenate(v) for key, v in columns.items()}
+    places = [np.indices(map_.shape).reshape(3, -1) for map_ in maps.values()]
+    head, row, column = np.concatenate(places, axis=1)
     return QueryWeights(
-        block=np.array(names),
-        **joined,
+        block=np.repeat(list(maps), [map_.size for map_ in maps.values()]),
+        head=head + 1,
+        row=row,
+        column=column,
+        weight=np.concatenate([map_.ravel() for map_ in maps.values()]),
         query=query if isinstance(query, str) else ",".join(map(str, query)),
         provenance=provenance_of(anatomy, run),
     )

@@ -102,11 +102,7 @@ class FeatureSimilarity(Analysis):
             "Each cell is a pair of blocks. Mutual k-NN: the fraction of an image's nearest "
             "neighbors that both blocks share. Procrustes and RSA: similarity of the shapes "
             "and of all distances. Compare with the null of shuffled images in the table.",
-            figures={
-                "": {},
-                "procrustes": {"quantity": "procrustes"},
-                "rsa": {"quantity": "rsa"},
-            },
+            figures={"": {}} | {q: {"quantity": q} for q in MEASURES[1:]},
         ),
     )
 
