@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from visprism.drawing.color_bars import caption, color_bar, on_grid, picture
+from visprism.drawing.color_bars import color_bar, on_grid, side_by_side
 from visprism.drawing.depth import (
     PlainLogFormatter,
     against_depth,
@@ -27,8 +27,6 @@ from visprism.table.shapes import (
     SeriesPerBlock,
     Surface,
 )
-
-_GAP = 0.08  # between pictures, of the width of one
 
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
@@ -188,16 +186,7 @@ _PICTURE_BAR = partial(_value_bar, pad=0.01)
 @figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)
 def _(result: Pictures, ax: Axes) -> Axes:
     """The pictures side by side on one color scale, with their names below."""
-    pictures = result.pictures()
-    low, high = np.nanmin(result.values), np.nanmax(result.values)
-    left = 0.0
-    for name, image in pictures.items():
-        width = image.shape[1] / image.shape[0]
-        scale = {"cmap": SIMILARITY, "vmin": low, "vmax": high}
-        drawn = picture(ax, image, left, width=width, about=name, **scale)
-        drawn.set_label(result.value_info().heading)
-        caption(ax, name, (left + width / 2, 1.0), fontsize="small")
-        left += width * (1 + _GAP)
-    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
-    ax.axis("off")
+    ends = {"vmin": np.nanmin(result.values), "vmax": np.nanmax(result.values)}
+    heading = result.value_info().heading
+    side_by_side(ax, result.pictures(), cmap=SIMILARITY, label=heading, **ends)
     return ax
