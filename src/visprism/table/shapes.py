@@ -388,11 +388,12 @@ class Pictures(Valued):
         return images
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Range of the values of each picture."""
+        """Range of the values of each picture, and the number of images."""
         label = in_sentence(self.value_info().label)
         for name, image in self.pictures().items():
             if np.isfinite(image).any():
-                yield f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                ends = f"{np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                yield f"{label}, {name}: {ends} over {self.units_text}"
 
 
 def picture_columns(

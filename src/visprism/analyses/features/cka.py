@@ -17,13 +17,13 @@ batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, zip_longest
+from itertools import count, tee, zip_longest
 from math import ceil
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.patches import Rectangle
@@ -191,14 +191,19 @@ class Similarity(BlockMatrix):
                 "similarity must be of one model for its block structure, got two models. "
                 "Observe one model with CKA."
             )
-        rows = self.select(np.flatnonzero(self.block == self.other))
-        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        place, stage = self._counted()
         cka = self.matrix()[np.ix_(place, place)]
         return replace(
-            block_structure(cka, place, rows.stage[place], score),
+            block_structure(cka, place, stage, score),
             groups=min(self.batches, _GROUPS),
             provenance=self.provenance,
         )
+
+    def _counted(self) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
+        """Indices and stages of the blocks that count in the block structure."""
+        rows = self.select(np.flatnonzero(self.block == self.other))
+        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        return place, rows.stage[place]
 
 
 @ANALYSES.register
@@ -269,13 +274,12 @@ class CKA(FeatureAnalysis):
         """The similarity of all pairs, and the block structure."""
         blocks = seen.blocks
         similarity = self.similarity(seen.sums, blocks, blocks)
-        rows = similarity.select(np.flatnonzero(similarity.block == similarity.other))
-        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        place, stage = similarity._counted()
         hsics, images = by_batch(seen.sums)
         weighted = images[:, None, None] * hsics[:, 0][:, place][:, :, place]
         groups = min(len(images), _GROUPS)
         score = jackknife(
-            lambda sums: structure_score(scaled(sums.sum(0)), place, rows.stage[place]),
+            lambda sums: structure_score(scaled(sums.sum(0)), place, stage),
             np.stack([weighted[group::_GROUPS].sum(0) for group in range(groups)]),
             interval=_ends_of,
         )
@@ -387,11 +391,8 @@ def compare(
         observing(anatomy_b, [cka], run.compute) as extract_b,
     ):
         tracked = run.track_share(batches, "observing feature maps")
-        pairs = (
-            ((batch, batch) for batch in tracked)
-            if batches_b is None
-            else zip_longest(tracked, share(batches_b))
-        )
+        first, second = tee(tracked) if batches_b is None else (tracked, share(batches_b))
+        pairs = zip_longest(first, second)
         for number, (batch_a, batch_b) in zip(count(rank(), world_size()), pairs, strict=False):
             if batch_a is None or batch_b is None:
                 raise InputError(_OTHER_IMAGES)

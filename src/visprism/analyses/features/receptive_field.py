@@ -287,12 +287,6 @@ def _weights(
         with watch(anatomy, center, blocks=blocks) as centers:
             forward(anatomy.model, _with_pixels(images, leaf))
         for block in blocks:
-            if block.name not in centers:
-                raise InputError(
-                    f"block {block.name!r} did not run for these images as it did when the "
-                    "model was dissected. Dissect the model as it is now, with images like "
-                    "these."
-                )
             gradient = _gradient(centers.pop(block.name), leaf, block)
             yield block, gradient.abs().sum(1)
 
@@ -307,26 +301,19 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
 
 def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
     """Gradient with respect to the images, in double precision on the CPU."""
-    if not center.requires_grad:
-        raise _no_field(block, "the model detaches it from the images")
     try:
-        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
+        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True)
+        reason = "" if torch.isfinite(gradient).all() else "its gradient is NaN or infinite"
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        raise _no_field(block, str(error).strip().splitlines()[0].rstrip(".")) from error
-    if gradient is None:
-        raise _no_field(block, "no gradient arrives at the images")
-    if not torch.isfinite(gradient).all():
-        raise _no_field(block, "its gradient is NaN or infinite")
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+    if reason:
+        raise InputError(
+            f"block {block.name!r} has no receptive field ({reason}). The model must be "
+            "differentiable with respect to its images, outside of torch.no_grad."
+        )
     return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
-
-
-def _no_field(block: Block, reason: str) -> InputError:
-    return InputError(
-        f"block {block.name!r} has no receptive field ({reason}). The model must be "
-        "differentiable with respect to its images, outside of torch.no_grad."
-    )
 
 
 def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,9 +17,8 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import in_float64
-from visprism.drawing.depth import depth_bar
+from visprism.drawing.depth import curves_of_blocks, depth_bar
 from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import Number
@@ -228,19 +227,8 @@ def _(
     result: SingularSpectrum, ax: Axes, *, level: Literal["tokens", "images"] = "tokens"
 ) -> Axes:
     """Singular values over the largest by rank, a curve per block, colored by depth."""
-    chosen = result.select(result.level == level)
-    for name in dict.fromkeys(chosen.block.tolist()):
-        rows = chosen.select((chosen.block == name) & (chosen.relative > 0))
-        if not len(rows.rank):
-            continue
-        ax.plot(
-            rows.rank,
-            rows.relative,
-            color=DEPTH(float(rows.depth[0])),
-            linewidth=1.1,
-            label=name,
-            gid=tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}"),
-        )
+    chosen = result.select((result.level == level) & (result.relative > 0))
+    curves_of_blocks(ax, chosen, "rank", "relative")
     ax.set(xscale="log", yscale="log", ylim=(1e-4, 1.3))
     ax.set(xlabel=f"Rank of the singular value ({level})", ylabel="Relative to the largest")
     return ax

@@ -118,12 +118,6 @@ class OutlierPlaces(Pictures):
         "fraction of images whose token at this position is an outlier",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """Range of the shares of each block, and the number of images."""
-        images = self.images_text
-        for text in super().sentences():
-            yield f"{text} over {images}"
-
 
 @result_type("massive-activations")
 class MassiveActivations(ScalarPerBlock):
