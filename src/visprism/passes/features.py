@@ -197,23 +197,12 @@ def observations(
     origin = run.measured(
         images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
     )
-    between = blocks_off_grid(anatomy)
-    return [
-        tuple(
-            result.measured(origin)
-            for result in statistic.results(
-                Seen(
-                    *part.of_all_processes(),
-                    sum(every),
-                    anatomy,
-                    between,
-                    run.seed,
-                    origin,
-                )
-            )
-        )
-        for statistic, part in zip(statistics, gathered, strict=True)
-    ]
+    between, measured = blocks_off_grid(anatomy), []
+    for statistic, part in zip(statistics, gathered, strict=True):
+        seen = Seen(*part.of_all_processes(), sum(every), anatomy, between, run.seed, origin)
+        results = statistic.results(seen)
+        measured.append(tuple(result.measured(origin) for result in results))
+    return measured
 
 
 @contextmanager

@@ -16,8 +16,7 @@ Interpreting GPT: the logit lens.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -55,9 +54,9 @@ class Readouts(SeriesPerBlock):
     NaN where a readout is not defined for a block.
     """
 
-    series_name: ClassVar[str] = "readout"
-    value_name: ClassVar[str] = "accuracy"
-    row_names: ClassVar[tuple[str, ...]] = ("readout",)
+    series_name = "readout"
+    value_name = "accuracy"
+    row_names = ("readout",)
 
     readout: Texts = column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
@@ -91,7 +90,6 @@ class Readouts(SeriesPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Readout(Analysis):
     """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
 
@@ -315,7 +313,7 @@ def lens_predictions(
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end
-    parts: list[dict[str, np.ndarray]] = []
+    parts: list[dict[Block, np.ndarray]] = []
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
@@ -329,7 +327,7 @@ def lens_predictions(
             for block in blocks:
                 value = recording.values[block.end]
                 with forward_from_cut(anatomy, recording, last, value):
-                    classes[block.name] = forward(anatomy.model, images).argmax(1).cpu().numpy()
+                    classes[block] = forward(anatomy.model, images).argmax(1).cpu().numpy()
             parts.append(classes)
     every = in_order(parts)
-    return {b: np.concatenate([part[b.name] for part in every]) for b in blocks}
+    return {b: np.concatenate([part[b] for part in every]) for b in blocks}
