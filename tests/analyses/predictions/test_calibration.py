@@ -183,7 +183,7 @@ def test_intervals_of_fractions_are_wilson_intervals():
 def test_a_direction_is_named_where_the_interval_excludes_0(factor, word):
     predictions = random_predictions(600)
     metrics = calibration(Predictions(factor * predictions.logits, predictions.targets))
-    assert f", {word} (confidence - accuracy " in metrics.findings()[1].text
+    assert f", {word}: confidence - accuracy " in metrics.findings()[1].text
     assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
 
 

@@ -158,8 +158,8 @@ def temperature(
         nll_change=Number(float(change), missing=few) if few else change,
         ece_before=errors[0].value,
         ece_after=errors[1].value,
-        debiased_before=errors[0].number,
-        debiased_after=errors[1].number,
+        debiased_before=errors[0].debiased,
+        debiased_after=errors[1].debiased,
         provenance=replace(predictions.provenance, images=images, seed=seed),
     )
     return result, scaled
