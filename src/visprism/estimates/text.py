@@ -83,16 +83,17 @@ def images_text(images: int, split: str = "") -> str:
     return f"{images:,} {kind}image{'' if images == 1 else 's'}"
 
 
-def points_text(value: float, low: float, high: float) -> str:
-    """A difference of two fractions in percentage points, with its interval, if there is one.
+def points_text(number: float) -> str:
+    """A difference of two fractions in percentage points, with its interval, if it has one.
 
     Example:
-        >>> points_text(0.215, 0.17, 0.26)
-        '21.5 percentage points [17.0, 26.0]'
+        >>> points_text(0.215)
+        '21.5 percentage points'
     """
+    low, high = (getattr(number, end, float("nan")) for end in ("low", "high"))
+    value, low, high = 100 * float(number), 100 * low, 100 * high
     if not (isfinite(low) and isfinite(high)):
-        return f"{100 * value:.1f} percentage points"
-    value, low, high = (100 * number for number in (value, low, high))
+        return f"{value:.1f} percentage points"
     form = resolved(value, low, high, ".1f")
     return f"{value:{form}} percentage points [{low:{form}}, {high:{form}}]"
 

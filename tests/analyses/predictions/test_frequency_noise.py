@@ -131,9 +131,8 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
     analysis = FrequencyNoise(protocol=protocol)
     pixels = torch.full((12, 3, 16, 16), 0.5)
     space = PixelSpace((0.5,) * 3, (0.25,) * 3)
-    options = {"targets": torch.zeros(12).long(), "seed": 0, "space": space}
-    together = analysis.change(pixels, (protocol, 0.3), indices=range(12), **options)
-    part = analysis.change(pixels[5:8], (protocol, 0.3), indices=range(5, 8), **options)
+    together = analysis.change(pixels, (protocol, 0.3), range(12), 0, space)
+    part = analysis.change(pixels[5:8], (protocol, 0.3), range(5, 8), 0, space)
     torch.testing.assert_close(part, together[5:8])
 
 

@@ -101,7 +101,7 @@ class Soup(Result):
         yield (
             f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
             f"gain over {self.member[best]}, the best of them: "
-            f"{points_text(gain, gain.low, gain.high)} ({images}"
+            f"{points_text(gain)} ({images}"
             f"{selection_text(len(self) - 1)})"
         )
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 
 from visprism.core.errors import InputError
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, color_of, legend, tip
+from visprism.drawing.style import FAINT, INK, color_of, legend, named_points, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
@@ -93,7 +93,7 @@ class KindAblations(Result):
             text = (
                 f"{experiment_text(str(self.ablated[i]), self.replacement)}, "
                 f"{self.comparison[i]}: {self._quantity(i)} "
-                f"{points_text(drop, drop.low, drop.high)} over {self.num_blocks[i]} "
+                f"{points_text(drop)} over {self.num_blocks[i]} "
                 f"block{'s' * bool(self.num_blocks[i] > 1)} and {images}"
                 f"{missing_interval(drop.low, self.provenance.images)}"
             )
@@ -102,7 +102,7 @@ class KindAblations(Result):
             if {-1, 1} <= {self._sign(stage) for stage in self._stages(i)}:
                 text += "; stages disagree"
             yield text
-        yield from chance_of(self)
+        yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """What is compared; of late minus early blocks the verdict on claim C10."""
@@ -216,37 +216,18 @@ def _halves(ablations: Any, group: np.ndarray) -> dict[int, tuple[list[int], lis
     return halves
 
 
-def chance_of(result: Any) -> tuple[Finding, ...]:
-    """VP101 for a model at chance, whose ablation says nothing."""
-    origin = result.provenance
-    return chance_findings(
-        result.baseline_accuracy, origin.images, result.classes, origin.split
-    )
-
-
 @figure(width=3.4, height=2.2, share=False, share_values=True)
 def _(result: KindAblations, ax: Axes) -> Axes:
     """Means by kind and their differences over all stages, with 95% intervals over images."""
     result = result.select(np.char.find(result.comparison, ", stage ") < 0)
     ax.axvline(0, color=FAINT, linewidth=0.6)
-    places = np.arange(len(result))[::-1]
-    names = list(zip(result.ablated.tolist(), result.comparison.tolist(), strict=True))
-    for i, (ablated, comparison) in enumerate(names):
-        drop = result.drop[i]
-        ax.errorbar(
-            drop,
-            places[i],
-            xerr=[[drop - drop.low], [drop.high - drop]],
-            color=color_of(comparison) if "minus" not in comparison else INK,
-            marker="o",
-            markersize=3.4,
-            elinewidth=0.8,
-            linestyle="none",
-            gid=tip(f"{ablated} · {comparison} · {drop:.1%} [{drop.low:.1%}, {drop.high:.1%}]"),
-        )
-    ax.set_yticks(places, [f"{comparison} ({ablated}s)" for ablated, comparison in names])
+    parts, comparisons = result.ablated.tolist(), result.comparison.tolist()
+    names = [f"{name} ({part}s)" for name, part in zip(comparisons, parts, strict=True)]
+    about = [f"{name} · {points_text(d)}" for name, d in zip(names, result.drop, strict=True)]
+    colors = [INK if "minus" in name else color_of(name) for name in comparisons]
+    named_points(ax, names, result.drop, about, colors)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None, symbol=""))
-    ax.set(xlabel="Accuracy drop (points)", ylim=(-0.6, len(result) - 0.4))
+    ax.set(xlabel="Accuracy drop (points)")
     return ax
 
 

@@ -28,7 +28,7 @@ from visprism.core.options import option
 from visprism.core.processes import add_up
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, legend, tip
+from visprism.drawing.style import FAINT, legend, named_points, tip
 from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
@@ -98,7 +98,6 @@ class RobustAccuracy(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
-        origin = self.provenance
         images = self.images_text
         accuracy, other = np.asarray(self.accuracy), self.attack != WORST_CASE
         for norm in dict.fromkeys(self.norm.tolist()):
@@ -125,9 +124,7 @@ class RobustAccuracy(Result):
                 "upper bound",
                 code="VP103",
             )
-        yield from chance_findings(
-            self.clean_accuracy, origin.images, self.classes, origin.split
-        )
+        yield from chance_findings(self.clean_accuracy, self.provenance, self.classes)
 
     def answered(self, name: str) -> np.ndarray:
         """The smallest robust accuracy for each size, over attacks that are in no band."""
@@ -422,29 +419,17 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
 
 def _by_attack(ax: Axes, rows: RobustAccuracy) -> Axes:
     """A point with its 95% interval for each attack, all of one size."""
-    names = []
-    for i, (attack, loss) in enumerate(
-        zip(rows.attack.tolist(), rows.loss.tolist(), strict=True)
-    ):
-        color, marker = _STYLES.get(attack, (FAINT, "X"))
-        names.append(_NAMES.get(attack, attack) + _LABELED.get(loss, ""))
-        accuracy = rows.accuracy[i : i + 1]
-        ax.errorbar(
-            accuracy,
-            [-i],
-            xerr=[accuracy - accuracy.low, accuracy.high - accuracy],
-            color=color,
-            marker=marker,
-            markersize=4,
-            elinewidth=1.0,
-            linestyle="none",
-            gid=tip(f"{names[-1]} · {float(accuracy[0]):.1%}"),
-        )
+    attacks = rows.attack.tolist()
+    names = [
+        _NAMES.get(attack, attack) + _LABELED.get(loss, "")
+        for attack, loss in zip(attacks, rows.loss.tolist(), strict=True)
+    ]
+    about = [f"{n} · {v:.1%}" for n, v in zip(names, rows.accuracy.tolist(), strict=True)]
+    colors, markers = zip(*(_STYLES[attack] for attack in attacks), strict=True)
+    named_points(ax, names, rows.accuracy, about, colors, markers)
     ax.axvline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    ax.set_yticks(-np.arange(len(names)), names)
-    ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     size = f"{255 * rows.epsilon[0]:.3g}/255" if rows.norm[0] == "linf" else rows.epsilon[0]
     label = f"{rows.infos()['accuracy'].heading}, {_NAMES[rows.norm[0]]} norm {size}"
-    ax.set(xlim=(0, 1.02), ylim=(0.6 - len(names), 0.6), xlabel=label)
+    ax.set(xlim=(0, 1.02), xlabel=label)
     return ax

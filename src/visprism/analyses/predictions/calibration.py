@@ -101,7 +101,6 @@ class CalibrationMetrics(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Accuracy, NLL, ECE, and the direction of the calibration error if significant."""
-        origin = self.provenance
         images = self.images_text
         accuracy, nll, ece = (self.of(name) for name in ("accuracy", "nll", "ece"))
         debiased = text_of(self.of("debiased_ece"), ".1%")
@@ -109,7 +108,7 @@ class CalibrationMetrics(Result):
             f"accuracy {text_of(accuracy, '.1%')}, NLL {text_of(nll)} over {images}"
             f"{missing_text(nll, ' of the NLL')}"
         )
-        yield from chance_findings(accuracy, origin.images, self.classes, origin.split)
+        yield from chance_findings(accuracy, self.provenance, self.classes)
         signed = self.of("signed_ece")
         yield (
             f"ECE {ece:.1%} over {images}, debiased {debiased}, {self._confidence()}: "

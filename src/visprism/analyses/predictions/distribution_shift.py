@@ -26,7 +26,12 @@ from visprism.analyses.base import (
     Sizes,
     reason_of_error,
 )
-from visprism.analyses.predictions.corruptions import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
+from visprism.analyses.predictions.corruptions import (
+    ALEXNET,
+    ALEXNET_CLASSES,
+    ALEXNET_SIZE,
+    relative_errors,
+)
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -112,21 +117,9 @@ class ShiftedAccuracy(Result):
         """
         if tuple(self.provenance.image_shape[-2:]) != ALEXNET_SIZE:
             return float("nan")
-        errors: dict[tuple[str, int], float] = {
-            (str(c), int(s)): 1 - float(a)
-            for c, s, k, a in zip(
-                self.corruption, self.severity, self.classes, self.accuracy, strict=True
-            )
-            if k == ALEXNET_CLASSES
-        }
-        conditions = {(c, s) for c in ALEXNET for s in range(1, 6)}
-        if not conditions <= set(errors):
-            return float("nan")
-        relative = [
-            np.mean([errors[c, s] for s in range(1, 6)]) / reference
-            for c, reference in ALEXNET.items()
-        ]
-        return float(np.mean(relative))
+        rows = zip(self.corruption, self.severity, self.classes, self.accuracy, strict=True)
+        errors = {(c, s): 1 - a for c, s, k, a in rows if k == ALEXNET_CLASSES}
+        return float(np.mean(list(relative_errors(errors, ALEXNET).values())))
 
     def _text(self, row: int) -> str:
         images, drop = images_text(int(self.images[row]), "test"), self.drop[row]
@@ -134,7 +127,7 @@ class ShiftedAccuracy(Result):
         return (
             f"{self.shift[row]}: accuracy {text_of(self.accuracy[row], '.1%')} "
             f"on {images} among {self.classes[row]:,} classes, "
-            f"{points_text(drop, drop.low, drop.high)} below {self.reference[row]:.1%} on "
+            f"{points_text(drop)} below {self.reference[row]:.1%} on "
             f"{reference} of the data"
         )
 

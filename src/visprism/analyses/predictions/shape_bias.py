@@ -27,7 +27,7 @@ from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS, tip
+from visprism.drawing.style import FAINT, INK, KIND_COLORS, named_points
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, ratio
 from visprism.estimates.findings import Finding
@@ -222,25 +222,16 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 @figure(width=2.6, height=2.8, share=False)
 def _(result: CueDecisions, ax: Axes) -> Axes:
     """Shape bias of each category with its 95% interval, and of all images."""
-    place = np.arange(len(result))[::-1]
+    others = len(result) - 1
     ax.axvline(0.5, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
-    for row, y in enumerate(place):
-        overall = row == len(result) - 1
-        color = INK if overall else KIND_COLORS["conv"]
-        ax.hlines(y, result.bias.low[row], result.bias.high[row], color=color, linewidth=0.9)
-        ax.plot(
-            result.bias[row],
-            y,
-            marker="D" if overall else "o",
-            markersize=4,
-            color=color,
-            gid=tip(
-                f"{result.category[row]} · {result.shape_decisions[row]} shape, "
-                f"{result.texture_decisions[row]} texture"
-            ),
+    names, colors = result.category.tolist(), [*[KIND_COLORS["conv"]] * others, INK]
+    about = [
+        f"{name} · {shape} shape, {texture} texture"
+        for name, shape, texture in zip(
+            names, result.shape_decisions, result.texture_decisions, strict=True
         )
-    ax.set_yticks(place, result.category.tolist())
-    ax.tick_params(axis="y", length=0)
+    ]
+    named_points(ax, names, result.bias, about, colors, "o" * others + "D")
     ax.set(xlim=(-0.02, 1.02), xlabel="Shape bias (0: texture, 1: shape)")
     return ax
 
