@@ -140,6 +140,7 @@ class Analysis(ABC):
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
         default: whether a study runs it when no analyses are named.
         measured_by: the command that measures it, if that is not a command of this name.
+        required: name of the option that must be set.
     """
 
     name: ClassVar[str]
@@ -154,6 +155,7 @@ class Analysis(ABC):
     claims: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
     measured_by: ClassVar[str] = ""
+    required: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -185,8 +187,11 @@ class Analysis(ABC):
     def inapplicable(self, subject: Subject) -> str | None:
         """Why the analysis cannot run on this model and data, as a sentence; None if it can.
 
-        Checked against `needs`; subclasses extend it.
+        Checked against `needs` and `required`; subclasses extend it.
         """
+        if self.required and not getattr(self, self.required):
+            help = options_of(type(self))[self.required].info.help
+            return f"the option {self.required} is not set ({help})"
         return subject.missing(self.needs)
 
     @classmethod

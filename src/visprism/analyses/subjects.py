@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -20,6 +20,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
+from visprism.core.options import check_options, option
 from visprism.core.preprocessing import (
     NORMALIZATIONS,
     OUTPUT,
@@ -44,41 +45,29 @@ _CHECKED = 5000  # files that are read before a study starts, which may measure 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How images are chosen; the same for every model of a study.
+    """How images are chosen; the same for every model of a study."""
 
-    Args:
-        split: of the evaluation images; None: test images where there are any.
-        limit: at most this number of images.
-        size: (height, width) in pixels; None: as each model states.
-        batch_size: images of a forward pass; None: 16, or by their pixels for passes that
-            return logits only.
-        skip_bad: leave out images that cannot be read.
-        normalization: of pixels in 0 ... 1: "stated", as each model states, or "imagenet",
-            "cifar10", "cifar100", "half" or "none".
-        mean, std: the same by channel, instead of a name.
-    """
-
-    split: str | None = None
-    limit: int | None = None
-    size: tuple[int, int] | None = None
-    batch_size: int | None = None
-    skip_bad: bool = False
-    normalization: str = "stated"
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    split: str | None = option(None, "of the evaluation images; none: test, if there are any")
+    limit: int | None = option(None, "at most this number of images", minimum=1)
+    size: tuple[int, ...] | None = option(
+        None, "(height, width) in pixels; none: as each model states", minimum=1
+    )
+    batch_size: int | None = option(
+        None,
+        "images of a forward pass; none: 16, or by their pixels for passes that return logits",
+        minimum=1,
+    )
+    skip_bad: bool = option(default=False, help="leave out images that cannot be read")
+    normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
+        option("stated", "of pixels in 0 ... 1: as each model states, or of this name")
+    )
+    mean: tuple[float, ...] | None = option(None, "the same by channel, instead of a name")
+    std: tuple[float, ...] | None = option(None, "of each channel, with the mean")
 
     def __post_init__(self) -> None:
-        for name in ("limit", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-        size = self.size
-        if size is not None and not (
-            isinstance(size, tuple)
-            and len(size) == 2
-            and all(isinstance(side, int) and side >= 1 for side in size)
-        ):
-            raise InputError(f"size must be (height, width) in pixels, got {size!r}")
+        check_options(self)
+        if self.size is not None and len(self.size) != 2:
+            raise InputError(f"size must be (height, width) in pixels, got {self.size!r}")
         if (self.mean is None) != (self.std is None):
             raise InputError(
                 f"mean and std must be given together, got {self.mean} and {self.std}"
@@ -87,11 +76,6 @@ class DataOptions:
             raise InputError(
                 f"normalization or mean and std must be given, got both: {self.normalization}, "
                 f"{self.mean} and {self.std}"
-            )
-        if self.normalization not in ("stated", *NORMALIZATIONS):
-            raise InputError(
-                f"normalization must be one of {', '.join(('stated', *NORMALIZATIONS))}, got "
-                f"{self.normalization!r}"
             )
 
     @property

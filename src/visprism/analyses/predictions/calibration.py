@@ -398,8 +398,9 @@ def _mean_loss(outcomes: Outcomes, losses: Float[np.ndarray, " n"]) -> Number:
     """A mean loss; no interval for fewer than 5 correct or 5 wrong predictions."""
     few = few_outcomes(outcomes.correct.astype(bool))
     ends = (nan, nan) if few else mean_interval(losses)
-    missing = few or f"fewer than {FEWEST_VALUES} images"
-    return Number(losses.mean(dtype=np.float64), *ends, losses, missing)
+    if not few and np.isnan(ends[0]):
+        few = f"fewer than {FEWEST_VALUES} images"
+    return Number(losses.mean(dtype=np.float64), *ends, losses, few)
 
 
 def _mean_iou(outcomes: Outcomes, chosen: np.ndarray) -> float:

@@ -36,12 +36,12 @@ from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.core.statistics import difference_interval, wilson
+from visprism.core.statistics import difference_interval
 from visprism.drawing.registry import figure
 from visprism.drawing.style import INK, KIND_COLORS, legend, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated
+from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
@@ -142,6 +142,7 @@ class DistributionShift(Analysis):
     group = "robustness"
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     default = False  # which sets are stored, only the user can say
+    required = "sets"
     source = "Hendrycks & Dietterich (2019); Hendrycks et al. (2021); Wang et al. (2019)"
     sections = (
         Section(
@@ -179,8 +180,6 @@ class DistributionShift(Analysis):
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without stored sets, or without any condition in one of them."""
-        if not self.sets:
-            return "no stored sets of shifted images are named; set the option sets"
         return super().inapplicable(subject) or reason_of_error(
             list, map(stored_conditions, self.sets)
         )
@@ -217,47 +216,45 @@ def distribution_shift(
     """
     if not sets:
         raise InputError("sets must hold at least one set of shifted images, got none")
-    rows, accuracies, drops = [], [], []
+    rows = []
     for name in run.track(list(sets), "sets of shifted images"):
         shifted = sets[name]
         predictions = predict(model, shifted.batches, run=replace(run, progress=None))
         classes = list(shifted.classes) or list(range(predictions.num_classes))
         if not set(predictions.targets.tolist()) <= set(classes):
             raise InputError(f"targets of {name} must be among its classes, got others")
-        accuracy = _accuracy(predictions, classes)
-        clean = _accuracy(reference, classes)
-        if not clean[3]:
+        if not set(reference.targets.tolist()) & set(classes):
             raise InputError(
                 f"the data must have images of the classes of {name}, got none of them"
             )
-        low, high = difference_interval(accuracy[:3], clean[:3], (0.0, 0.0))
-        rows.append((name, shifted.corruption, shifted.severity, len(classes), accuracy[3],
-                     clean[3], clean[0]))  # fmt: skip
-        accuracies.append(accuracy[:3])
-        drops.append((clean[0] - accuracy[0], low, high))
-    names = (
-        "shift", "corruption", "severity", "classes", "images", "reference_images", "reference",
-    )  # fmt: skip
-    columns = map(np.array, zip(*rows, strict=True))
+        accuracy, clean = (_accuracy(p, classes) for p in (predictions, reference))
+        pair = [(float(n), n.low, n.high) for n in (accuracy, clean)]
+        drop = Number(clean - accuracy, *difference_interval(pair[0], pair[1], (0.0, 0.0)))
+        numbers = len(classes), len(accuracy.by_unit), len(clean.by_unit)
+        rows.append((shifted.corruption, shifted.severity, *numbers, accuracy, clean, drop))
+    corruption, severity, classes, images, of_data, accuracy, clean, drop = zip(
+        *rows, strict=True
+    )
     return ShiftedAccuracy(
-        **dict(zip(names, columns, strict=True)),
-        accuracy=Estimated(*np.transpose(accuracies)),
-        drop=Estimated(*np.transpose(drops)),
+        shift=np.array(list(sets)),
+        corruption=np.array(corruption),
+        severity=np.array(severity),
+        classes=np.array(classes),
+        images=np.array(images),
+        accuracy=stacked(accuracy),
+        reference_images=np.array(of_data),
+        reference=np.array(clean, dtype=float),
+        drop=stacked(drop),
         provenance=reference.provenance,
     )
 
 
-def _accuracy(
-    predictions: Predictions, classes: Sequence[int]
-) -> tuple[float, float, float, int]:
-    """Accuracy among some classes with its interval, and the number of images of them."""
+def _accuracy(predictions: Predictions, classes: Sequence[int]) -> Any:
+    """Accuracy among some classes, over the images of them."""
     chosen = torch.tensor(sorted(classes))
     rows = torch.isin(predictions.targets, chosen)
-    logits = predictions.members.mean(0)[rows][:, chosen]
-    correct = int((chosen[logits.argmax(1)] == predictions.targets[rows]).sum())
-    number = int(rows.sum())
-    low, high = wilson(np.array([correct]), np.array([number]))
-    return correct / max(1, number), float(low[0]), float(high[0]), number
+    best = predictions.members.mean(0)[rows][:, chosen].argmax(1)
+    return mean((chosen[best] == predictions.targets[rows]).double().numpy(), proportion)
 
 
 def read_shifted(

@@ -112,6 +112,7 @@ class OutOfDistribution(Analysis):
     needs = Needs.FEATURES | Needs.PIXELS
     images = Sizes(fewest=100, full=5000)
     default = False  # which data is of another distribution, only the user can say
+    required = "ood_data"
     source = (
         "Hendrycks & Gimpel (2017); Liu et al. (2020); Hendrycks et al. (2022); Sun et al. "
         "(2022); Lee et al. (2018)"
@@ -140,7 +141,7 @@ class OutOfDistribution(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features of training images, test images and the other images."""
-        assert self.ood_data is not None  # see `inapplicable`
+        assert self.ood_data is not None  # see `required`
         read = load_data(
             self.ood_data, split=self.ood_split, limit=subject.num_images, seed=run.seed
         )
@@ -183,12 +184,6 @@ class OutOfDistribution(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """A pass over test images, training images and the other images."""
         return Cost(per_image=3.3)
-
-    def inapplicable(self, subject: Subject) -> str | None:
-        """Without other data."""
-        if self.ood_data is None:
-            return "no images of another distribution are named; set the option ood_data"
-        return super().inapplicable(subject)
 
 
 def scores(

@@ -157,11 +157,6 @@ def shape_bias(
         )
     if textures.shape != shapes.shape:
         raise InputError(f"textures must be one per image ({len(shapes)}), got {len(textures)}")
-    if textures.max() >= len(categories):
-        raise InputError(
-            f"textures must be below {len(categories)}, the number of categories, got "
-            f"{textures.max()}"
-        )
     conflict = (shapes != textures) & (textures != NO_CUE)
     if not conflict.any():
         raise InputError(
@@ -198,16 +193,6 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
     The score of a category is the logarithm of the mean probability of its classes, as in
     Geirhos et al. The targets must be categories already.
     """
-    if not classes or not all(classes):
-        raise InputError(
-            f"classes must have at least one class of each category, got {classes!r}"
-        )
-    highest = max(max(group) for group in classes)
-    if highest >= predictions.members.shape[-1]:
-        raise InputError(
-            f"classes must be below {predictions.members.shape[-1]}, the number of classes of "
-            f"the model, got {highest}"
-        )
     logs = predictions.members.double().log_softmax(-1)
     means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
     scores = torch.stack(means, dim=-1).float()

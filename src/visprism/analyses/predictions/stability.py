@@ -118,12 +118,6 @@ def relative_flip_rates(
 
     Source: Hendrycks and Dietterich (2019), sec. 4.2.
     """
-    same = result.perturbation.tolist() == reference.perturbation.tolist()
-    if not same or result.frames.tolist() != reference.frames.tolist():
-        raise InputError(
-            "reference must have the perturbations and frames of the result, got "
-            f"{', '.join(reference.perturbation.tolist())}"
-        )
     undefined = np.full(len(result), nan)
     ratio = np.divide(
         result.flip_rate, reference.flip_rate, out=undefined, where=reference.flip_rate > 0

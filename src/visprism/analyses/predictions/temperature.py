@@ -75,7 +75,12 @@ class TemperatureScaling(Result):
             f"{'' if significant else ', not significant'}{missing_text(change)}) and "
             f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
         )
-        yield self._remainder()
+        before, after = self.debiased_before, self.debiased_after
+        remains = ": a significant error remains that scaling does not correct"
+        yield (
+            f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
+            f"{missing_text(before)}{remains if after.low > 0 else ''}"
+        )
 
     def answers(self) -> tuple[Answer, ...]:
         """The temperature, and the debiased ECE of the scaled logits."""
@@ -90,18 +95,6 @@ class TemperatureScaling(Result):
         if np.isnan(self.temperature.low):
             return missing_text(self.temperature)
         return ": not significantly different from 1"
-
-    def _remainder(self) -> str:
-        """The calibration error that scaling the logits does not correct."""
-        before, after = self.debiased_before, self.debiased_after
-        text = f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
-        if after.low > 0:
-            return f"{text}: a significant error remains that scaling does not correct"
-        if before.low > 0:
-            return f"{text}: no significant calibration error remains"
-        if np.isnan(before.low):
-            return f"{text}{missing_text(before)}"
-        return f"{text}: neither is significant"
 
 
 def temperature(
