@@ -361,27 +361,20 @@ class AnalysisRegistry(Registry):
         if analyses is None:
             analyses = [name for name in self if self[name].default]
         single = not isinstance(analyses, Iterable) or isinstance(analyses, str)
-        items = [analyses] if single else list(analyses)
-        if not items:
-            raise InputError("analyses must name at least one analysis, got none")
         made: list[Analysis] = []
-        for item in items:
+        for item in [analyses] if single else analyses:
             if isinstance(item, Analysis):
-                if item.name in options:
-                    raise InputError(
-                        f"options of {item.name} must be given once, got an instance with "
-                        "options and a mapping. Set them in the instance."
-                    )
                 made.append(item)
             else:
-                if not isinstance(item, type | str):
-                    raise InputError(f"an analysis must be a name or an Analysis, got {item!r}")
                 cls = item if isinstance(item, type) else self[item]
                 made.append(_made(cls, options.pop(cls.name, {}), effort))
+        if not made:
+            raise InputError("analyses must name at least one analysis, got none")
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
             raise InputError(
-                f"options must be of analyses that run, got options of {', '.join(options)}"
+                "options must be of analyses that run and are no instances, which have their "
+                f"own, got options of {', '.join(options)}"
             )
         repeated = {a.name for a in made if sum(b.name == a.name for b in made) > 1}
         if repeated:
@@ -390,8 +383,6 @@ class AnalysisRegistry(Registry):
 
 
 def _made(cls: type[Analysis], values: Mapping[str, Any], effort: Effort) -> Analysis:
-    if not isinstance(values, Mapping):
-        raise InputError(f"options of {cls.name} must be a mapping, got {values!r}")
     for key in values:
         if key not in options_of(cls):
             raise InputError(

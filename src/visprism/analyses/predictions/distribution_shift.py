@@ -38,7 +38,7 @@ from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import difference_interval
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, KIND_COLORS, legend, tip
+from visprism.drawing.style import INK, KIND_COLORS, legend, named_points
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
@@ -148,9 +148,9 @@ class DistributionShift(Analysis):
         Section(
             ShiftedAccuracy,
             "Accuracy on shifted images",
-            "Each bar is a stored set: the accuracy on its images, with its 95% interval. The "
-            "mark is the accuracy on the data's images of the same classes. Predictions are "
-            "restricted to the classes of a set.",
+            "Each point is a stored set: the accuracy on its images, with its 95% interval. "
+            "The mark is the accuracy on the data's images of the same classes. Predictions "
+            "are restricted to the classes of a set.",
         ),
     )
 
@@ -279,16 +279,13 @@ def read_shifted(
 @figure(width=3.2, height=2.4, share=False)
 def _(result: ShiftedAccuracy, ax: Axes) -> Axes:
     """Accuracy on each set with its interval, and a mark for that on the data."""
-    rows = np.arange(len(result))
-    error = [result.accuracy - result.accuracy.low, result.accuracy.high - result.accuracy]
-    bars = ax.barh(rows, result.accuracy, color=KIND_COLORS["conv"], height=0.7)
-    for bar, name, value in zip(bars, result.shift, result.accuracy, strict=True):
-        bar.set_gid(tip(f"{name} · {value:.1%}"))
-    ax.errorbar(result.accuracy, rows, xerr=error, fmt="none", ecolor=INK, elinewidth=0.7)
-    ax.plot(result.reference, rows, "|", color=INK, markersize=7, label="data, same classes")
-    labels = [name.partition("?")[2] or name.partition(":")[0] for name in result.shift]
-    ax.set_yticks(rows, labels if len(rows) <= _LABELED else [""] * len(rows))
-    ax.invert_yaxis()
+    names, values = result.shift.tolist(), result.accuracy
+    short = [name.partition("?")[2] or name.partition(":")[0] for name in names]
+    labels = short if len(names) <= _LABELED else [""] * len(names)
+    about = [f"{n} · {v:.1%}" for n, v in zip(names, values.tolist(), strict=True)]
+    named_points(ax, labels, values, about, [KIND_COLORS["conv"]] * len(names))
+    places, name = -np.arange(len(names)), "data, same classes"
+    ax.plot(result.reference, places, "|", color=INK, markersize=7, label=name)
     ax.set(xlabel=result.infos()["accuracy"].heading, xlim=(0, 1))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     legend(ax, fontsize="small")

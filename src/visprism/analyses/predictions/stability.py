@@ -21,9 +21,8 @@ from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, KIND_COLORS, tip
+from visprism.drawing.style import KIND_COLORS, named_points
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, stacked, within_one
 from visprism.estimates.findings import Finding
@@ -149,8 +148,8 @@ class Stability(Analysis):
         Section(
             FlipRates,
             "Flip rate along perturbation sequences",
-            "Each bar is a perturbation: the fraction of frames whose predicted class differs "
-            "from the previous frame's, or for noise from the first frame's.",
+            "Each point is a perturbation: the fraction of frames whose predicted class "
+            "differs from the previous frame's, or for noise from the first frame's.",
         ),
         Section(
             RelativeFlipRates,
@@ -256,20 +255,12 @@ def _flat(batches: Iterable[Frames], sizes: set[int]) -> Iterator[tuple[Tensor, 
         yield images, torch.zeros(len(images), dtype=torch.long)
 
 
-@figure(width=2.7, height=2.3)
+@figure(width=2.7, height=2.3, share=False)
 def _(result: FlipRates, ax: Axes) -> Axes:
     """Flip rate of each perturbation with its 95% interval."""
-    place = np.arange(len(result))
-    bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLORS["downsample"])
-    for bar, name, rate in zip(
-        bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
-    ):
-        bar.set_gid(tip(f"{titled(name)} · {rate:.2%} of frames"))
-    ax.vlines(place, result.flip_rate.low, result.flip_rate.high, color=INK, linewidth=0.9)
-    labels = [titled(name) for name in result.perturbation.tolist()]
-    ax.set_xticks(place, labels, rotation=45, ha="right", rotation_mode="anchor")
-    ax.tick_params(axis="x", length=0)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set_ylabel("Flip rate")
-    from_zero(ax)
+    names, rates = list(map(titled, result.perturbation.tolist())), result.flip_rate
+    about = [f"{n} · {r:.2%} of frames" for n, r in zip(names, rates.tolist(), strict=True)]
+    named_points(ax, names, rates, about, [KIND_COLORS["conv"]] * len(names))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set(xlim=(0, None), xlabel=result.infos()["flip_rate"].heading)
     return ax
