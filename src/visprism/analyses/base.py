@@ -364,6 +364,11 @@ class AnalysisRegistry(Registry):
         made: list[Analysis] = []
         for item in [analyses] if single else analyses:
             if isinstance(item, Analysis):
+                if item.name in options:
+                    raise InputError(
+                        f"options of {item.name} must be given once, got an instance with "
+                        "options and a mapping. Set them in the instance."
+                    )
                 made.append(item)
             else:
                 cls = item if isinstance(item, type) else self[item]
@@ -373,8 +378,7 @@ class AnalysisRegistry(Registry):
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
             raise InputError(
-                "options must be of analyses that run and are no instances, which have their "
-                f"own, got options of {', '.join(options)}"
+                f"options must be of analyses that run, got options of {', '.join(options)}"
             )
         repeated = {a.name for a in made if sum(b.name == a.name for b in made) > 1}
         if repeated:

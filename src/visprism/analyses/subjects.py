@@ -49,7 +49,7 @@ class DataOptions:
 
     split: str | None = option(None, "of the evaluation images; none: test, if there are any")
     limit: int | None = option(None, "at most this number of images", minimum=1)
-    size: tuple[int, ...] | None = option(
+    size: tuple[int, int] | None = option(
         None, "(height, width) in pixels; none: as each model states", minimum=1
     )
     batch_size: int | None = option(

@@ -192,17 +192,6 @@ def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
             assert result.nll[row] == pytest.approx(mean_nll(anatomy.model(images)), rel=1e-5)
 
 
-@torch.no_grad()
-def test_within_other_surgery_the_whole_model_runs(line):
-    anatomy, images = line
-    with vp.ablate(anatomy, anatomy["convs.0"]):
-        result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
-    assert not result.partial.any()
-    joint = vp.ablation(anatomy, labeled(images), joint=(2,), draws=30, parts=("blocks",))
-    at = joint.block.tolist().index("convs.0+convs.2")
-    assert result.nll[result.block == "convs.2"] == pytest.approx(joint.nll[at])
-
-
 def test_the_cost_is_that_of_the_blocks_that_run():
     images = torch.randn(8, 3, 8, 8)
     anatomy = vp.dissect(Line(6).eval(), images[:1])

@@ -296,7 +296,7 @@ def adversarial(
         model, batches, space, len(attacks), perturb, clean=clean, run=run
     )
     zero, attacked = add_up(flat).numpy().T
-    rows = [(attack.name, [i]) for i, attack in enumerate(attacks)]  # with the attacks behind
+    rows = [(str(a.name), [i]) for i, a in enumerate(attacks)]  # with the attacks behind
     sizes = [(a.norm, a.epsilon, a.frequency, a.band_shape) for a in attacks]
     for size in dict.fromkeys(sizes):
         if sizes.count(size) > 1:

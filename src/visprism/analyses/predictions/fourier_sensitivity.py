@@ -95,7 +95,7 @@ class FourierSensitivity(PerturbedAccuracy):
         return half_plane(size, self.max_frequency, self.frequency_step)
 
     def change(
-        self, pixels: Pixels, condition: Frequency, indices: range, seed: int, _: PixelSpace
+        self, pixels: Pixels, condition: Frequency, indices: range, seed: int, space: PixelSpace
     ) -> Pixels:
         """The pixels with noise of one frequency."""
         size = pixels.shape[-2], pixels.shape[-1]

@@ -51,8 +51,7 @@ from visprism.estimates.text import missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
-Protocol = Literal["default", "paper"]
-Condition = tuple[Protocol, float]
+Condition = tuple[str, float]  # protocol, center of the band
 
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
 SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
@@ -277,7 +276,7 @@ class FrequencyNoise(PerturbedAccuracy):
             noise=np.array(
                 [PAPER if r.band_shape == _PAPERS else EQUAL_ENERGY for r in results]
             ),
-            contrast=mean(np.stack([c.by_unit for c in contrasts], axis=1), skewed),
+            contrast=mean(np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed),
             rms_ratio=np.array(
                 [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in results]
             ),

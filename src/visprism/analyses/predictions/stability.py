@@ -167,7 +167,7 @@ class Stability(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict every frame of the sequences."""
         way = subject.known_preprocessing
-        sequences = {
+        sequences: dict[str, SequenceBatches] = {
             name: SequenceBatches(
                 lambda: subject.pixel_batches(1), name, way.mean, way.std, run.seed
             )
