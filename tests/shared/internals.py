@@ -70,7 +70,7 @@ PLACES = {
     "estimates.estimated": "Estimated Number mean stacked",
     "estimates.findings": "CODES at_chance",
     "estimates.questions": "PAPER_CLAIMS QUESTIONS Question",
-    "estimates.text": "interval_text missing_interval",
+    "estimates.text": "interval_text",
     "harmonize.alternet": "save_alternet",
     "harmonize.replacement_search": "paired_gain",
     "harmonize.search": "SearchLog is_significant",

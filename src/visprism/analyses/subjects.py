@@ -45,24 +45,30 @@ _CHECKED = 5000  # files that are read before a study starts, which may measure 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """How images are chosen; the same for every model of a study."""
+    """How images are chosen; the same for every model of a study.
 
-    split: str | None = option(None, "of the evaluation images; none: test, if there are any")
-    limit: int | None = option(None, "at most this number of images", minimum=1)
-    size: tuple[int, int] | None = option(
-        None, "(height, width) in pixels; none: as each model states", minimum=1
-    )
-    batch_size: int | None = option(
-        None,
-        "images of a forward pass; none: 16, or by their pixels for passes that return logits",
-        minimum=1,
-    )
-    skip_bad: bool = option(default=False, help="leave out images that cannot be read")
+    Args:
+        split: of the evaluation images; None: test images where there are any.
+        limit: at most this number of images.
+        size: (height, width) in pixels; None: as each model states.
+        batch_size: images of a forward pass; None: 16, or by their pixels for passes that
+            return logits only.
+        skip_bad: leave out images that cannot be read.
+        normalization: of pixels in 0 ... 1: "stated", as each model states, or "imagenet",
+            "cifar10", "cifar100", "half" or "none".
+        mean, std: the same by channel, instead of a name.
+    """
+
+    split: str | None = None
+    limit: int | None = option(None, "number of images", minimum=1)
+    size: tuple[int, int] | None = option(None, "height and width", minimum=1)
+    batch_size: int | None = option(None, "number of images", minimum=1)
+    skip_bad: bool = False
     normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
-        option("stated", "of pixels in 0 ... 1: as each model states, or of this name")
+        option("stated", "of pixels")
     )
-    mean: tuple[float, ...] | None = option(None, "the same by channel, instead of a name")
-    std: tuple[float, ...] | None = option(None, "of each channel, with the mean")
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from math import isclose, isfinite
 from typing import Any
 
-from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
-
 _MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
 
 
@@ -56,20 +54,6 @@ def interval_text(
         return f"{value:{form}}"
     form = resolved(value, low, high, form, null=null)
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
-
-
-def missing_interval(low: float, number: int, units: str = "images") -> str:
-    """Why a mean over images has no interval; "" where it has one or nothing is recorded.
-
-    Example:
-        >>> missing_interval(float("nan"), 16), missing_interval(0.5, 16)
-        (' (no interval: fewer than 32 images)', '')
-    """
-    if isfinite(low) or not number:
-        return ""
-    if number < FEWEST_VALUES:
-        return f" (no interval: fewer than {FEWEST_VALUES} {units})"
-    return f" (no interval: fewer than {FEWEST_DIFFERENT} {units} differ from the others)"
 
 
 def images_text(images: int, split: str = "") -> str:

@@ -40,7 +40,7 @@ def test_kappa_by_hand():
 def test_a_kappa_without_an_interval_has_the_reason(first, second, reason):
     result = error_consistency(outcomes(first), outcomes(second))
     assert np.isnan(result.kappa) == ("both" in reason)
-    assert reason in result.findings()[0].text
+    assert reason in result.findings()[1].text
     _, answer = result.answers()
     assert answer.missing.startswith(reason)
 

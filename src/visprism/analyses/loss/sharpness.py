@@ -28,8 +28,6 @@ from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import Number, mean, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import missing_text, text_of
-from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import Differentiable, ascent_step
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -95,19 +93,10 @@ class LossIncrease(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """The increase by measure, with its interval over mini-batches."""
-        data = objective_label(self.provenance.split)
-        for row, place in enumerate(self.places):
-            rise, steps = self.sharpness[row], int(self.steps[row])
-            ascent = f" ({steps} ascent steps)" if steps > 1 else ""
-            over = ""
-            if self.batches:
-                over = f"; mean over {self.batches} mini-batches{missing_text(rise)}"
-            elif self.measure[row] == "gaussian":
-                over = f"; mean over {self.directions} directions"
-            if self.provenance.images:
-                over += f", {self.images_text}"
-            text = f"{data} rises by {text_of(rise)} nats {place}{ascent}{over}"
-            yield text
+        images = self.images_text if self.provenance.images else "the objective"
+        units = f"{self.batches} mini-batches of {images}" if self.batches else images
+        for answer in self.answers():
+            yield answer.sentence(units)
 
 
 def _gaussian_losses(

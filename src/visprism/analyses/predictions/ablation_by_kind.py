@@ -20,7 +20,7 @@ from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding, at_chance, chance_findings
-from visprism.estimates.text import missing_interval, points_text
+from visprism.estimates.text import points_text
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
@@ -87,27 +87,16 @@ class KindAblations(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Each mean and each difference, with its interval."""
-        images = self.images_text
-        for i in range(len(self)):
-            drop = self.drop[i]
-            text = (
-                f"{experiment_text(str(self.ablated[i]), self.replacement)}, "
-                f"{self.comparison[i]}: {self._quantity(i)} "
-                f"{points_text(drop)} over {self.num_blocks[i]} "
-                f"block{'s' * bool(self.num_blocks[i] > 1)} and {images}"
-                f"{missing_interval(drop.low, self.provenance.images)}"
-            )
-            if drop.low <= 0 <= drop.high:
-                text += ", not significant"
-            if {-1, 1} <= {self._sign(stage) for stage in self._stages(i)}:
-                text += "; stages disagree"
-            yield text
+        for answer in self.answers():
+            yield answer.sentence(self.images_text)
         yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """What is compared; of late minus early blocks the verdict on claim C10."""
         part, comparison = str(self.ablated[row]), str(self.comparison[row])
-        measure = f"{self._quantity(row)}, {experiment_text(part, self.replacement)}"
+        difference = "difference of mean accuracy drops" if " minus " in comparison else ""
+        measure = f"{difference or 'mean accuracy drop'}, "
+        measure += experiment_text(part, self.replacement)
         return {
             "quantity": f"{measure}, {comparison}",
             "measure": measure,
@@ -116,10 +105,6 @@ class KindAblations(Result):
             "verdict": self._shared_verdict(row),
             "reading": self._late_or_early(row),
         }
-
-    def _quantity(self, row: int) -> str:
-        difference = " minus " in self.comparison[row]
-        return "difference of mean accuracy drops" if difference else "mean accuracy drop"
 
     def _shared_verdict(self, row: int) -> Verdict:
         """The verdict of ablated blocks and convolutions; undecided if they disagree."""

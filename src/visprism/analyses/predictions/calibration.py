@@ -417,7 +417,7 @@ def _mean_iou(outcomes: Outcomes, chosen: np.ndarray) -> float:
 
 
 class _Ranked:
-    """Images by descending confidence; those of equal confidence count with their mean."""
+    """Images by descending confidence; images of equal confidence count with their mean."""
 
     def __init__(self, outcomes: Outcomes) -> None:
         levels, self._level, self._sizes = np.unique(

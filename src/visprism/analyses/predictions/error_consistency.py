@@ -19,7 +19,7 @@ from visprism.drawing.style import INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.estimates.text import images_text
 from visprism.passes.outcomes import Outcomes
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -75,37 +75,20 @@ class ErrorConsistency(Result):
     second_model: str = scalar("Second model", "", "name of the second model", default="")
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Kappa with its agreement, and the number of images on which the models differ."""
-        first, second = self._names
-        only = int(self.only_first.sum())
-        images = images_text(self.images, self.provenance.split)
-        agreement = (
-            f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were independent"
-        )
-        if np.isnan(self.kappa):
-            kappa = f"is undefined: {self.kappa.missing}; {agreement}"
-        else:
-            kappa = (
-                f"of {first} and {second}: kappa {text_of(self.kappa)} over {images}"
-                f"{missing_text(self.kappa)} ({agreement})"
-            )
-        yield f"error consistency {kappa}"
-        yield (
-            f"{only} of {images} are classified correctly by {first} only, "
-            f"{len(self) - only} by {second} only"
-        )
+        """On how many images only one model is correct, and kappa with its agreement."""
+        for answer in self.answers():
+            yield answer.sentence(images_text(self.images, self.provenance.split))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """How many images only one of the models classifies correctly."""
-        if name != "only_one":
-            return {}
-        first, second = self._names
+        """How many images only one of the models classifies correctly; or the agreement."""
+        first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
-        return {"reading": f"{only} by {first} only, {len(self) - only} by {second} only"}
-
-    @property
-    def _names(self) -> tuple[str, str]:
-        return self.first_model or "first model", self.second_model or "second model"
+        words = {
+            "only_one": f"{only} by {first} only, {len(self) - only} by {second} only",
+            "kappa": f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were "
+            "independent",
+        }
+        return {"reading": words[name]}
 
 
 def error_consistency(

@@ -67,6 +67,7 @@ class FourierSensitivity(PerturbedAccuracy):
     """Error rate under noise of each single frequency."""
 
     name = "fourier-sensitivity"
+    group = "robustness"
     source = "Yin et al. (2019), A Fourier perspective on model robustness, eq. 1 and fig. 3"
     default = False
     sections = (

@@ -47,7 +47,6 @@ from visprism.estimates.estimated import (
     skewed,
 )
 from visprism.estimates.findings import Finding, at_chance, chance_findings
-from visprism.estimates.text import missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -58,7 +57,6 @@ SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
 _PAPERS = "paper's"  # shape of its bands
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
-_NOISES = {EQUAL_ENERGY: "noise of equal energy in each band", PAPER: "the paper's noise"}
 _CLAIMED = ("attention", "conv")  # claim C7: what the model mixes by, from the lowest contrast
 
 
@@ -101,7 +99,7 @@ class BandAccuracy(Result):
         """Largest drop over bands, named as a maximum."""
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
         yield drops_text(
-            f"noise of RMS {self.rms[0]:.3g} in each band" if same else _NOISES[PAPER],
+            f"noise of RMS {self.rms[0]:.3g} in each band" if same else "the paper's noise",
             self.drop,
             self.clean_accuracy,
             "bands",
@@ -143,15 +141,8 @@ class FrequencyContrasts(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """The contrast under each noise."""
-        for noise, contrast, ratio in zip(
-            self.noise.tolist(), self.contrast, self.rms_ratio, strict=True
-        ):
-            significance = ", not significant" if contrast.low <= 0 <= contrast.high else ""
-            yield (
-                f"{_NOISES[noise]} (RMS of the highest over the lowest band {ratio:.2g}): "
-                f"{self.estimates()['contrast'].label}: {points_text(contrast)}"
-                f"{missing_text(contrast)}{significance} over {self.images_text}"
-            )
+        for answer in self.answers():
+            yield answer.sentence(self.images_text)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Which frequencies cost more accuracy, and the model's place in the order of claim C7.
@@ -175,6 +166,7 @@ class FrequencyNoise(PerturbedAccuracy):
     """Accuracy drop under noise of each frequency band."""
 
     name = "frequency-noise"
+    group = "robustness"
     images = Sizes(fewest=16, quick=128, standard=512)
     source = "Park & Kim (2022), fig. 2b; equal energy as in Yin et al. (2019)"
     claims = ("C7",)

@@ -24,7 +24,6 @@ class PerturbedAccuracy(Analysis):
     the clean predictions are shared by all analyses of a study.
     """
 
-    group: ClassVar[str] = "robustness"
     images: ClassVar[Sizes] = Sizes(fewest=16, quick=64, standard=512)
     needs: ClassVar[Needs] = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     passes: ClassVar[float] = 1.2  # forward passes that a condition costs, with its change

@@ -76,10 +76,10 @@ class TemperatureScaling(Result):
             f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
         )
         before, after = self.debiased_before, self.debiased_after
-        remains = ": a significant error remains that scaling does not correct"
+        remains = "a significant error remains that scaling does not correct"
         yield (
             f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
-            f"{missing_text(before)}{remains if after.low > 0 else ''}"
+            f"{missing_text(before)}, {remains if after.low > 0 else 'not significant'}"
         )
 
     def answers(self) -> tuple[Answer, ...]:
