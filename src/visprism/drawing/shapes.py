@@ -156,6 +156,8 @@ def _(result: Curve, ax: Axes) -> Axes:
         ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
     if len(result.series()) > 1:
         legend(ax)
+    if result.of_fractions:
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
     return ax

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, selection_text
@@ -93,9 +94,9 @@ class Valued(Result):
 
     @property
     def of_fractions(self) -> bool:
-        """Whether the values are fractions, which are shown in percent."""
+        """Whether the values are fractions or their differences, which are shown in percent."""
         declared = self.estimates().get(self.value_name)
-        return declared is not None and declared.unit == "%"
+        return declared is not None and declared.unit in ("%", POINTS)
 
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95% interval and unit of one row."""

@@ -105,10 +105,10 @@ def linear_objective(images=24):
 def test_the_sharpness_of_mini_batches_is_that_of_each():
     objective = linear_objective(images=64)
     measures = ["sam", "asam", "gaussian"]
-    result = mini_batch_sharpness(objective, measures, rho=0.1)
+    result = mini_batch_sharpness(objective, measures, rho=0.1, directions=2)
     for number in (0, 9):
         batch = objective.batches[number]
-        alone = sharpness(Objective(objective.model, [batch]), measures, rho=0.1)
+        alone = sharpness(Objective(objective.model, [batch]), measures, rho=0.1, directions=2)
         np.testing.assert_allclose(result.sharpness.by_unit[number], alone.sharpness, rtol=1e-9)
     np.testing.assert_allclose(result.loss, objective.value())  # batches have one size
     sam = result.sharpness[0]

@@ -200,13 +200,8 @@ def test_the_cost_is_that_of_the_blocks_that_run():
     with FlopCounterMode(display=False) as one_pass, torch.no_grad():
         anatomy.model(images)
     passes = all_passes.get_total_flops() / one_pass.get_total_flops()
-    subject = subject_of(anatomy, labeled(images))
-    costs = [
-        vp.Ablation(parts=("blocks",), joint=(2, 3)[:n]).cost(subject).per_image
-        for n in range(3)
-    ]
-    assert costs[0] == pytest.approx(passes, rel=0.25)
-    assert costs[2] - costs[1] == pytest.approx(costs[1] - costs[0]) == 10 * 0.55
+    cost = vp.Ablation(parts=("blocks",)).cost(subject_of(anatomy, labeled(images)))
+    assert cost.per_image == pytest.approx(passes, rel=0.25)
 
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):

@@ -7,7 +7,7 @@ Kim (2022), How do vision transformers work?, and its code.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import nan
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -32,7 +32,6 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import Run
 from visprism.core.statistics import FEWEST_VALUES, mean_interval
-from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, tip
 from visprism.estimates import questions
@@ -45,6 +44,7 @@ from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
+from visprism.table.shapes import Curve
 
 ANSWERED = {
     "accuracy": EstimateInfo("accuracy", "%", question=questions.ACCURACY),
@@ -166,8 +166,11 @@ class Reliability(Result):
 
 
 @result_type("risk-coverage")
-class RiskCoverage(Result):
+class RiskCoverage(Curve):
     """Error rate of the most confident images; one row per coverage."""
+
+    value_name: ClassVar[str] = "risk"
+    x_name: ClassVar[str] = "coverage"
 
     coverage: np.ndarray = column(
         "Coverage", "", "fraction of images that are predicted, the most confident first"
@@ -536,18 +539,4 @@ def _(
     ax.set(ylim=(0, 1.13 if gap else 1), ylabel="Accuracy" if gap else "Fraction of images")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
-    return ax
-
-
-@figure(width=2.5, height=2.1)
-def _(result: RiskCoverage, ax: Axes) -> Axes:
-    """Error rate of the most confident images by coverage."""
-    ax.plot(result.coverage, result.risk, color=_GAP, linewidth=1.2, gid=tip("error rate"))
-    ax.fill_between(result.coverage, result.risk, color=_GAP, alpha=0.15, linewidth=0)
-    ax.text(0.03, 0.96, f"AURC {result.aurc:.3g}", va="top", fontsize="small",
-            transform=ax.transAxes)  # fmt: skip
-    ax.set(xlim=(0, 1), xlabel="Coverage", ylabel="Error rate")
-    from_zero(ax)
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=None))
     return ax

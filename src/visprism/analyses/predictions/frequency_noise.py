@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
@@ -33,9 +31,6 @@ from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.drawing.depth import from_zero
-from visprism.drawing.registry import figure
-from visprism.drawing.style import KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import (
@@ -49,6 +44,7 @@ from visprism.estimates.estimated import (
 from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
+from visprism.table.shapes import Curve
 
 Condition = tuple[str, float]  # protocol, center of the band
 
@@ -67,8 +63,11 @@ def _mean_of(quantity: str, bands: str, unit: str, question: Any) -> Any:
 
 
 @result_type("frequency-robustness")
-class BandAccuracy(Result):
+class BandAccuracy(Curve):
     """Accuracy under noise confined to a band of frequencies; one row for each band."""
+
+    value_name: ClassVar[str] = "drop"
+    x_name: ClassVar[str] = "frequency"
 
     frequency: np.ndarray = column("Frequency", "π rad/pixel", "center of the band")
     rms: np.ndarray = column(
@@ -330,20 +329,3 @@ def white_noise(
     return random_numbers(torch.randn, like.shape[1:], indices, seed, "frequency noise").to(
         like
     )
-
-
-@figure(width=2.6, height=2.2)
-def _(result: BandAccuracy, ax: Axes) -> Axes:
-    """Accuracy drop under noise of each frequency band, with its 95% interval."""
-    color, drop = KIND_COLORS["conv"], result.drop
-    low, high = (np.where(np.isfinite(end), end, drop) for end in (drop.low, drop.high))
-    ax.fill_between(result.frequency, low, high, color=color, alpha=0.18, linewidth=0)
-    ax.plot(result.frequency, drop, color=color, linewidth=1.1)
-    for frequency, value, rms in zip(result.frequency, drop, result.rms, strict=True):
-        text = tip(f"{frequency:.2f}π · drop {value:.1%} · RMS {rms:.3f}")
-        ax.plot(frequency, value, marker="o", markersize=3.4, color=color, gid=text)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    infos = result.infos()
-    ax.set(xlim=(0, 1), xlabel=infos["frequency"].heading, ylabel=infos["drop"].heading)
-    from_zero(ax)
-    return ax

@@ -76,11 +76,11 @@ class TemperatureScaling(Result):
             f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
         )
         before, after = self.debiased_before, self.debiased_after
-        remains = "a significant error remains that scaling does not correct"
-        yield (
-            f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
-            f"{missing_text(before)}, {remains if after.low > 0 else 'not significant'}"
-        )
+        words = missing_text(after) or ", not significant"
+        if after.low > 0:
+            words = ": a significant error remains that scaling does not correct"
+        error, scaled = text_of(before, ".1%"), text_of(after, ".1%")
+        yield f"debiased ECE {error}, after scaling {scaled}{words}"
 
     def answers(self) -> tuple[Answer, ...]:
         """The temperature, and the debiased ECE of the scaled logits."""
