@@ -15,7 +15,6 @@ from internals import (
     SUBSAMPLING_SHADE,
     LossScale,
     color_of,
-    percent,
     stages,
 )
 from matplotlib.colors import to_hex
@@ -225,16 +224,6 @@ def predictions():
     return vp.Predictions(logits, logits.argmax(1).roll(1))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [(0, "0"), (4, "<1"), (125, "13"), (625, "63"), (995, ">99"), (1000, "100")],
-)
-def test_none_and_all_are_said_of_none_and_all_alone(wrong, said):
-    # Of 1,000 images; 12.5% and 62.5% are rounded up, both.
-    assert percent(wrong / 1000) == said
-    assert percent(1 - (1 - wrong / 1000)) == said
-
-
 def markers(ax):
     """Each point that is drawn alone, or with its interval."""
     return {
@@ -274,10 +263,10 @@ def test_convolutions_are_drawn_apart_from_whole_blocks(made, ax):
 def test_the_map_has_each_error_at_its_frequency(made, ax):
     result = made["sensitivity"]
     plot(result, ax)
-    (image,) = ax.images
-    left, right, bottom, top = image.get_extent()
-    assert (left, right, bottom, top) == (-3, 3, -3, 3)
-    errors = image.get_array()
+    (mesh,) = [m for m in ax.collections if m.get_array() is not None]
+    assert mesh.get_clim() == (0, 1)
+    assert (*ax.get_xlim(), *ax.get_ylim()) == (-3, 3, -3, 3)
+    errors = mesh.get_array()
     for i, j, error in zip(result.vertical, result.horizontal, result.error, strict=True):
         assert errors[(i + 2) // 2, (j + 2) // 2] == error
 

@@ -21,11 +21,12 @@ PLACES = {
         "AttackLoss ImageNoise PerturbationBall attack_images auto_pgd checkpoints "
         "other_classes"
     ),
-    "analyses.predictions.bands": "BAND_CENTERS band filtered paper_band radius with_rms",
-    "analyses.predictions.corruptions": "ALEXNET CLEAN percent",
+    "analyses.predictions.bands": (
+        "BAND_CENTERS band basis_image filtered paper_band radius with_rms"
+    ),
+    "analyses.predictions.corruptions": "ALEXNET CLEAN",
     "analyses.predictions.distribution_shift": "ShiftedImages distribution_shift",
     "analyses.predictions.error_consistency": "differing_pictures error_consistency",
-    "analyses.predictions.fourier_sensitivity": "basis_image",
     "analyses.predictions.out_of_distribution": (
         "ENERGY MAHALANOBIS MAX_LOGIT MSP NEIGHBOR auroc false_positives scores"
     ),
@@ -69,7 +70,7 @@ PLACES = {
     "estimates.estimated": "Estimated Number mean stacked",
     "estimates.findings": "CODES at_chance",
     "estimates.questions": "PAPER_CLAIMS QUESTIONS Question",
-    "estimates.text": "interval_text missing_interval",
+    "estimates.text": "interval_text",
     "harmonize.alternet": "save_alternet",
     "harmonize.replacement_search": "paired_gain",
     "harmonize.search": "SearchLog is_significant",

@@ -6,7 +6,7 @@ value for one model. Answers of two models are paired by `Answer.id`, never by t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, isfinite, nan
+from math import exp, isfinite, isnan, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -103,6 +103,16 @@ class Answer:
         percent = "%" if self.unit == "%" else ""
         interval = f"[{low:{form}}{percent}, {high:{form}}{percent}]"
         return f"{value:{form}}{unit} {interval}"
+
+    def sentence(self, units: str) -> str:
+        """Quantity, number, what it is measured over, and what it means."""
+        if isnan(self.value):
+            return f"{self.quantity} undefined over {units}: {self.missing}"
+        missing = self.missing and not isfinite(self.low)
+        reason = f" (no interval: {self.missing})" if missing else ""
+        words = self.reading or ("not significant" if self.low <= 0 <= self.high else "")
+        meaning = f", {words}" if words else ""
+        return f"{self.quantity}: {self.number}{reason} over {units}{meaning}"
 
 
 @dataclass(frozen=True)

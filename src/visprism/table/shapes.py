@@ -20,6 +20,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, selection_text
@@ -91,11 +92,17 @@ class Valued(Result):
         """Label, unit and meaning of the main column."""
         return cls.infos()[cls.value_name]
 
+    @property
+    def of_fractions(self) -> bool:
+        """Whether the values are fractions or their differences, which are shown in percent."""
+        declared = self.estimates().get(self.value_name)
+        return declared is not None and declared.unit in ("%", POINTS)
+
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95% interval and unit of one row."""
         low, high = (float(ends[row]) for ends in self.intervals)
-        unit = self.value_info().unit
-        text = interval_text(float(self.values[row]), low, high)
+        unit, form = self.value_info().unit, ".1%" if self.of_fractions else ".3g"
+        text = interval_text(float(self.values[row]), low, high, form)
         return f"{text} {unit}" if unit else text
 
 
