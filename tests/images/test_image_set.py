@@ -86,7 +86,6 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
         ("shapes:here", "data shapes must have no path, got 'shapes:here'"),
         ("shapes?sise=64", "options of data shapes must be of size, target, cues, seed,"),
         ("cifar10?size=64", "options of data cifar10 must be of subset, got 'size'"),
-        ("shapes?size=32&size=64", "must name the option size once"),
         ("shapes?subset=much", "subset must be a fraction such as 0.1, got 'much'"),
     ],
 )

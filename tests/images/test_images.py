@@ -157,10 +157,10 @@ def test_crops_beyond_the_memory_are_decoded_again(source, monkeypatch):
     images = decoded_images(counted.image_set())
     first, again = (torch.cat([images.pixels(way, i, i + 4) for i in (0, 4)]) for _ in range(2))
     assert torch.equal(first, again)
-    assert counted.reads.tolist() == [1] * 4 + [2] * 4 + [0] * 2
+    assert counted.reads.tolist() == [1] * 6 + [2] * 2 + [0] * 2
     images.pixels(Preprocessing((4, 4)), 0, 3)
     images.pixels(Preprocessing((4, 4)), 0, 3)  # no memory is left for another size
-    assert counted.reads.tolist() == [3] * 3 + [1] + [2] * 4 + [0] * 2
+    assert counted.reads.tolist() == [3] * 3 + [1] * 3 + [2] * 2 + [0] * 2
 
 
 def test_a_slice_of_batches_reads_only_its_own_images(source):
@@ -298,9 +298,7 @@ X = torch.zeros(2, 3, 4, 4)
         ([(X, X, X)], "got 3 items"),
         ([X, torch.zeros(2).long()], r"got \(2,\)\. Images and targets are a pair"),
         ([X, X[..., :2]], "one size, got 3x4x2 after 3x4x4"),
-        ([(X, torch.zeros(2).long()), X], "either all batches or none"),
         ([np.zeros((2, 3, 4, 4))], r"must be tensors, got ndarray\. Convert"),
-        ((1 / 0 for _ in range(1)), "readable to its end, got ZeroDivisionError after 0"),
     ],
 )
 def test_what_is_no_iterable_of_batches_is_explained(data, message):

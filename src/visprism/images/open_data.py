@@ -92,8 +92,6 @@ def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, f
     kinds = {key: kind for key, kind in kinds.items() if key != "split"} | {"subset": float}
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key in options:
-            raise InputError(f"data must name the option {key} once, got {spec!r}")
         if key not in kinds:
             raise InputError(
                 f"options of data {name} must be of {', '.join(kinds)}, got {key!r} in {spec!r}"
@@ -310,13 +308,7 @@ def _targets(dataset: Any) -> Any:
 
 
 def _length(dataset: Any) -> int:
-    try:
-        number = len(dataset)
-    except TypeError:
-        raise InputError(
-            f"data must have a length, got the data set {type(dataset).__name__} without one. "
-            "Pass a DataLoader."
-        ) from None
+    number = len(dataset)
     if not number:
         raise InputError(
             f"data must have at least one image, got an empty {type(dataset).__name__}"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 _MOST_BYTES = 2**28  # of row groups in memory
-_MOST_CLASSES = 10**6  # numbers of classes without names; more are not classes
 
 
 @DATA.register
@@ -180,31 +179,23 @@ def _split_of(file: Path, root: Path) -> str:
 def _features(schema: "Schema") -> dict[str, Any]:
     """What Hugging Face's ``datasets`` notes about the columns; empty where it did not."""
     try:
-        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        features = notes.get("info", {}).get("features", {})
-        items = features.items()
-    except (ValueError, AttributeError, RecursionError):  # other programs write there too
-        return {}
-    return {k: v for k, v in items if isinstance(v, dict) and k in schema.names}
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {k: v for k, v in features.items() if isinstance(v, dict) and k in schema.names}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}  # other programs write there too
 
 
 def _column(option: str, wanted: str, candidates: Sequence[str], name: str) -> str:
     """The column `wanted`, or the only one of its kind if none is named."""
     if wanted in candidates:
         return wanted
-    kind, names = {"image": "image", "label": "class"}[option], ", ".join(candidates)
-    if wanted:
-        raise InputError(
-            f"{option} must be a {kind} column of {name} ({names or 'none'}), got {wanted!r}"
-        )
-    if not candidates:
-        raise InputError(f"{name} must have a column of type {kind}, got none")
-    if len(candidates) > 1:
-        raise InputError(
-            f"{name} has several {kind} columns ({names}). Select one, such as "
-            f"?{option}={candidates[0]}."
-        )
-    return candidates[0]
+    if len(candidates) == 1 and not wanted:
+        return candidates[0]
+    kind, names = {"image": "image", "label": "class"}[option], ", ".join(candidates) or "none"
+    raise InputError(
+        f"{option} must be one of the {kind} columns of {name} ({names}), got {wanted!r}. "
+        f"Select one, such as ?{option}={candidates[0] if candidates else 'NAME'}."
+    )
 
 
 def _class_names(
@@ -213,21 +204,12 @@ def _class_names(
     """The names of the classes; none where the data does not name them."""
     if not len(targets):
         raise InputError(f"{name} must have at least one image, got none")
-    named = stored is not None
-    if not named:
-        if targets.max() >= _MOST_CLASSES:
-            raise InputError(
-                f"labels of {name} must be less than {_MOST_CLASSES}, got {targets.max()}"
-            )
-        stored = list(map(str, range(targets.max() + 1)))
-    if not isinstance(stored, list | tuple) or not all(isinstance(n, str) for n in stored):
-        raise InputError(
-            f"the class names of {name} must be a list of text, got {stored!r:.80}"
-        )
-    wrong = (targets < 0) | (targets >= len(stored))
+    names = tuple(map(str, stored)) if isinstance(stored, list | tuple) else ()
+    number = len(names) or targets.max() + 1
+    wrong = (targets < 0) | (targets >= number)
     if wrong.any() and (targets != NO_CLASS).any():  # none has a label in some test splits
         raise InputError(
-            f"labels of {name} must be in 0 ... {len(stored) - 1}, got {targets[wrong][0]} and "
+            f"labels of {name} must be in 0 ... {number - 1}, got {targets[wrong][0]} and "
             f"{wrong.sum() - 1} more"
         )
-    return tuple(stored) if named else ()
+    return names
