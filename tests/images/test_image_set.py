@@ -78,7 +78,7 @@ def test_skipping_leaves_out_the_unreadable_ones_and_says_so(folder):
     ("spec", "sentence"),
     [
         ("shapes?target=color", "target must be shape or texture, got 'color'"),
-        ("cifar10_c:x?severity=6", "severity must be 1 to 5, got 6"),
+        ("cifar10_c:x?severity=6", r"severity must be 1 \(mild\) to 5 \(severe\), got 6"),
         ("folder:here.png", "must be an existing folder, got here.png"),
         ("pyproject.toml", "must be an existing folder, got pyproject.toml"),
         ("shape", r"unknown data 'shape'\. Did you mean shapes\?"),

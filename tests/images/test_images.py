@@ -11,13 +11,12 @@ from internals import (
     decoded_images,
     normalized,
     ordered,
-    prepared_ahead,
     tensor_images,
     to_pixels,
 )
 from PIL import Image
 
-from visprism import ImageSet, InputError, Preprocessing, batches, load_data
+from visprism import Batches, ImageSet, InputError, Preprocessing, batches, load_data
 from visprism.images import images as study
 
 WAY = Preprocessing((4, 4), mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3))
@@ -191,12 +190,12 @@ def test_the_next_batch_is_prepared_in_a_thread_that_ends_with_the_iteration(ten
 def test_several_threads_keep_the_order_of_batches():
     at_once = threading.Barrier(4)
 
-    def prepare(number):
+    def prepare(rows):
         at_once.wait(timeout=10)  # four threads, or an error
-        time.sleep(0.01 * (-number % 4))  # the last one of four is ready first
-        return number
+        time.sleep(0.01 * (-rows.start % 4))  # the last one of four is ready first
+        return rows.start
 
-    assert list(prepared_ahead(prepare, range(12), threads=4)) == list(range(12))
+    assert list(Batches(prepare, 12, 1, range(12), threads=4)) == list(range(12))
 
 
 def test_an_error_in_the_thread_reaches_the_user(folder):

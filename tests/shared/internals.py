@@ -75,7 +75,6 @@ PLACES = {
     "harmonize.search": "SearchLog is_significant",
     "images.augmentation": "STRONG STRONG_LARGE",
     "images.augmented": "Mix batch_share cut draw_mix mixed shifted soft",
-    "images.batches": "prepared_ahead",
     "images.corruptions.blur": "copied_from",
     "images.corruptions.corrupt": "COMMON EXTRA Randomness",
     "images.corruptions.filters": "motion_taps rotated tilted",
