@@ -80,7 +80,7 @@ PLACES = {
     "images.corruptions.filters": "motion_taps rotated tilted",
     "images.corruptions.sequences": "PERTURBATIONS sequence",
     "images.corruptions.severities": "severity_parameters table_for",
-    "images.corruptions.weather": "distances edges ice plasma",
+    "images.corruptions.weather": "edges ice plasma",
     "images.image_set": "NO_CLASS balanced held_out",
     "images.images": "decoded_images ordered tensor_images to_pixels",
     "images.pixels": "center_crop decode fault normalized to_rgb",

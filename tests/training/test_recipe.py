@@ -47,20 +47,6 @@ def test_a_file_may_begin_with_a_recipe(tmp_path):
     assert recipe == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("lr", "1e-3", 1e-3),
-        ("epochs", "7", 7),
-        ("limit", "none", None),
-        ("compile", "true", True),
-        ("schedule", "cosine by epoch", "cosine by epoch"),
-    ],
-)
-def test_text_becomes_what_its_field_is(name, text, value):
-    assert getattr(RECIPE.replace(**{name: text}), name) == value
-
-
 def test_what_was_for_another_schedule_or_optimizer_goes_with_it():
     weak = RECIPES["weak_cnn"]()
     assert weak.milestones
