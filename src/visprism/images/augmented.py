@@ -132,14 +132,6 @@ class Augmenter:
     num_classes: int
     seed: int
 
-    def __post_init__(self) -> None:
-        height, width = self.preprocessing.size
-        if self.augmentation.padding >= min(height, width):
-            raise InputError(
-                f"padding must be less than the side of the images ({height}x{width} pixels), "
-                f"got {self.augmentation.padding}"
-            )
-
     def plan(
         self, numbers: Int64[Tensor, " b"], *use: object, part: tuple[int, int] = (0, 1)
     ) -> AugmentationPlan:

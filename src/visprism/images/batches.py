@@ -71,8 +71,6 @@ class Batches(Sequence):
 
 def in_batches(prepare: Callable[[range], Any], images: int, batch_size: int) -> Batches:
     """`Batches` of a number of images."""
-    if batch_size < 1:
-        raise InputError(f"batch_size must be positive, got {batch_size}")
     return Batches(prepare, images, batch_size, range(-(-images // batch_size)))
 
 

@@ -60,8 +60,6 @@ def load_data(
         progress: shows how many files are checked.
         accept: receives the images before their files are read, and may raise.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
     images, fraction = _opened(spec, split, side)
     if fraction is not None:
         images = stratified(images, fraction, seed=seed)
@@ -161,8 +159,6 @@ def image_set(
         >>> len(pictures), pictures[0][0].mode
         (8, 'RGB')
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
     pictures = image_set_of(data, limit=limit, seed=seed)
     if pictures is None:
         raise InputError(
@@ -187,7 +183,9 @@ def image_set_of(dataset: Any, *, limit: int | None = None, seed: int = 0) -> Im
     if label is None:
         labels = [NO_CLASS] * number
     elif labels is None:
-        rows = balanced(np.full(number, NO_CLASS), limit or number, seed=seed)
+        rows = balanced(
+            np.full(number, NO_CLASS), number if limit is None else limit, seed=seed
+        )
         labels = [_parted(dataset[i])[1] for i in rows.tolist()]
 
     def read(positions: Sequence[int]) -> list[Image.Image]:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from visprism.analyses.predictions.calibration import calibration
-from visprism.core.errors import InputError
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
@@ -127,13 +126,7 @@ class PaddedBatches(Sequence):
     A forward pass of a sharded model needs all processes.
     """
 
-    def __init__(self, batches: Test) -> None:
-        if not isinstance(batches, Sequence):
-            raise InputError(
-                "test must be a sequence for sharded training, got one of type "
-                f"{type(batches).__name__} without a length. Give a list, or the result of "
-                "batches."
-            )
+    def __init__(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
         self.batches = batches
         self.padding = -len(batches) % world_size()  # batches of one image, the last ones
 
