@@ -93,7 +93,7 @@ def parquet(
     except (ArrowException, OSError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the classes in {name} cannot be read ({error})") from error
     names = features.get(label, {}).get("names")
-    return _row_set(name, split, _Rows(files, image).__getitem__, targets, names)
+    return _row_set(name, split, _cells(files, image), targets, names)
 
 
 def _row_set(
@@ -122,29 +122,28 @@ def _row_set(
     )
 
 
-class _Rows:
+def _cells(files: Sequence["ParquetFile"], column: str) -> Callable[[int], bytes]:
     """The cells of one column over several files; up to 256 MiB of row groups are in memory.
 
     Images are read in random order, in which any two of a batch lie in different groups.
     """
+    places = [(file, g) for file in files for g in range(file.num_row_groups)]
+    groups = [file.metadata.row_group(g) for file, g in places]
+    starts = np.cumsum([0, *(group.num_rows for group in groups)])
+    largest = max(1, *(group.total_byte_size for group in groups), 0)
+    one_at_a_time = Lock()  # pyarrow's reader of a file crashes in two threads
 
-    def __init__(self, files: Sequence["ParquetFile"], column: str) -> None:
-        self._column = column
-        self._groups = [(file, g) for file in files for g in range(file.num_row_groups)]
-        groups = [file.metadata.row_group(g) for file, g in self._groups]
-        self._starts = np.cumsum([0, *(group.num_rows for group in groups)])
-        self._one_at_a_time = Lock()  # pyarrow's reader of a file crashes in two threads
-        largest = max(1, *(group.total_byte_size for group in groups), 0)
-        self._cells = lru_cache(maxsize=max(2, _MOST_BYTES // largest))(self._load)
+    @lru_cache(maxsize=max(2, _MOST_BYTES // largest))
+    def load(group: int) -> "ChunkedArray":
+        file, g = places[group]
+        with one_at_a_time:
+            return file.read_row_group(g, columns=[column]).column(0)
 
-    def _load(self, group: int) -> "ChunkedArray":
-        file, g = self._groups[group]
-        with self._one_at_a_time:
-            return file.read_row_group(g, columns=[self._column]).column(0)
+    def cell(row: int) -> bytes:
+        group = int(np.searchsorted(starts, row, side="right")) - 1
+        return _bytes(load(group)[row - int(starts[group])].as_py())
 
-    def __getitem__(self, row: int) -> bytes:
-        group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return _bytes(self._cells(group)[row - int(self._starts[group])].as_py())
+    return cell
 
 
 def _bytes(cell: bytes | dict[str, Any] | None) -> bytes:
