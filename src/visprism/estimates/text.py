@@ -7,6 +7,7 @@ from typing import Any
 
 from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
 
+DASH = "\N{EN DASH}"  # where there is no number
 _MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
 
 

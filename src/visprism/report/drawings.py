@@ -21,7 +21,7 @@ from visprism.core.run import Progress
 from visprism.drawing.panel import panel
 from visprism.drawing.registry import frame_of
 from visprism.drawing.save import render_formats
-from visprism.report.content import Chapter, Content, SectionContent
+from visprism.report.content import Content, SectionContent
 from visprism.report.overview import overview
 from visprism.table.result import Result
 
@@ -72,28 +72,25 @@ def drawings(content: Content, *, footer: bool = False) -> list[Drawing]:
             "Quantities of each block against depth",
             partial(overview, content.results(), footer=footer),
         ),
-        *_drawings_of(content.chapters, footer=footer),
+        *(drawing for part in content.parts for drawing in _drawings_of(part, footer=footer)),
     ]
 
 
-def _drawings_of(chapters: Sequence[Chapter], *, footer: bool) -> Iterator[Drawing]:
-    for chapter in chapters:
-        for part in chapter.sections:
-            yield from _drawings_of_steps(part, footer=footer)
-            for place, (ending, options) in enumerate(part.section.figures.items()):
-                for suffix, results in part.panels.items():
-                    if part.steps and not place and not suffix:
-                        continue  # the last of the steps
-                    shown = {n: r for n, r in results.items() if r.has_figure(**options)}
-                    if not shown:
-                        continue
-                    yield Drawing(
-                        "-".join(filter(None, (part.anchor, ending))) + suffix,
-                        part.anchor,
-                        f"{part.section.title}: {', '.join(shown)}",
-                        partial(panel, shown, footer=footer, **options),
-                        first=not place,
-                    )
+def _drawings_of(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:
+    yield from _drawings_of_steps(part, footer=footer)
+    for place, (ending, options) in enumerate(part.section.figures.items()):
+        for suffix, results in part.panels.items():
+            if part.steps and not place and not suffix:
+                continue  # the last of the steps
+            shown = {n: r for n, r in results.items() if r.has_figure(**options)}
+            if shown:
+                yield Drawing(
+                    "-".join(filter(None, (part.anchor, ending))) + suffix,
+                    part.anchor,
+                    f"{part.section.title}: {', '.join(shown)}",
+                    partial(panel, shown, footer=footer, **options),
+                    first=not place,
+                )
 
 
 def _drawings_of_steps(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:

@@ -8,9 +8,10 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
+from visprism.estimates.text import DASH
 from visprism.table.result import Result
 
-MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 MAX_ROWS = 300  # of a table in the page; files hold all rows
 _LARGE = 1e5  # integers from here on are read as 25.6 M, not as 25557032

@@ -25,11 +25,11 @@ from visprism.core.provenance import bytes_of, machine, revision
 from visprism.core.run import Run, TimeBudgetError
 from visprism.passes.batches import on_device
 from visprism.passes.features import observations
+from visprism.report.rows import pairs_of
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent
 from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
 from visprism.study.store import Store, key_of
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
-from visprism.study.table import pairs_of
 from visprism.table.result import Result
 
 _NO_DERIVATIVES = {torch.bfloat16, torch.float16, torch.complex64, torch.complex128}

@@ -8,9 +8,9 @@ from typing import Any
 
 from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS
-from visprism.report.tables import DASH
+from visprism.estimates.text import DASH
+from visprism.report.rows import Row, findings_of
 from visprism.study.study import Study
-from visprism.study.table import Row, findings_of
 
 _VERDICTS = (
     "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "

@@ -8,9 +8,9 @@ from typing import Any
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs
 from visprism.core.errors import InputError
+from visprism.report.rows import pairs_of
 from visprism.study.store import Store
 from visprism.study.study import Entry, Failure, Study
-from visprism.study.table import pairs_of
 
 # Fields of the header that make two studies the same, and what they are called.
 _SAME = {

@@ -12,8 +12,8 @@ from jaxtyping import Int64
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
-from visprism.study.glance import Line, glance_of, glance_text
-from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
+from visprism.report.glance import Line, glance_of, glance_text
+from visprism.report.rows import Row, comparison_rows, findings_of, pairs_of
 from visprism.table.result import Result
 
 Kind = Literal["failed", "skipped", "effort", "no time"]

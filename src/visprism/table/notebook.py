@@ -6,9 +6,10 @@ from math import isnan
 
 import numpy as np
 
+from visprism.estimates.text import DASH
+
 ROWS = 12  # of the table; `to_pandas` has all of them
 COLUMNS = 8  # a wider table is without standard errors and constant columns
-DASH = "\N{EN DASH}"  # where there is no number
 
 
 def columns_read_first(
