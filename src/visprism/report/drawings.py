@@ -158,26 +158,15 @@ def _processes(figures: int) -> int:
     return max(1, min(cores, _MOST, figures // _FEWEST))
 
 
-# What each pool draws: forked processes inherit it, so that results are not sent to them.
-_DRAWINGS: dict[int, Sequence[Drawing]] = {}
-
-
 def _shared(
     todo: Sequence[Drawing], formats: Sequence[str], processes: int
 ) -> Iterator[dict[str, bytes]]:
-    key = id(todo)
-    _DRAWINGS[key] = todo
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(processes, context, initializer=_begin)
     with warnings.catch_warnings(), pool:
         # A warning of Python 3.12, about a fork with other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
-        try:
-            files = partial(_files, key, tuple(formats))
-            yield from pool.map(files, range(len(todo)))
-        finally:
-            del _DRAWINGS[key]
-            pool.shutdown(cancel_futures=True)
+        yield from pool.map(partial(Drawing.files, formats=formats), todo)
 
 
 def _begin() -> None:
@@ -185,7 +174,3 @@ def _begin() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # What a process inherits stays: to search it for garbage takes longer than a figure.
     gc.freeze()
-
-
-def _files(key: int, formats: Sequence[str], number: int) -> dict[str, bytes]:
-    return _DRAWINGS[key][number].files(formats)
