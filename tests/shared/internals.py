@@ -132,7 +132,7 @@ PLACES = {
     "study.alarms": "alarms_of",
     "study.console": "TimeLeft",
     "study.evolve": "joined",
-    "study.examination": "code_of fingerprint_of",
+    "study.identity": "code_of fingerprint_of",
     "study.exports": "json_of",
     "study.files": "write_files write_report",
     "report.glance": "MIXED TIE UNKNOWN glance_of glance_text sentences_of",

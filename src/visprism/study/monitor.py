@@ -37,8 +37,8 @@ from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
-from visprism.study.examination import fingerprint_of
 from visprism.study.examine import examine
+from visprism.study.identity import fingerprint_of
 from visprism.study.plan import Speed, duration, number_of_images, ordered_steps
 from visprism.study.store import INDEX
 from visprism.study.study import Study
