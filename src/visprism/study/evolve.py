@@ -27,7 +27,8 @@ from visprism.loss.training_curvature import CurvatureDuringTraining
 from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
-from visprism.study.monitor import WATCHED, step_folders, steps_of_run
+from visprism.study.monitor import WATCHED
+from visprism.study.steps import step_folders, steps_of_run
 from visprism.study.store import key_of
 from visprism.study.study import Entry, Failure, Study
 from visprism.table.result import Result
