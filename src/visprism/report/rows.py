@@ -5,7 +5,6 @@ Exports and pages show these rows.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from itertools import combinations
 from math import exp, isfinite, isnan, nan
 from types import MappingProxyType
@@ -170,17 +169,6 @@ class Row:
         images = images_of([self])
         number = f"; {images} image{'' if images == '1' else 's'}" if images else ""
         return [f"{self.question} ({self.quantity}{number})", *cells]
-
-    def html(self, models: Sequence[str]) -> str:
-        """The row as a table row."""
-        cells = "".join(
-            f"<td>{escape(cell_text(self.cells[name]) if name in self.cells else DASH)}</td>"
-            for name in models
-        )
-        return (
-            f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"
-            f"{cells}<td>{escape(self.difference_text())}</td></tr>"
-        )
 
     def bare_answer(self, model: str) -> str:
         """The number of a model with its interval; the unit stands in the head."""
