@@ -127,7 +127,7 @@ PLACES = {
     "passes.tokens": "Tokens token_roles",
     "report.drawings": "drawings rendered",
     "report.page": "inline_svg style_sheet",
-    "report.tables": "MINUS amount table_cell table_of",
+    "report.tables": "MINUS amount table_of",
     "report.terms": "TermLinks",
     "study.alarms": "alarms_of",
     "study.console": "TimeLeft",

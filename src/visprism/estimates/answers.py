@@ -146,24 +146,17 @@ class EstimateInfo:
         numbers = (float(value), low, high)
         if self.average == "geometric":
             numbers = tuple(exp(number) - 1 for number in numbers)
-        declared: dict[str, Any] = {
-            "unit": self.unit,
-            "over": self.over,
-            "claim": self.claim,
-            "average": self.average,
-            "missing": missing,
-            "in_pixels": self.in_pixels,
-            "symbol": self.symbol,
+        same = ("unit", "over", "claim", "average", "in_pixels", "symbol", "comparison")
+        fields: dict[str, Any] = {name: getattr(self, name) for name in same} | {
+            "quantity": ", ".join([self.label, *rows]),
             "measure": self.label if rows else "",
+            "missing": missing,
             "id": id,
-            "comparison": self.comparison,
             "by_unit": by_unit,
         }
         question = self.question.text if self.question else ""
-        fields: dict[str, Any] = (
-            {"quantity": ", ".join([self.label, *rows])} | declared | further
-        )
-        return Answer(question, value=numbers[0], low=numbers[1], high=numbers[2], **fields)
+        value, low, high = numbers
+        return Answer(question, value=value, low=low, high=high, **(fields | further))
 
 
 def reason_without(by_unit: np.ndarray, over: str) -> str:

@@ -33,7 +33,7 @@ from visprism.estimates.text import DASH
 from visprism.report.content import Content, SectionContent, claim_of, label_of
 from visprism.report.drawings import Drawing
 from visprism.report.rows import images_of
-from visprism.report.tables import Table, table_cell, table_of, typeset
+from visprism.report.tables import Table, cell_text, is_large, table_of, typeset
 from visprism.report.terms import TermLinks
 
 # Parts that a stand-alone file needs and an inline figure must not have.
@@ -246,7 +246,8 @@ def _template() -> jinja2.Template:
     environment = templates("visprism.report")
     environment.filters["typeset"] = typeset
     environment.filters["capital"] = _capitalized
-    environment.filters["cell"] = lambda value: table_cell(value).text
+    environment.filters["cell"] = cell_text
+    environment.tests["large"] = is_large
     environment.filters["option"] = _option_text
     environment.filters["breakable"] = lambda name: Markup(  # it may wrap after punctuation
         re.sub(r"([._/:@?&])(?=\w)", r"\1<wbr>", str(escape(name)))
