@@ -225,13 +225,6 @@ def test_who_states_the_normalization_of_a_loader_is_said(
         assert text in study["Net"]["brightness"].provenance.preprocessing
 
 
-def test_the_page_says_that_nothing_states_the_normalization(net, tmp_path):
-    study = examine(net(), "shapes", analyses=["variance"], images=DataOptions(limit=4))
-    study.to_html(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "Net: pixels in [0, 1] (no normalization stated; --normalization" in page
-
-
 @pytest.mark.parametrize(
     ("given", "size", "mean"),
     [
