@@ -75,6 +75,7 @@ def test_a_model_of_other_code_with_the_same_weights_and_logits_is_measured(load
 def test_another_weight_decay_of_the_recipe_is_measured(tmp_path):
     loaded = load_model("resnet20.shapes")
     options = {"analyses": "sharpness", "images": DataOptions(limit=4)}
+    options["options"] = {"sharpness": {"directions": 1}}
     for decay, again in ((0.0, False), (0.5, False), (0.5, True)):
         model = replace(loaded, recipe={"weight_decay": decay})
         assert resumed(model, "shapes", tmp_path, **options) == [again]

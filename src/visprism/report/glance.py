@@ -51,7 +51,7 @@ class Line:
         return low, high if high > low else low + 1
 
     @property
-    def marks(self) -> dict[str, tuple[float, float, float]]:
+    def marks(self) -> dict[str, tuple[float, ...]]:
         """Places on the axis, in percent, of each value and of the ends of its interval."""
         low, high = self.axis
         marks = {}

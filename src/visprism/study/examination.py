@@ -239,11 +239,11 @@ class Examination:
         training = any(Needs.TRAINING_IMAGES in a.needs for a in analyses)
         try:
             run = subject.named(self.run, training=training)
-            results = (
-                observations(subject.anatomy, subject.batches(), analyses, run=run)
-                if len(analyses) > 1  # of feature maps, which share one pass
-                else [analyses[0].measure(subject, run)]
-            )
+            if len(analyses) > 1:  # of feature maps, which share one pass
+                features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
+                results = observations(subject.anatomy, subject.batches(), features, run=run)
+            else:
+                results = [analyses[0].measure(subject, run)]
             for analysis, of_analysis in zip(analyses, results, strict=True):
                 self._keep(analysis, (subject,), of_analysis, time.monotonic() - begin)
             return

@@ -80,11 +80,15 @@ def write_values(
     path: Path, identifier: str, values: Mapping[str, Any], origin: Provenance
 ) -> None:
     """Write columns and scalars; of an estimate also its ends and its values by unit."""
-    arrays = {name: np.asarray(value) for name, value in values.items()}
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
     for name, value in values.items():
         if isinstance(value, Estimated | Number):
-            parts = {"low": value.low, "high": value.high, "by_unit": value.by_unit}
-            parts["missing"] = value.missing or None
+            parts = {
+                "low": value.low,
+                "high": value.high,
+                "by_unit": value.by_unit,
+                "missing": value.missing or None,
+            }
             arrays |= {f"{name}.{k}": np.asarray(v) for k, v in parts.items() if v is not None}
     # Through an open file, for NumPy would add a suffix to a bare path.
     with atomic_write(path) as scratch, scratch.open("wb") as file:
