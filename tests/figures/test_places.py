@@ -37,16 +37,6 @@ def test_a_slab_is_as_high_as_the_root_of_its_grid(made, ax):
     assert stem.get_y() == -0.5  # about the middle
 
 
-@pytest.mark.parametrize(
-    ("label", "shares"),
-    [("MACs", [0.25, 1, 0.5, 0.125, 0.125, 0]), ("Parameters", [0.2, 0.4, 0.6, 0.8, 1, 0])],
-)
-def test_strips_show_shares_of_the_largest(made, ax, label, shares):
-    plot(made["costs"], ax)
-    heights = [p.get_height() for p in bars(ax, f"_{label}")]
-    assert [h / max(heights) for h in heights] == pytest.approx(shares)
-
-
 def test_stages_are_runs_of_blocks_on_one_grid(made):
     assert stages(made["costs"]) == [(0, 1, "16x16"), (2, 4, "4x4"), (5, 5, "10")]
 
@@ -161,13 +151,6 @@ def test_slices_go_through_the_weights_along_each_direction(made, ax):
     assert any(np.allclose(line.get_ydata(), along.nll) for line in slices)
     (mean,) = (line for line in slices if line.get_label() == "mean")
     np.testing.assert_allclose(mean.get_ydata()[2], 0.5)
-
-
-def test_slices_along_other_coordinates_have_no_mean(made, ax):
-    wider = type(made["landscape"])(**vars(made["landscape"]) | {"b": 2 * made["landscape"].b})
-    lines = plot(wider, ax, view="slices").lines
-    assert "mean" not in [line.get_label() for line in lines]
-    assert "a from -1 to 1 and b from -2 to 2" in str(wider.findings()[0])
 
 
 def test_models_share_one_scale(made):

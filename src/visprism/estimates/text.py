@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from math import isclose, isfinite
 from typing import Any
 
+DASH = "\N{EN DASH}"  # where there is no number
 _MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
 
 
