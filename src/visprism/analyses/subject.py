@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import torch
@@ -318,7 +319,8 @@ def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> 
         pixels(inputs_of(batch)) for batch in images.batches(preprocessing, batch_size=2)
     )
     first = next(batches)
-    if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *batches)):
+    equal = (bool((batch == first[:1]).all()) for batch in chain([first], batches))
+    if len(images) > 1 and all(equal):  # reads images up to one that differs
         raise InputError(
             f"images must differ, and all {len(images)} are equal: statistics over images "
             "would mean nothing. Pass other images."
