@@ -17,7 +17,7 @@ from typing import Any
 from visprism.cli import catalog, claims, harmonize, study, system, train
 from visprism.cli.arguments import MEASURED, Command, add_arguments
 from visprism.cli.output import Parser, flags_of
-from visprism.cli.study import Models, first_file, in_file, study_arguments
+from visprism.cli.study_file import first_file, with_file
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
@@ -93,17 +93,9 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         raise InputError("a command must be named. `visprism --help` lists them.")
     available[named].add(made[named])
     file = first_file(words)
-    stated: list[str] = []
-    models: Models = []
-    if file is not None:
-        stated, models = study_arguments(file, made[named], words[2:])
-        words = [words[0], *stated, str(file), *words[2:]]
-    try:
-        parsed, extra = root.parse_known_args(words)
-    except InputError as error:
-        raise (
-            error if file is None else in_file(error, file, words[len(stated) + 2 :])
-        ) from None
+    for action in made[named]._actions if file is not None else ():
+        action.required = not action.option_strings  # the file may state the others
+    parsed, extra = root.parse_known_args(words)
     flags = flags_of(made[named])
     if extra:
         flag = extra[0].partition("=")[0]
@@ -111,11 +103,7 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         raise InputError(f"unknown argument {flag!r}. {hint}")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
     if file is not None:
-        if len(values["models"]) > 1:
-            raise InputError(
-                f"a study file must be the only model, got also {values['models'][1]}"
-            )
-        values["models"] = models if isinstance(models, dict) else tuple(models)
+        values = with_file(file, made[named], values)
     return available[named].make(**values), flags
 
 
