@@ -44,7 +44,7 @@ PLACES = {
     "app.settings": "Settings",
     "cli.catalog": "read_catalog",
     "cli.parser": "command_parser commands help_text parse",
-    "cli.study": "SHIPPED",
+    "cli.studies": "SHIPPED",
     "core.devices": (
         "BatchNormOfXla delayed_interrupts reused_memory set_products settings_of_products"
     ),

@@ -1,9 +1,8 @@
-"""Commands that measure: ``examine``, ``demo``, and one for each analysis."""
+"""Commands that measure: ``examine``, and one for each analysis."""
 
 import argparse
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -11,13 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visprism.cli.arguments import (
-    DATA,
     MEASURED,
-    MODEL,
     REQUIRED,
     Computation,
     Printing,
-    Seeded,
     Sized,
     Weights,
     add_arguments,
@@ -38,8 +34,6 @@ if TYPE_CHECKING:
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
-SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
-_DEMO_IMAGES = 256
 _LABELED = re.compile(r"([^=?@:]+)=(.+)")  # as in ours=resnet20@FILE
 EFFORT = (
     "how many images, and values of options that are not given: quick, standard (about ten "
@@ -48,7 +42,7 @@ EFFORT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Images(Sized):
+class Images(Sized):
     """Which images."""
 
     heading = "images"
@@ -103,7 +97,7 @@ class _Images(Sized):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Output(Printing):
+class Output(Printing):
     """Where a study goes and what is printed of it."""
 
     heading = "study"
@@ -128,7 +122,7 @@ class _Output(Printing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Study(_Output):
+class StudyCommand(Output):
     """How long."""
 
     heading = "study"
@@ -217,7 +211,7 @@ class _Models(Weights):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measuring(Computation, _Study, _Images, _Models):
+class _Measuring(Computation, StudyCommand, Images, _Models):
     """A command that measures models on images."""
 
     def examined(
@@ -311,55 +305,6 @@ class OneAnalysis(_Measuring):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evolve(Computation, _Study, _Images, Seeded):
-    """Curves of any analysis over the checkpoints of one or more trainings."""
-
-    group, epilog = "studies", f"{MODEL}\n{DATA}"
-    runs: tuple[str, ...] = argument(
-        REQUIRED,
-        "folders: of `visprism train`, of checkpoints with the number of their step in their "
-        "names, or of a monitor",
-        "RUN",
-        positional=True,
-    )
-    data: str = argument(
-        "", "images, see below (default: none, to show what a monitor has measured)", "DATA"
-    )
-    model: str | None = argument(
-        None, "model of the checkpoints, see below (default: the one that they name)", "MODEL"
-    )
-    analyses: tuple[str, ...] | None = argument(
-        None, "names of analyses (default: a monitor's)", "A,B,..."
-    )
-    limit: int | None = argument(
-        256, "maximum number of images, balanced over classes", minimum=1
-    )
-    effort: Effort = argument("quick", EFFORT)
-
-    def run(self) -> int:
-        """Measure each checkpoint, and show what changes when."""
-        return self.perform(self._evolved)
-
-    def _evolved(self, run: "Run", listener: "Listener") -> "Study":
-        from visprism.study.evolve import evolve
-        from visprism.study.monitor import WATCHED
-
-        analyses = self.analyses or WATCHED
-        return evolve(
-            self.runs,
-            self.data or None,
-            model=self.model,
-            analyses=analyses,
-            effort=self.effort,
-            train_data=self.train_data,
-            images=self.data_options(),
-            out=self.out,
-            fresh=self.fresh,
-            run=replace(run, deadline=self.deadline(self.begin, len(self.runs), len(analyses))),
-        )
-
-
 _OPTION = "option_"  # before names of options of an analysis, which other arguments may have
 
 
@@ -399,87 +344,6 @@ def of_analysis(name: str, **values: Any) -> OneAnalysis:
     options = {k.removeprefix(_OPTION): v for k, v in values.items() if k.startswith(_OPTION)}
     shared = {k: v for k, v in values.items() if not k.startswith(_OPTION)}
     return OneAnalysis(analysis=name, options=options, **shared)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Merge(_Output):
-    """One study and report from studies of the same images by several jobs."""
-
-    group, epilog = "studies", ""
-    studies: tuple[str, ...] = argument(
-        REQUIRED, "folders of studies", "STUDY", positional=True
-    )
-
-    def run(self) -> int:
-        """Merge the studies, write the files of the one and print it; the exit code."""
-        from visprism.study.store import INDEX
-        from visprism.study.study import Study
-
-        if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
-            raise InputError(f"out must be another folder than the studies', got {self.out}")
-        study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
-        held = Study.load(self.out).models if (self.out / INDEX).is_file() else ()
-        if not {*held} <= {*study.models}:
-            raise InputError(
-                f"out must be a folder without a study of other models, got {self.out} with "
-                f"{', '.join(held)}. Choose another folder."
-            )
-        study.save(self.out)
-        study.write_files(self.out, self.formats, footer=self.footer)
-        return self.printed(study)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demo(_Study, Seeded):
-    """Examine two small trained networks."""
-
-    group, epilog = "studies", ""
-    out: Path = argument(Path("demo"), "output folder", "DIR")
-    train: bool = argument(
-        False,
-        "train the networks first, which takes about four minutes (default: use the weights "
-        "inside the package)",
-    )
-    effort: Effort = argument("quick", EFFORT)
-
-    def run(self) -> int:
-        """Examine the networks that ship trained, or that are trained before."""
-        return self.perform(self._examined)
-
-    def _examined(self, run: "Run", listener: "Listener") -> "Study":
-        from visprism.analyses.base import ANALYSES
-        from visprism.analyses.subjects import DataOptions
-        from visprism.study.examine import examine
-
-        models, begin = dict(SHIPPED), self.begin
-        if self.train:
-            models, begin = _trained(self.out, run), time.monotonic()
-        deadline = self.deadline(begin, len(models), len(ANALYSES.chosen(None)))
-        return examine(
-            models,
-            "shapes",
-            effort=self.effort,
-            minutes=self.minutes,
-            images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
-            out=self.out,
-            fresh=self.fresh or self.train,
-            run=replace(run, deadline=deadline),
-            listener=listener,
-        )
-
-
-def _trained(folder: Path, run: "Run") -> dict[str, Any]:
-    from visprism.cli.output import columns
-    from visprism.demo import trained_networks
-
-    networks = trained_networks(folder / "checkpoints", run=run)
-    rows = [
-        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", n.images, f"{n.seconds:.0f} s")
-        for n in networks
-    ]
-    header = ["network", "accuracy before", "after", "training images", "time"]
-    print(columns(header, rows), file=sys.stderr)
-    return {n.name: n.network for n in networks}
 
 
 @contextmanager
