@@ -12,7 +12,7 @@ from internals import (
     Library,
     SearchLog,
     Settings,
-    StudyRequest,
+    named,
     parse,
     read_checkpoint,
     read_json,
@@ -167,7 +167,7 @@ def form(folder):
 def use_form(path):
     library = Library(Settings(path.parent.parent))
     assert [study["name"] for study in library.listing()] == ["study"]
-    StudyRequest.of_form(read_json(path, Form, "a form"), library.settings)
+    named(read_json(path, Form, "a form"), library.settings)
 
 
 FILES = {

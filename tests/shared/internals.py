@@ -39,7 +39,7 @@ PLACES = {
     "anatomy.run.cached_forward": "cache_cuts can_start_at",
     "anatomy.run.replaced_parts": "convolution_parts head_parts",
     "anatomy.run.surgery": "watch_tokens",
-    "app.forms": "Form StudyRequest",
+    "app.forms": "Form named",
     "app.library": "Library",
     "app.settings": "Settings",
     "cli.catalog": "read_catalog",
