@@ -189,7 +189,7 @@ def summaries() -> dict[str, Summary]:
 
     return {
         name: Summary((analysis.__doc__ or "").strip().partition("\n")[0], analysis.group)
-        for name, analysis in ANALYSES.items()
+        for name, analysis in ((name, ANALYSES[name]) for name in ANALYSES)
         if not analysis.measured_by
     }
 
