@@ -45,9 +45,7 @@ PLACES = {
     "cli.catalog": "read_catalog",
     "cli.parser": "command_parser commands help_text parse",
     "cli.studies": "SHIPPED",
-    "core.devices": (
-        "BatchNormOfXla delayed_interrupts reused_memory set_products settings_of_products"
-    ),
+    "core.devices": "BatchNormOfXla delayed_interrupts set_products settings_of_products",
     "core.errors": "OutputError",
     "core.files": "atomic_write output_folder read_json remove_leftovers write_text",
     "core.options": "EFFORTS check_options option_values options_of",

@@ -14,8 +14,8 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.trace.forward import SeveralOutputsError, errors_of_model, pixels
-from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
+from visprism.core.memory import return_free_memory
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
