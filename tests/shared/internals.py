@@ -47,7 +47,7 @@ PLACES = {
     "cli.studies": "SHIPPED",
     "core.devices": "BatchNormOfXla delayed_interrupts set_products settings_of_products",
     "core.errors": "OutputError",
-    "core.files": "atomic_write output_folder read_json remove_leftovers write_text",
+    "core.files": "atomic_write output_folder read_json write_text",
     "core.options": "EFFORTS check_options option_values options_of",
     "core.processes": "RankSlice gather rank share world_size",
     "core.provenance": "revision",

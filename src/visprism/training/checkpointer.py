@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, lock_folder, remove_leftovers
+from visprism.core.files import atomic_write, lock_folder
 from visprism.core.processes import gather, rank
 from visprism.core.provenance import Provenance, fingerprint
 from visprism.images.training_batches import Feed
@@ -110,7 +110,6 @@ class Checkpointer:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock_folder(folder, "folder")
-            remove_leftovers(folder)
             with atomic_write(folder / "write-test"):
                 pass
             (folder / "write-test").unlink()
