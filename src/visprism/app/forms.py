@@ -11,7 +11,7 @@ from visprism.analyses.base import ANALYSES, Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
-from visprism.core.options import Effort, Option, OptionInfo, options_of
+from visprism.core.options import Effort, Option, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions.corrupt import CORRUPTIONS
 from visprism.models.sources import stored_model_name
@@ -60,9 +60,9 @@ class StudyRequest(msgspec.Struct, Generic[Model], kw_only=True, forbid_unknown_
     title: Words | None = None
     options: dict[str, dict[str, Words]] = {}
     effort: Effort = "quick"
-    minutes: int | float | None = None
-    limit: int | None = 256
-    seed: int = 0
+    minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_IMAGES)] | None = 256
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     pretrained: bool | None = None
 
 
@@ -89,8 +89,6 @@ def named(form: Form, settings: Settings) -> Named:
         )
     models = [model_name(model, settings) for model in form.models]
     parsed_analyses(form.analyses, form.options)
-    for name, declared in _NUMBERS.items():
-        declared.check(getattr(form, name))
     if form.minutes is not None and form.minutes > settings.limits.minutes:
         most = settings.limits.minutes
         raise InputError(f"minutes must be at most {most:g}, got {form.minutes}")
@@ -98,15 +96,6 @@ def named(form: Form, settings: Settings) -> Named:
     values["models"], values["data"] = models, data_name(form.data, settings)
     values["title"] = form.title or " and ".join(map(_label, models))
     return Named(**values)
-
-
-_MINUTES = OptionInfo("time limit in minutes", above=0)
-_LIMIT = OptionInfo("number of images", minimum=1, maximum=_MOST_IMAGES)
-_NUMBERS = {
-    "minutes": Option("minutes", float | None, None, _MINUTES),
-    "limit": Option("limit", int | None, 256, _LIMIT),
-    "seed": Option("seed", int, 0, OptionInfo("random seed", minimum=0)),
-}
 
 
 def model_name(model: ModelForm, settings: Settings) -> str:
