@@ -17,18 +17,18 @@ CONTRAST = (
 )
 NOTEBOOKS = sorted((PROJECT / "examples").glob("*.py"))
 LESSONS = runpy.run_path(str(PROJECT / "docs" / "generators" / "notebooks.py"))["LESSONS"]
-ELSEWHERE = {"examine_your_model", "your_own_analysis"}  # test_notebook.py, test_plugins.py
+ANALYSES = {"fourier", "variance", "cka", "hessian", "landscape", "calibration"}
 
 Names = dict[str, Any]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lesson", [name for name in LESSONS if name not in ELSEWHERE])
+@pytest.mark.slow  # test_plugins.py has the other example
+@pytest.mark.parametrize("lesson", [n for n in LESSONS if n != "your_own_analysis"])
 def test_a_notebook_runs_and_its_words_are_true(lesson, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     try:
         names = runpy.run_path(str(PROJECT / "examples" / f"{lesson}.py"), run_name="__main__")
-        assert plt.get_fignums()
+        assert plt.get_fignums() or lesson == "examine_your_model"  # which writes a page
         assert capsys.readouterr().out
         globals()[lesson](names)
     finally:
@@ -54,6 +54,22 @@ def sentences(study: vp.Study, model: str, analysis: str) -> list[str]:
 
 
 # What must be true of the numbers of a notebook, by its name.
+
+
+def examine_your_model(names: Names) -> None:
+    study, reloaded = names["study"], vp.Study.load(Path("study"))
+    assert not [f for f in study.failures if f.kind == "failed"]
+    for model in ("shallow", "deep"):
+        assert set(study[model]) >= ANALYSES
+        assert f"<th>{model}</th>" in study._repr_html_()
+        for analysis in ANALYSES:
+            assert reloaded[model][analysis] == study[model][analysis]
+            assert len(study[model][analysis].to_pandas()) == len(study[model][analysis])
+    results = [r for e in study.between("shallow", "deep") for r in e.results]
+    (similarity,) = (r for r in results if isinstance(r, vp.results.Similarity))
+    assert len(set(similarity.block)) != len(set(similarity.other))
+    assert "<CalibrationMetrics of deep: " in names["answer"].stdout  # of a new process
+    assert Path("report.html").stat().st_size > 10_000
 
 
 def dissect_your_model(names: Names) -> None:
