@@ -22,7 +22,7 @@ def first_file(words: Sequence[str]) -> Path | None:
 def with_file(
     path: Path, parser: argparse.ArgumentParser, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of a study file, and those of the command line, which win.
+    """The arguments of a study file and of the command line, which win.
 
     ``out`` is relative to the folder of the file and lies inside it, so that a file of somebody
     else writes nowhere else. A file in the folder of a study, as `examine` writes it, has that
