@@ -18,7 +18,7 @@ from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import costs
 from visprism.anatomy.trace.forward import forward
-from visprism.core.devices import peak_memory
+from visprism.core.memory import peak_memory
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather
 from visprism.core.run import Run

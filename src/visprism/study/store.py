@@ -17,7 +17,6 @@ from visprism.core.files import (
     lock_folder,
     output_folder,
     read_json,
-    remove_leftovers,
     slug,
     writable,
     write_text,
@@ -143,7 +142,6 @@ class Store:
             probe = folder / ".visprism-write-test"
             probe.touch()
             probe.unlink(missing_ok=True)  # another process of this study may be faster
-            remove_leftovers(folder)
             others = [name for name in _REPLACED if (folder / name).exists()]
         if others and not (folder / INDEX).exists():
             raise InputError(

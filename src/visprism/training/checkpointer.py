@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.files import lock_folder, not_written, remove_leftovers, write_text
+from visprism.core.files import lock_folder, not_written, write_text
 from visprism.core.processes import gather, rank
 from visprism.core.provenance import Provenance, fingerprint
 from visprism.images.training_batches import Feed
@@ -103,14 +103,12 @@ class Checkpointer:
         return steps[0]
 
     def _locked(self, folder: Path) -> int | None:
-        """Lock the folder, and remove the unfinished files of a process that was killed."""
+        """Lock the folder against other runs; the descriptor of the lock."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lock = lock_folder(folder, "folder")
+            return lock_folder(folder, "folder")
         except OSError as error:
             raise not_written(folder, error) from error
-        remove_leftovers(folder)
-        return lock
 
     def close(self) -> None:
         """Let other runs write to the folder."""

@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from visprism.core.devices import reused_memory
 from visprism.core.errors import InputError
+from visprism.core.memory import reused_memory
 from visprism.core.processes import processes, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run

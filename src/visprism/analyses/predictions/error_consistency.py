@@ -12,7 +12,8 @@ from torch import Tensor
 
 from visprism.analyses.pictures import ImagePictures, picture_columns
 from visprism.core.errors import InputError
-from visprism.core.statistics import FEWEST_DIFFERENT, kappa_interval
+from visprism.core.kappa import kappa_interval
+from visprism.core.statistics import FEWEST_DIFFERENT
 from visprism.drawing.color_bars import caption, picture
 from visprism.drawing.registry import figure
 from visprism.drawing.style import INK
@@ -104,7 +105,7 @@ def error_consistency(
     With accuracies p and q, c_exp = p q + (1 - p)(1 - q) is the agreement of independent
     errors, c_obs the fraction of images both correct or both wrong, and
     kappa = (c_obs - c_exp) / (1 - c_exp). The interval is
-    `visprism.core.statistics.kappa_interval`; there is none if one of the models has fewer
+    `visprism.core.kappa.kappa_interval`; there is none if one of the models has fewer
     than 5 correct or 5 wrong predictions. Kappa is NaN if 1 - c_exp is 0, and 0 in any case if
     only one model is correct, or wrong, on all images: c_obs is c_exp then.
 
