@@ -1,6 +1,6 @@
 """Error consistency: whether two models err on the same images, and their pictures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import nan
 from typing import Any
@@ -18,8 +18,6 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, proportion
-from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.passes.outcomes import Outcomes
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -73,11 +71,6 @@ class ErrorConsistency(Result):
     )
     first_model: str = scalar("First model", "", "name of the first model", default="")
     second_model: str = scalar("Second model", "", "name of the second model", default="")
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """On how many images only one model is correct, and kappa with its agreement."""
-        for answer in self.answers():
-            yield answer.sentence(images_text(self.images, self.provenance.split))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """How many images only one of the models classifies correctly; or the agreement."""
