@@ -279,7 +279,7 @@ class Sharpness(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
         return Cost(
-            evaluations=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
+            per_image=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
         )
 
 
