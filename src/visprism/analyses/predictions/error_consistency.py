@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.pictures import ImagePictures, picture_columns
+from visprism.analyses.predictions.confusions import class_texts
 from visprism.core.errors import InputError
 from visprism.core.statistics import FEWEST_DIFFERENT, kappa_interval
 from visprism.drawing.color_bars import caption, picture
@@ -129,9 +130,9 @@ def error_consistency(
         image=differ,
         only_first=a[differ],
         position=np.full(len(differ), -1) if positions is None else positions[differ],
-        target=_class_texts(first.target[differ], class_names),
-        first=_class_texts(first.predicted[differ], class_names),
-        second=_class_texts(second.predicted[differ], class_names),
+        target=class_texts(first.target[differ], class_names),
+        first=class_texts(first.predicted[differ], class_names),
+        second=class_texts(second.predicted[differ], class_names),
         images=n,
         both_correct=int((a & b).sum()),
         both_wrong=int((~a & ~b).sum()),
@@ -143,12 +144,6 @@ def error_consistency(
         second_model=names[1],
         provenance=replace(first.provenance, model=" and ".join(filter(None, names))),
     )
-
-
-def _class_texts(classes: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Names of classes, or their numbers where they have none."""
-    texts = [names[i] if 0 <= i < len(names) else str(i) for i in classes.tolist()]
-    return np.array(texts, dtype=str)
 
 
 @result_type("differing-pictures")
