@@ -54,12 +54,6 @@ AXES = {
     "given": ("First direction", "Second direction"),
 }
 _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
-# Endings of the names of the figures of a surface, and their options.
-SURFACES: Mapping[str, Mapping[str, Any]] = {
-    "": {},
-    "slices": {"view": "slices"},
-    "accuracy": {"quantity": "accuracy"},
-}
 _CUT = 2.5  # a slice ends above this many log(classes)
 
 
@@ -293,7 +287,11 @@ class Landscape(Analysis):
             "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
             "guess, and the loss grows with the scale of the logits. Compare models by the "
             "increase on circles, not by the look of a surface.",
-            figures=SURFACES,
+            figures={
+                "": {},
+                "slices": {"view": "slices"},
+                "accuracy": {"quantity": "accuracy"},
+            },
             table=False,
         ),
         Section(

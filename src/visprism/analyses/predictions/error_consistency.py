@@ -74,15 +74,12 @@ class ErrorConsistency(Result):
     second_model: str = scalar("Second model", "", "name of the second model", default="")
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """How many images only one of the models classifies correctly; or the agreement."""
+        """How many images only one of the models classifies correctly."""
+        if name != "only_one":
+            return {}
         first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
-        words = {
-            "only_one": f"{only} by {first} only, {len(self) - only} by {second} only",
-            "kappa": f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were "
-            "independent",
-        }
-        return {"reading": words[name]}
+        return {"reading": f"{only} by {first} only, {len(self) - only} by {second} only"}
 
 
 def error_consistency(
