@@ -18,8 +18,7 @@ PLACES = {
     "analyses.loss.mode_connectivity": "mode_connectivity",
     "analyses.pictures": "picture_columns",
     "analyses.predictions.attacks": (
-        "AttackLoss ImageNoise PerturbationBall attack_images auto_pgd checkpoints "
-        "other_classes"
+        "AttackLoss PerturbationBall attack_images auto_pgd checkpoints other_classes"
     ),
     "analyses.predictions.bands": (
         "BAND_CENTERS band basis_image filtered paper_band radius with_rms"

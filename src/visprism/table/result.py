@@ -262,13 +262,18 @@ class Result:
         return tuple(s if isinstance(s, Finding) else Finding(s) for s in self.sentences())
 
     def sentences(self) -> Iterable[str | Finding]:
-        """The findings of a type of result, those without a code as text; none by default."""
-        return ()
+        """The findings of a type of result, those without a code as text: its answers."""
+        return (answer.sentence(self.units_text) for answer in self.answers())
 
     @property
     def images_text(self) -> str:
         """The images that were measured: ``512 test images``."""
         return images_text(self.provenance.images, self.provenance.split)
+
+    @property
+    def units_text(self) -> str:
+        """What the answers are measured over."""
+        return self.images_text
 
     def answers(self) -> tuple[Answer, ...]:
         """The numbers of this result that models are compared by.
