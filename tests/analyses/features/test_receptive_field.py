@@ -8,10 +8,42 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
-from maps import classifier
+from maps import classifier, error_of
 from torch import nn
 
 from visprism import InputError, assert_results_equal, dissect, receptive_field
+
+
+@pytest.fixture
+def network():
+    """`network(*layers)`: the layers and a head in float64, the same weights every time."""
+
+    def network(*layers, channels=1):
+        model = classifier(*layers, channels=channels).double()
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
+        return model
+
+    return network
+
+
+@pytest.fixture
+def fields():
+    """`fields(model, images)`: sizes, and the map of each block as an array, by its name."""
+
+    def fields(model, images, **options):
+        anatomy = dissect(model, images[:2])
+        sizes, maps = receptive_field(anatomy, [images], num_blocks=99, **options)
+        arrays = {}
+        for name in dict.fromkeys(maps.block.tolist()):
+            rows = maps.select(maps.block == name)
+            shape = rows.row.max() + 1, rows.column.max() + 1
+            arrays[name] = rows.share.reshape(shape)
+        return sizes, arrays
+
+    return fields
 
 
 def box(kernel=3, **options):
@@ -99,20 +131,6 @@ def test_other_batches_do_not_change_it(network, noise):
         assert_results_equal(one, other)
 
 
-def test_a_hook_on_gradients_does_not_change_it(noise):
-    class Pooled(Branch):
-        def forward(self, x):
-            return super().forward(x).mean((2, 3))
-
-    images = noise(2, 3, 9, 9)
-    model = Pooled(nn.Conv2d(3, 3, 3, padding=1), nn.Tanh()).double().eval()
-    anatomy = dissect(model, images)
-    before = receptive_field(anatomy, [images])
-    model.layers.register_full_backward_hook(lambda *_: None)
-    for one, other in zip(before, receptive_field(anatomy, [images]), strict=True):
-        assert_results_equal(one, other)
-
-
 def test_a_norm_over_channels_has_a_field(fields, noise):
     class Normed(nn.Module):
         """A sum over its channels is constant."""
@@ -179,3 +197,37 @@ def test_a_model_that_detaches_its_images_is_refused(noise):
     anatomy = dissect(plain(box(padding=1), Detached(), box(1)), images)
     with pytest.raises(InputError, match=r"block '.*' has no .* field \(element 0 of"):
         receptive_field(anatomy, [images])
+
+
+IMAGES = 14
+
+
+@pytest.fixture
+def model(network):
+    """The field of its last block depends on the image."""
+    layers = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)
+    return network(*layers, channels=4)
+
+
+@pytest.fixture
+def measured(model, noise):
+    images = noise(IMAGES, 3, 9, 9)
+    anatomy = dissect(model, images[:2])
+    return lambda rows: receptive_field(anatomy, images[rows].split(4))
+
+
+def test_the_mean_over_images_is_sigma_and_the_spread_its_standard_error(measured):
+    sigma = measured(slice(None))[0].sigma[-1]
+    assert sigma.by_unit.shape == (IMAGES,)
+    assert sigma.by_unit.mean() == pytest.approx(sigma, rel=1e-12)
+    error = sigma.by_unit.std(ddof=1) / np.sqrt(IMAGES)
+    assert error == pytest.approx(error_of(sigma, IMAGES), rel=1e-9)
+
+
+def test_values_are_those_of_the_jackknife_to_first_order(measured):
+    """n sigma - (n - 1) sigma without the image, of a second measurement without it."""
+    sigma = measured(slice(None))[0].sigma[-1]
+    rest = [[j for j in range(IMAGES) if j != i] for i in range(IMAGES)]
+    without = np.array([measured(rows)[0].sigma[-1] for rows in rest])
+    expected = IMAGES * sigma - (IMAGES - 1) * without
+    np.testing.assert_allclose(sigma.by_unit - sigma, expected - sigma, rtol=0.15, atol=2e-3)
