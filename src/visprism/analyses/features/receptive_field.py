@@ -301,19 +301,19 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
 
 def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
     """Gradient with respect to the images, in double precision on the CPU."""
+    reason = "its gradient is NaN or infinite"
     try:
         (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True)
-        reason = "" if torch.isfinite(gradient).all() else "its gradient is NaN or infinite"
+        if torch.isfinite(gradient).all():
+            return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-    if reason:
-        raise InputError(
-            f"block {block.name!r} has no receptive field ({reason}). The model must be "
-            "differentiable with respect to its images, outside of torch.no_grad."
-        )
-    return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
+    raise InputError(
+        f"block {block.name!r} has no receptive field ({reason}). The model must be "
+        "differentiable with respect to its images, outside of torch.no_grad."
+    )
 
 
 def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:

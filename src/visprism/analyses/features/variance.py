@@ -114,9 +114,9 @@ class Variance(FeatureAnalysis):
         """Mean squared deviation over positions and mean square, mean over channels, by image.
 
         Then follow 8 projections of the map, its sums with random signs over sqrt(c h w): their
-        mean square is that of the map, so that the difference of two maps' projections
-        estimates how far the maps are apart. The last c numbers are whether each channel is 0
-        everywhere (d = c + 10). Costs three reads of the map.
+        mean square is the map's, so that the difference of two maps' projections estimates how
+        far the maps are apart. The last c numbers are whether each channel is 0 everywhere
+        (d = c + 10). Costs three reads of the map.
         """
         # The mean goes first: the difference of two large sums would leave no digits.
         average = x.mean((2, 3), keepdim=True)
