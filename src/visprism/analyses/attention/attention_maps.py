@@ -405,8 +405,8 @@ def _(result: Rollout, ax: Axes) -> Axes:
 def _pictures(ax: Axes, pictures: dict[str, np.ndarray], vmin: float | None = None) -> Axes:
     """Pictures side by side, with their names and the ends of their scales."""
 
-    def describe(name: str, drawn: AxesImage) -> str:
-        low, high = drawn.get_clim()
+    def describe(name: str, image: AxesImage) -> str:
+        low, high = image.get_clim()
         return f"{name}\n{low:.2g} to {high:.2g}"
 
     side_by_side(ax, pictures, describe, fontsize=5.5, cmap="magma", vmin=vmin)

@@ -219,8 +219,8 @@ class ReceptiveField(Analysis):
         origin = run.measured(
             images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
         )
-        results = _sizes(moments, total), maps_of(total, self.num_blocks)
-        return tuple(result.measured(origin) for result in results)
+        maps = maps_of(total, self.num_blocks)
+        return _sizes(moments, total).measured(origin), maps.measured(origin)
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass, and for each block a backward pass from it to the image."""
