@@ -152,7 +152,7 @@ class Variance(FeatureAnalysis):
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio, log_square_ratio = np.log((values / before)[:, :, :2]).transpose(2, 0, 1)
             step = ((values - before)[:, :, 2:] ** 2).sum(0).mean(1) / before[:, :, 1].sum(0)
-        changes = {VARIANCE: log_ratio, SCALE_FREE: log_ratio - log_square_ratio}
+            changes = {VARIANCE: log_ratio, SCALE_FREE: log_ratio - log_square_ratio}
         variances = Variances(
             **block_columns(blocks),
             **neighbors.columns(),
