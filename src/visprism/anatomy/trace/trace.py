@@ -29,12 +29,17 @@ from visprism.anatomy.trace.forward import (
 from visprism.anatomy.trace.graph import Address, Graph, Node, Span
 from visprism.anatomy.trace.operation_counter import (
     MacCounter,
-    Operation,
     OperationCounter,
     recurrence_macs,
 )
-from visprism.anatomy.trace.operations import CREATIONS, RECURRENCES, Call, Role, tensors_in
-from visprism.anatomy.trace.token_grids import attention_geometry
+from visprism.anatomy.trace.operations import (
+    CREATIONS,
+    RECURRENCES,
+    Operation,
+    Role,
+    tensors_in,
+)
+from visprism.anatomy.trace.token_grids import PositionsOf, attention_geometry
 from visprism.anatomy.trace.token_positions import (
     TokenPositions,
     apply_layout_op,
@@ -50,11 +55,9 @@ from visprism.anatomy.trace.token_positions import (
 )
 from visprism.core.errors import InputError
 
-PositionsOf = Callable[[Tensor], TokenPositions | None]
-
 
 def positions_after(
-    call: Call, positions_of: PositionsOf, *, chosen: bool
+    call: Operation, positions_of: PositionsOf, *, chosen: bool
 ) -> list[TokenPositions | None]:
     """Positions of each tensor that a call returns; None if unknown.
 
@@ -72,7 +75,9 @@ def positions_after(
     return positions if len(positions) == len(unknown) else unknown
 
 
-def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPositions | None]:
+def _followed_positions(
+    call: Operation, positions_of: PositionsOf
+) -> list[TokenPositions | None]:
     if call.name == "__setitem__":
         return [_after_assignment(call, positions_of)]
     if call.name in vocabulary.LAYOUTS:
@@ -85,7 +90,7 @@ def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPosi
 
 
 def mixes_positions(
-    call: Call, after: Sequence[TokenPositions | None], positions_of: PositionsOf
+    call: Operation, after: Sequence[TokenPositions | None], positions_of: PositionsOf
 ) -> bool:
     """Whether a linear map had places and lost them, though it kept the tensor's axes."""
     if call.role != "linear":
@@ -95,7 +100,7 @@ def mixes_positions(
     return after[0] is None and any(t.ndim == axes > 2 for t in placed)
 
 
-def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
+def _after_assignment(call: Operation, positions_of: PositionsOf) -> TokenPositions | None:
     """``target[index] = value``."""
     target, index, value = call.args
     before = positions_of(target)
@@ -110,7 +115,7 @@ def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions |
     return TokenPositions(index_map, positions.grid)
 
 
-def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
+def _after_work(call: Operation, positions_of: PositionsOf) -> TokenPositions | None:
     shape = call.made[0].shape
     slides = call.role in {"conv", "pool", "global pool"}
     if slides or call.name in {"conv2d", "interpolate", "fold"}:
@@ -149,7 +154,7 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
         return None
 
 
-def _summed(call: Call, data: Tensor) -> int:
+def _summed(call: Operation, data: Tensor) -> int:
     """The axis of the data that a linear map sums over: the channels', as a rule."""
     if call.name in vocabulary.CONVOLUTIONS:
         return 1
@@ -210,20 +215,18 @@ class _Recorder(OperationCounter):
 
     def after(self, operation: Operation) -> Any:
         """Record the operation as a node, if its result depends on the image."""
-        number, function, name, args, kwargs, out = operation
-        made = operation.made
+        operands = operation.operands
         # A new tensor of the image's shape holds nothing of the image.
-        inputs = [] if name in CREATIONS else self.nodes_of([args, kwargs])
-        from_image = sum(t in self._made_by for t in tensors_in([args, kwargs]))
-        call = Call(function, name, args, kwargs, made, len(inputs), from_image)
-        macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
-        self._record(call, number, inputs, macs)
-        if all(t in self._recorded or t in self._made_by for t in call.operands):
-            self._recorded.update(dict.fromkeys(made, True))
-        self.names.append(name)
-        return out
+        inputs = [] if operation.name in CREATIONS else self.nodes_of(operands)
+        operation.data_inputs = len(inputs)
+        operation.data_operands = sum(t in self._made_by for t in operands)
+        self._record(operation, inputs)
+        if all(t in self._recorded or t in self._made_by for t in operands):
+            self._recorded.update(dict.fromkeys(operation.made, True))
+        self.names.append(operation.name)
+        return operation.out
 
-    def _record(self, call: Call, number: int, inputs: Sequence[int], macs: int) -> None:
+    def _record(self, call: Operation, inputs: Sequence[int]) -> None:
         names = frozenset().union(*(self._made_of.get(t, ()) for t in call.operands))
         chosen = any(t in self._indices for t in call.operands)
         indices = [t for t in call.made if not (t.is_floating_point() or t.is_complex())]
@@ -238,9 +241,10 @@ class _Recorder(OperationCounter):
         positions = positions_after(call, positions_of, chosen=chosen)
         mixes = mixes_positions(call, positions, positions_of)
         role = "token-mixing" if mixes else call.role
-        node = self._add(call.name, role, inputs, call.made, number=number)
+        node = self._add(call.name, role, inputs, call.made, number=call.number)
         node.parameters = tuple(sorted(names))
-        node.macs = macs
+        recurrent = call.name in RECURRENCES
+        node.macs = recurrence_macs(call.operands) if recurrent else self._macs
         node.geometry = attention_geometry(call, positions_of, self.batch_size)
         if call.name == "softmax":
             axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
