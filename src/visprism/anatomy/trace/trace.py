@@ -290,13 +290,25 @@ class _Recorder(OperationCounter):
 
     # Modules.
 
-    def enter(self, name: str, args: Any, kwargs: Any) -> None:
+    @contextmanager
+    def modules(self, model: nn.Module) -> Iterator[None]:
+        """Inside, the recorder is informed of every call of a submodule."""
+        with ExitStack() as stack:
+            for name, module in model.named_modules():
+                if name:
+                    enter = partial(self.enter, name)
+                    hook = module.register_forward_pre_hook(enter, with_kwargs=True)
+                    stack.callback(hook.remove)
+                    stack.callback(module.register_forward_hook(self.leave).remove)
+            yield
+
+    def enter(self, name: str, _module: nn.Module, args: Any, kwargs: Any) -> None:
         """A module is called."""
         call, self.calls[name] = self.calls[name], self.calls[name] + 1
         self._stack.append((name, call, frozenset(self.nodes_of([args, kwargs]))))
         self._address(name, call, "input", {**dict(enumerate(args)), **kwargs})
 
-    def leave(self, output: Any) -> None:
+    def leave(self, _module: nn.Module, _args: Any, output: Any) -> None:
         """A module returns."""
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
@@ -320,28 +332,6 @@ class _Recorder(OperationCounter):
             if isinstance(tensor, Tensor) and tensor in self._made_by:
                 address = Address(name, call, side, key)
                 self.nodes[self._made_by[tensor]].addresses.append(address)
-
-
-@contextmanager
-def module_calls(
-    model: nn.Module, enter: Callable[[str, Any, Any], None], leave: Callable[[Any], None]
-) -> Iterator[None]:
-    """Inside, `enter` and `leave` are called for every call of a submodule."""
-
-    def before(name, _module, args, kwargs):  # noqa: ANN001
-        enter(name, args, kwargs)
-
-    def after(_module, _args, output):  # noqa: ANN001
-        leave(output)
-
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if name and not isinstance(module, torch.jit.ScriptModule):
-                named = partial(before, name)
-                hook = module.register_forward_pre_hook(named, with_kwargs=True)
-                stack.callback(hook.remove)
-                stack.callback(module.register_forward_hook(after).remove)
-        yield
 
 
 class _Names(OperationCounter):
@@ -432,8 +422,7 @@ def _trace_once(
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images), constant)
     recorder.add_images(tensors)
-    heard = module_calls(model, recorder.enter, recorder.leave)
-    with torch.no_grad(), as_written(), heard, recorder:
+    with torch.no_grad(), as_written(), recorder.modules(model), recorder:
         logits = output_of(model, images)
     output = next(iter(recorder.nodes_of(logits)), None)
     if output == 0:
