@@ -54,7 +54,7 @@ class ResNet(StagedNet):
                 outs,
                 stride,
                 None if isinstance(shortcut, nn.Identity) else shortcut,
-                drop_block=partial(nn.Dropout, mc_dropout) if mc_dropout else None,
+                drop_block=partial(optional, nn.Dropout, mc_dropout),  # pyrefly: ignore
                 drop_path=optional(DropPath, drop),
             )
 

@@ -53,19 +53,25 @@ class LocalAttention(Attention):
         self.kernel = kernel
 
     def forward(
-        self, x: Float[Tensor, "b h w c"], attn_mask: None = None, is_causal: bool = False
+        self,
+        x: Float[Tensor, "b h w c"],
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
     ) -> Float[Tensor, "b h w c"]:
         """The output at each token, from the tokens around it."""
-        near = None if self.kernel is None else self._near(*x.shape[1:3]).to(x.device)
+        near = None
+        if self.kernel is not None:
+            near = _near(x.shape[1], x.shape[2], self.kernel // 2).to(x.device)
         return super().forward(x.flatten(1, 2), attn_mask=near).view_as(x)
 
-    def _near(self, height: int, width: int) -> Bool[Tensor, "n n"]:
-        """Which tokens each token of a grid sees."""
-        rows, columns = (
-            (place[:, None] - place).abs() <= self.kernel // 2
-            for place in (torch.arange(height), torch.arange(width))
-        )
-        return (rows[:, None, :, None] & columns[None, :, None, :]).flatten(2).flatten(0, 1)
+
+def _near(height: int, width: int, reach: int) -> Bool[Tensor, "n n"]:
+    """Which tokens each token of a grid sees."""
+    rows, columns = (
+        (place[:, None] - place).abs() <= reach
+        for place in (torch.arange(height), torch.arange(width))
+    )
+    return (rows[:, None, :, None] & columns[None, :, None, :]).flatten(2).flatten(0, 1)
 
 
 class ConvVisionTransformer(ViT):
