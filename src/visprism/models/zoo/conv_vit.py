@@ -9,7 +9,7 @@ from timm.layers import Attention
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import check_head
+from visprism.models.layers.heads import Head
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo.vit import ViT, build_vit, variants
 from visprism.models.zoo_registry import MODELS, extends
@@ -92,7 +92,7 @@ class ConvVisionTransformer(ViT):
 
 @extends(build_vit, weight_init="skip")
 def conv_vit(
-    width: int, heads: int, *, kernel: object = 3, head: str = "gap", **options: Any
+    width: int, heads: int, *, kernel: object = 3, head: Head = "gap", **options: Any
 ) -> ConvVisionTransformer:
     """A ViT in which each token attends to the `kernel` x `kernel` tokens around it.
 
@@ -102,7 +102,6 @@ def conv_vit(
     Source: Park and Kim (2022), How do vision transformers work?, sec. 2 and fig. 5; Yang et
     al. (2019), Convolutional self-attention networks.
     """
-    check_head(head)
     attention = partial(LocalAttention, kernel=kernel)
     return build_vit(ConvVisionTransformer, width, heads, attention, head=head, **options)
 

@@ -7,9 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.models.layers.heads import (
-    HEADS,
+    MLPHead,
     PooledNet,
-    check_head,
     classifier_of,
     mlp,
     pool_of,
@@ -38,7 +37,6 @@ class PlainNet(PooledNet):
         super().__init__()
         self.features = nn.Sequential(*features)
         self.feature_info = feature_info
-        check_head(head, ("mlp", *HEADS))
         self.set_head(head, num_classes, channels, pool="avgpool", last="classifier")
         if head != "mlp":
             self.avgpool: nn.Module = pool_of(head, channels)
@@ -93,7 +91,7 @@ def vgg(
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: str = "mlp",
+    head: MLPHead = "mlp",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
@@ -170,7 +168,7 @@ def alexnet(
     num_classes: int,
     in_chans: int = 3,
     conv_bias: bool = True,
-    head: str = "mlp",
+    head: MLPHead = "mlp",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
