@@ -54,22 +54,17 @@ def test_a_file_of_code_beside_the_checkpoint_is_not_imported(tmp_path, ran, mon
         ("net.py:net", "must not name code"),
         ("net.py", "not a model name"),
         ("os:system", "not a model name"),
-        ("file:net.py:net", "must not name code"),
         ("timm:../resnet18", "must not name a path"),
-        ("timm:local-dir:folder", "must not name a path"),
         ("timm:hf-hub:a/b", "must not name a path"),
-        ("hf:../folder", "must not name a path"),
         ("hf:a/../b", "must not name a path"),
         ("hf:~/folder", "must not name a path"),
         ("hf:\\\\host\\share", "must not name a path"),
-        ("hf:a/b/c", "must not name a path"),
         ("hf:a/b?trust_remote_code=True", "must not set trust_remote_code"),
         ("hf:a/b?_attn_implementation=a", "must not set _attn_implementation"),
         ("timm:resnet18?checkpoint_path=a.pt", "must not set checkpoint_path"),
         ("timm:resnet18?pretrained=True", "must not set pretrained"),
         ("timm:resnet18?pretrained_cfg_overlay={'file': 'a.pt'}", "must not set pretrained"),
         ("timm:resnet18?act_layer=a/b.py", "act_layer must be a number, a boolean, a string"),
-        ("timm:resnet18?a={'b': 1}", "a must be a number"),
         ("timm:resnet18?a=('/etc', 1)", "a must be a number"),
         ("resnet20?a=x y", "a must be a number"),
         ("resnet20\nos.py:system", "not a model name|must not name"),
@@ -182,9 +177,8 @@ def test_of_a_known_architecture_the_class_of_the_library_is_built(tmp_path, ran
 
 def test_code_that_the_user_trusts_runs(tmp_path, ran):
     folder = folder_with(tmp_path, auto_map=AUTO_MAPS[0], model_type="unknown")
-    body = "from transformers import ViTConfig\n\nclass Config(ViTConfig):\n    pass\n"
-    (folder / "code.py").write_text(CODE.format(ran=str(ran)) + body)
-    with pytest.raises(InputError, match="cannot be built"):  # there is no model for it
+    (folder / "code.py").write_text(CODE.format(ran=str(ran)) + "raise RuntimeError('mine')")
+    with pytest.raises(InputError, match="cannot be built: RuntimeError: mine"):
         load_model(f"hf:{folder}?trust_remote_code=True")
     assert ran.exists()
 

@@ -19,7 +19,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.anatomy.blocks.attention import Attention, Weights
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import Images, batch_size, forward
 from visprism.core.devices import Compute, on_cpu
@@ -114,25 +113,9 @@ class FeatureStatistic(ABC):
 
 
 class AttentionStatistic(FeatureStatistic):
-    """A statistic of each image's attention weights, computed a few images at a time.
-
-    A pass gives `reduce` the weights of a few images, while they are in the processor's cache,
-    and `finish` what was reduced of the whole batch.
-    """
+    """A statistic of each image's attention weights."""
 
     sees = "attention"
-
-    def extract(self, x: Weights) -> Tensor:
-        """The statistics of one attention; see `FeatureStatistic.extract`."""
-        return self.finish(x.attention, self.reduce(x))
-
-    @abstractmethod
-    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
-        """Sums over the weights; the first axis of each is the images."""
-
-    @abstractmethod
-    def finish(self, attention: Attention, reduced: tuple[Tensor, ...]) -> Tensor:
-        """The statistics, from what was reduced."""
 
 
 @dataclass

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import observing
 from maps import error_of, gathered
 from scipy.spatial.distance import pdist, squareform
 
@@ -145,34 +144,13 @@ def test_the_error_of_the_mean_over_heads_keeps_that_heads_see_the_same_images()
         assert error_of(found_mean, len(images)) == pytest.approx(error, rel=1e-3)
 
 
-def test_neither_batches_nor_parts_of_them_nor_company_change_it(monkeypatch):
+def test_the_cut_into_batches_and_company_change_nothing():
     _, images, anatomy = built()
-    (at_once,) = vp.observe(anatomy, [images], [Attention()])
+    (alone,) = vp.observe(anatomy, [images], [Attention()])
     (_, company) = vp.observe(anatomy, images.split(2), [vp.Fourier(), Attention()])
-    monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)
-    (one_by_one,) = vp.observe(anatomy, [images], [Attention()])
-    for other in (company, one_by_one):  # information near 0 is a small difference
-        vp.assert_results_equal(at_once, other, rtol=1e-3)
-
-
-def test_a_statistic_that_needs_all_images_at_once_is_given_them(monkeypatch):
-    monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)
-    sizes = set()
-
-    class Batch(vp.FeatureStatistic):
-        sees = "attention"
-
-        def extract(self, x):
-            sizes.add(len(x.values))
-            return x.values.new_zeros(1)
-
-        def results(self, seen):
-            raise NotImplementedError
-
-    _, images, anatomy = built()
-    with observing(anatomy, [Batch(), Attention()], vp.Compute()) as extract:
-        extract(images)
-    assert sizes == {len(images)}
+    vp.assert_results_equal(
+        alone, company, rtol=1e-3
+    )  # information near 0 is a small difference
 
 
 def test_other_statistics_see_the_same_bits_beside_attention():

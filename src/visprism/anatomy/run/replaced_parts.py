@@ -20,7 +20,7 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.interception import fixed_image_size, intercept
-from visprism.anatomy.run.surgery import convolutions_of, exchange_output, identity_of
+from visprism.anatomy.run.surgery import exchange_output, identity_of
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
@@ -63,9 +63,11 @@ def block_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
 
 def convolution_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
     """What one spatial convolution of each block adds, the first that keeps the shape."""
-    parts = []
+    nodes, parts = anatomy.graph.nodes, []
     for block in blocks:
-        for node in convolutions_of(anatomy, block)[:1]:
+        convs = (n for n in anatomy.nodes(block) if n.role == "conv" and n.shape is not None)
+        node = next((n for n in convs if nodes[n.inputs[0]].shape == n.shape), None)
+        if node is not None:
             surgery = partial(_replace_convolved, anatomy, node)
             parts.append(ReplacedPart(block, "convolution", _groups(node), surgery))
     return parts, []
@@ -191,7 +193,7 @@ def _replace_convolved(
         came = args[0] if args else kwargs["input"]
         return _exchanged_sum(out, came, node.layout, replacement)
 
-    with intercept(anatomy, reads={}, changes={}, calls={node.index: exchange}):
+    with intercept(anatomy, calls={node.index: exchange}):
         yield
 
 
@@ -212,7 +214,7 @@ def _replace_output(
         positions[at] = new
         return _as_in_model(positions, layout, out.shape)
 
-    with intercept(anatomy, reads={}, changes={block.end: exchange}):
+    with intercept(anatomy, changes={block.end: exchange}):
         yield
 
 
@@ -225,8 +227,7 @@ def _replace_head(
     windows = len(geometry.queries.index)
 
     def exchange(out: Tensor) -> Tensor:
-        images = out.shape[:-2].numel() // (windows * geometry.heads)
-        by_head = geometry.weights(out, images)
+        by_head = geometry.weights(out)
         values = by_head[:, :, head - 1].flatten(1, 2)
         new = replacement(values)
         if new is values:
@@ -237,7 +238,7 @@ def _replace_head(
 
     with (
         fixed_image_size(anatomy),
-        intercept(anatomy, reads={}, changes={node.index: exchange}),
+        intercept(anatomy, changes={node.index: exchange}),
     ):
         yield
 

@@ -86,7 +86,7 @@ def _reading(
             else:
                 hidden[node.index] = read
         if hidden:
-            stack.enter_context(intercept(anatomy, reads=hidden, changes={}))
+            stack.enter_context(intercept(anatomy, reads=hidden))
         yield collected
 
 
@@ -153,19 +153,6 @@ def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
         return x if before.shape == after.shape else x.reshape(len(x), *(after.shape or ())[1:])
 
     return identity
-
-
-def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
-    """The spatial convolutions of a block that keep the shape of what comes in."""
-    nodes = anatomy.graph.nodes
-    return tuple(
-        node
-        for node in anatomy.nodes(block)
-        if node.role == "conv"
-        and node.inputs
-        and node.shape is not None
-        and nodes[node.inputs[0]].shape == node.shape
-    )
 
 
 def _check_block(anatomy: Anatomy, block: Block) -> None:

@@ -11,9 +11,9 @@ from timm.models.pit import PoolingVisionTransformer
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import HEADS, AttentionPool, KeepsMLP, check_head
+from visprism.models.layers.heads import AttentionPool, KeepsMLP, TokenHead
 from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, check_per_stage
 
 
 class PiT(KeepsMLP, PoolingVisionTransformer):
@@ -142,7 +142,7 @@ def pit(
     head_dim: int | None = None,
     qkv_bias: bool = False,
     no_embed_class: bool = False,
-    head: str = "token",
+    head: TokenHead = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
@@ -156,16 +156,12 @@ def pit(
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
-    check_head(head, ("token", *HEADS))
     if no_embed_class and head != "token":
         raise InputError(
             f"no_embed_class must be False without a class token (head={head!r}), got True"
         )
     numbers = tuple(heads if num_heads is None else num_heads)
-    if len(numbers) != len(depths):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
-        )
+    check_per_stage("num_heads", numbers, depths)
     widths = [head_channels * number for number in heads]
     for width, number in zip(widths, numbers, strict=True):
         head_width(width, number, head_dim)
