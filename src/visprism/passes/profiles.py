@@ -28,10 +28,6 @@ _FLOOR = 1e-6
 Grid = tuple[int, int]  # (height, width)
 
 
-def _log_amplitude(amplitude: Float[Tensor, "b c n"]) -> Float[Tensor, "b c n"]:
-    return (amplitude + _FLOOR).log()
-
-
 def _mean_over_live(amplitude: Float[Tensor, "b c n"]) -> Float[Tensor, "b n"]:
     """Mean log amplitude over the channels of an image that are not zero everywhere.
 
@@ -40,17 +36,14 @@ def _mean_over_live(amplitude: Float[Tensor, "b c n"]) -> Float[Tensor, "b n"]:
     """
     live = (amplitude.amax(2, keepdim=True) != 0).to(amplitude)  # NaN is not dead
     fraction = live.mean(1)
-    level = (live * _log_amplitude(amplitude)).mean(1) / fraction
+    level = (live * (amplitude + _FLOOR).log()).mean(1) / fraction
     return torch.where(fraction == 0, math.log(_FLOOR), level)
-
-
-# The whole plane.
 
 
 def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Log amplitude at all frequencies, mean over channels; frequency 0 at (h // 2, w // 2)."""
     amplitude = torch.fft.fft2(for_complex(x)).abs().to(x.device)
-    amplitude = torch.fft.fftshift(amplitude, dim=(2, 3)).flatten(2)
+    amplitude = torch.fft.fftshift(amplitude, dim=(-2, -1)).flatten(2)
     return _mean_over_live(amplitude).unflatten(1, x.shape[2:])
 
 
@@ -73,13 +66,13 @@ def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
 
 def _diagonal_of(x: Float[Tensor, "b c h w"], side: int) -> Float[Tensor, "b c k"]:
     """Amplitude on the diagonal."""
-    mean = x.mean((2, 3))
+    mean = x.mean((2, 3), keepdim=True)
     # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
     # the mean, the sums keep their digits where it is large.
-    padded = functional.pad(x - mean[:, :, None, None], (0, 1)).flatten(2)
-    antidiagonals = padded.unflatten(2, (-1, side)).sum(2)
+    padded = functional.pad(x - mean, (0, 1))
+    antidiagonals = padded.flatten(2).unflatten(2, (-1, side)).sum(2)
     amplitude = torch.fft.rfft(for_complex(antidiagonals)).abs().to(x.device)
-    amplitude[:, :, 0] = mean.abs() * prod(x.shape[2:])
+    amplitude[..., 0] = mean[..., 0, 0].abs() * prod(x.shape[2:])
     return amplitude
 
 
@@ -113,7 +106,7 @@ def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
             f"feature maps must be square for protocol='paper', got {h}x{w}. Use "
             "protocol='default'."
         )
-    return _log_amplitude(_diagonal_of(x, h)[:, :, : (h + 1) // 2]).mean(1)
+    return (_diagonal_of(x, h)[..., : (h + 1) // 2] + _FLOOR).log().mean(1)
 
 
 # Over rings.
@@ -130,11 +123,10 @@ def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     Ring k > 0 holds the radii in (2 (k - 1)/n, 2 k/n], n the shorter side; the last one ends at
     the highest frequency along an axis, so the corners of the plane are in none.
     """
-    mean = x.mean((2, 3), keepdim=True)
-    # On the half of the plane that the other mirrors.
-    amplitude = torch.fft.rfft2(for_complex(x - mean)).abs().to(x.device)
-    amplitude[:, :, 0, 0] = mean[:, :, 0, 0].abs() * prod(x.shape[2:])
     weights = torch.from_numpy(_rings((x.shape[2], x.shape[3]))[0]).to(x)
+    mean = x.mean((2, 3), keepdim=True)
+    amplitude = torch.fft.rfft2(for_complex(x - mean)).abs().to(x.device)
+    amplitude[..., 0, 0] = mean[..., 0, 0].abs() * prod(x.shape[2:])
     return _mean_over_live(amplitude.flatten(2)) @ weights
 
 

@@ -34,9 +34,9 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
-from visprism.passes.features import Gathered
+from visprism.passes.features import Arrays, Gathered
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import ScalarPerBlock
@@ -210,17 +210,20 @@ class ReceptiveField(Analysis):
         with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
             for batch in shared:
                 x = images_of(batch, anatomy, run.compute)
+                moments: Arrays = {}
+                sums: Arrays = {}
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
-                    gathered.add({block: _moments(fields)}, {block: fields.sum(0)})
+                    moments[block], sums[block] = _moments(fields), fields.sum(0)
+                gathered.add(moments, sums)
                 sizes.append(batch_size(x))
-        moments, total, every = gathered.joined(sizes)
+        (by_image, total), every = gathered.of_all_processes(), in_order(sizes)
         origin = run.measured(
             images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
         )
         maps = maps_of(total, self.num_blocks)
-        return _sizes(moments, total).measured(origin), maps.measured(origin)
+        return _sizes(by_image, total).measured(origin), maps.measured(origin)
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass, and for each block a backward pass from it to the image."""
