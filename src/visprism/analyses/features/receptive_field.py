@@ -263,34 +263,32 @@ def receptive_map(
         raise InputError(f"position must lie on the grid of {sides} positions, got {position}")
     run = run.on(anatomy.model)
     x = images_of(images, anatomy, run.compute)
-    with run.compute.borrow(anatomy.model), as_written(), torch.enable_grad():
-        leaf = pixels(x).detach().clone().requires_grad_()
-        with watch(anatomy, lambda y: _signed_sum(y, position, run), blocks=[block]) as sums:
-            forward(anatomy.model, _with_pixels(x, leaf))
-        gradient = _gradient(sums[block.name], leaf, block)
-    return gradient.abs().sum(1)
-
-
-def _signed_sum(x: Tensor, position: tuple[int, int], run: Run) -> Tensor:
-    """One position with random signs, of all images together: they do not mix."""
-    signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
-    return (x[:, :, position[0], position[1]] * (2 * signs - 1).to(x)).sum()
+    with run.compute.borrow(anatomy.model), as_written():
+        ((_, weight),) = _weights(anatomy, [block], x, run, position)
+    return weight
 
 
 def _weights(
-    anatomy: Anatomy, blocks: Sequence[Block], images: Images, run: Run
+    anatomy: Anatomy,
+    blocks: Sequence[Block],
+    images: Images,
+    run: Run,
+    position: tuple[int, int] | None = None,
 ) -> Iterator[tuple[Block, Tensor]]:
-    """The weight of each pixel (B, H, W) for each block in turn."""
+    """The weight of each pixel (B, H, W) for each block in turn, by default for its center."""
 
-    def center(x: Tensor) -> Tensor:
-        return _signed_sum(x, (x.shape[2] // 2, x.shape[3] // 2), run)
+    def signed_sum(x: Tensor) -> Tensor:
+        """One position with random signs, of all images together: they do not mix."""
+        row, column = position or (x.shape[2] // 2, x.shape[3] // 2)
+        signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
+        return (x[:, :, row, column] * (2 * signs - 1).to(x)).sum()
 
     with torch.enable_grad():
         leaf = pixels(images).detach().clone().requires_grad_()
-        with watch(anatomy, center, blocks=blocks) as centers:
+        with watch(anatomy, signed_sum, blocks=blocks) as sums:
             forward(anatomy.model, _with_pixels(images, leaf))
         for block in blocks:
-            gradient = _gradient(centers.pop(block.name), leaf, block)
+            gradient = _gradient(sums.pop(block.name), leaf, block)
             yield block, gradient.abs().sum(1)
 
 
@@ -302,11 +300,11 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
     return {name: tensor if value is original else value for name, value in images.items()}
 
 
-def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
+def _gradient(signed_sum: Tensor, leaf: Tensor, block: Block) -> Tensor:
     """Gradient with respect to the images, in double precision on the CPU."""
     reason = "its gradient is NaN or infinite"
     try:
-        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True)
+        (gradient,) = torch.autograd.grad(signed_sum, leaf, retain_graph=True)
         if torch.isfinite(gradient).all():
             return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
     except torch.OutOfMemoryError:
