@@ -25,6 +25,7 @@ def test_channels_that_are_zero_in_all_images_are_dead(noise):
     x[1:, 3] = 0  # not in the first image
     result = variances(x, noise(5, 4, 4, 4))
     assert result.dead_channels.tolist() == [2 / 8, 0]
+    assert variances(0 * x, 0 * x).dead_channels.tolist() == [1, 1]
     (finding,) = (f for f in result.findings() if f.code == "VP108")
     assert "in 1 of 2 blocks: block0 25.0%" in finding.text
 
