@@ -8,6 +8,7 @@ PLACES = {
     "analyses.features.attribution": (
         "GRADIENT_ACTIVATION GRAD_CAM RANDOM blurred faithfulness gradient_maps ranks"
     ),
+    "analyses.features.block_structure": "block_structure",
     "analyses.features.intrinsic_dimension": "save_features twonn_dimension",
     "analyses.features.patch_pca": "principal_scores",
     "analyses.features.readout": (

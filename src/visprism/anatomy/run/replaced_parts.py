@@ -20,7 +20,7 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.interception import fixed_image_size, intercept
-from visprism.anatomy.run.surgery import convolutions_of, exchange_output, identity_of
+from visprism.anatomy.run.surgery import exchange_output, identity_of
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
@@ -63,9 +63,11 @@ def block_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
 
 def convolution_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
     """What one spatial convolution of each block adds, the first that keeps the shape."""
-    parts = []
+    nodes, parts = anatomy.graph.nodes, []
     for block in blocks:
-        for node in convolutions_of(anatomy, block)[:1]:
+        convs = (n for n in anatomy.nodes(block) if n.role == "conv" and n.shape is not None)
+        node = next((n for n in convs if nodes[n.inputs[0]].shape == n.shape), None)
+        if node is not None:
             surgery = partial(_replace_convolved, anatomy, node)
             parts.append(ReplacedPart(block, "convolution", _groups(node), surgery))
     return parts, []

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from visprism.anatomy.trace import operations as vocabulary
-from visprism.anatomy.trace.operations import Call
+from visprism.anatomy.trace.operations import Operation
 from visprism.anatomy.trace.token_positions import (
     TokenPositions,
     constant_along,
@@ -85,7 +85,7 @@ class AttentionGeometry:
 
 
 def attention_geometry(
-    call: Call, positions_of: PositionsOf, batch_size: int
+    call: Operation, positions_of: PositionsOf, batch_size: int
 ) -> AttentionGeometry | None:
     """The geometry of a call that is an attention or returns its scores.
 

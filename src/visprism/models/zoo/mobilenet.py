@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchvision.models.mobilenetv2 import InvertedResidual
 from torchvision.ops import Conv2dNormActivation
 
-from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
+from visprism.models.layers.heads import Head, PooledNet, classifier_of, pool_of
 from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
@@ -47,7 +47,7 @@ def mobilenetv2(
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: str = "gap",
+    head: Head = "gap",
     drop_rate: float = 0.2,
     mc_dropout: float = 0.0,
     smoothing: bool = False,
