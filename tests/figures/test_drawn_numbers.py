@@ -14,7 +14,6 @@ SHOWN = {
     "rollout": "weight",
     "receptive_field": "depth sigma sigma_low sigma_high uniform_sigma",
     "receptive_maps": "relative",
-    "effective_ranks": "depth token_rank",
     "evolution": "step value value_low value_high",
     "training_curvature": "step eigenvalue threshold",
     "trajectory": "first second",

@@ -12,7 +12,7 @@ from enum import Flag, auto
 from inspect import Parameter, cleandoc, signature
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_origin
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_origin
 
 import torch
 from torch.optim import Optimizer
@@ -140,6 +140,7 @@ class Analysis(ABC):
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
         default: whether a study runs it when no analyses are named.
         measured_by: the command that measures it, if that is not a command of this name.
+        passes: forward passes for each image, with what is computed of them.
     """
 
     name: ClassVar[str]
@@ -154,6 +155,7 @@ class Analysis(ABC):
     claims: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
     measured_by: ClassVar[str] = ""
+    passes: ClassVar[float] = 0.0
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -170,9 +172,9 @@ class Analysis(ABC):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; the main result comes first."""
 
-    @abstractmethod
     def cost(self, subject: Subject) -> Cost:
-        """Expected cost for one model; cheap to compute."""
+        """Expected cost for one model, cheap to compute: `passes` unless overridden."""
+        return Cost(per_image=self.passes)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Results about two models together; none by default."""
@@ -310,15 +312,11 @@ class FeatureAnalysis(Analysis, FeatureStatistic):
 
     needs: ClassVar[Needs] = Needs.FEATURES
     rank: ClassVar[int] = 1
-    passes: ClassVar[float] = 1.2  # forward passes that an image costs, with the statistic
+    passes: ClassVar[float] = 1.2
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
         return observations(subject.anatomy, subject.batches(), [self], run=run)[0]
-
-    def cost(self, subject: Subject) -> Cost:
-        """A forward pass and a part of one for the statistic."""
-        return Cost(per_image=self.passes)
 
 
 class AnalysisRegistry(Registry):
@@ -327,8 +325,11 @@ class AnalysisRegistry(Registry):
     def __init__(self) -> None:
         super().__init__("analysis", "visprism.analyses")
 
+    @dataclass_transform(frozen_default=True)
     def register(self, cls: type[A]) -> type[A]:  # pyrefly: ignore
-        """Add an analysis under its name."""
+        """Make a class a frozen dataclass, and add it under its name."""
+        if "__dataclass_fields__" not in vars(cls):
+            cls = dataclass(frozen=True)(cls)
         if cls.group not in GROUPS:
             raise InputError(f"group must be one of {', '.join(GROUPS)}, got {cls.group!r}")
         self.add(cls.name, cls)

@@ -1,6 +1,6 @@
 """Values as colors: cells on a rectangular grid, and their color bar."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,26 @@ def caption(
         fontsize=fontsize,
         color=color,
     )
+
+
+def side_by_side(
+    ax: Axes,
+    pictures: Mapping[str, np.ndarray],
+    describe: Callable[[str, AxesImage], str] = lambda name, _: name,
+    *,
+    gap: float = 0.08,
+    fontsize: float | str = "small",
+    **scale: Any,
+) -> None:
+    """Pictures of height 1 from left to right, with texts below, their names by default."""
+    left = 0.0
+    for name, image in pictures.items():
+        width = image.shape[1] / image.shape[0]
+        drawn = picture(ax, image, left, width=width, about=name, **scale)
+        caption(ax, describe(name, drawn), (left + width / 2, 1.0), fontsize=fontsize)
+        left += width * (1 + gap)
+    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
+    ax.axis("off")
 
 
 def framed(ax: Axes, left: float, top: float, width: float, height: float, text: str) -> None:

@@ -8,8 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from visprism.drawing.color_bars import caption, color_bar, on_grid, picture
-from visprism.drawing.depth import against_depth, kinds_key, points
+from visprism.drawing.color_bars import color_bar, on_grid, side_by_side
+from visprism.drawing.depth import (
+    PlainLogFormatter,
+    against_depth,
+    from_zero,
+    kinds_key,
+    points,
+)
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, legend
 from visprism.table.shapes import (
@@ -22,8 +28,6 @@ from visprism.table.shapes import (
     Surface,
 )
 
-_GAP = 0.08  # between pictures, of the width of one
-
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(
@@ -31,16 +35,21 @@ def _(
     ax: Axes,
     *,
     quantity: str = "",
-    scale: Literal["linear", "log"] = "linear",
+    scale: Literal["", "linear", "zero", "log"] = "",
 ) -> Axes:
     """The value, or another column, against depth, with its 95% interval.
 
-    Where no value is positive the axis is linear.
+    A linear axis from "zero" is for sizes, "log" where models differ by orders of magnitude;
+    where no value is positive the axis is linear.
     """
-    name = quantity or result.value_name
+    name, form = quantity or result.value_name, scale or result.scale
     against_depth(ax, result, name)
-    if (getattr(result, name) > 0).any():
-        ax.set_yscale(scale)
+    if form == "zero":
+        from_zero(ax)
+    if form == "log" and (getattr(result, name) > 0).any():
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(PlainLogFormatter())
+        ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
     ax.set_ylabel(result.infos()[name].heading)
     return ax
 
@@ -177,16 +186,7 @@ _PICTURE_BAR = partial(_value_bar, pad=0.01)
 @figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)
 def _(result: Pictures, ax: Axes) -> Axes:
     """The pictures side by side on one color scale, with their names below."""
-    pictures = result.pictures()
-    low, high = np.nanmin(result.values), np.nanmax(result.values)
-    left = 0.0
-    for name, image in pictures.items():
-        width = image.shape[1] / image.shape[0]
-        scale = {"cmap": SIMILARITY, "vmin": low, "vmax": high}
-        drawn = picture(ax, image, left, width=width, about=name, **scale)
-        drawn.set_label(result.value_info().heading)
-        caption(ax, name, (left + width / 2, 1.0), fontsize="small")
-        left += width * (1 + _GAP)
-    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
-    ax.axis("off")
+    ends = {"vmin": np.nanmin(result.values), "vmax": np.nanmax(result.values)}
+    heading = result.value_info().heading
+    side_by_side(ax, result.pictures(), cmap=SIMILARITY, label=heading, **ends)
     return ax

@@ -131,15 +131,22 @@ def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
 
 
 def in_order(parts: Sequence[B]) -> list[B]:
-    """What all processes have of each of their batches, in the order of the data.
-
-    Processes take turns with the batches.
-    """
-    turns = zip_longest(*gather(list(parts)))
-    every = [part for turn in turns for part in turn if part is not None]
+    """What all processes have of each of their batches, in the order of the data."""
+    every = in_turn(gather(list(parts)))
     if not every:
         raise InputError("batches must hold at least one image, got none")
     return every
+
+
+def in_turn(processes: Sequence[Sequence[B]]) -> list[B]:
+    """The batches of several processes, which take turns with them.
+
+    Example:
+        >>> in_turn([[0, 2, 4], [1, 3]])
+        [0, 1, 2, 3, 4]
+    """
+    turns = zip_longest(*processes)
+    return [batch for turn in turns for batch in turn if batch is not None]
 
 
 def _number(batch: Any) -> int:

@@ -13,7 +13,7 @@ intervals, it is an estimate::
 findings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -123,6 +123,29 @@ class PerBlock(Result):
         return np.append([True], self.block[1:] != self.block[:-1])[: len(self)]
 
 
+@result_shape
+class ChangePerBlock(PerBlock):
+    """Changes across blocks, each with the block that it refers to."""
+
+    previous: Texts = column(
+        "Previous block", "", "block that the changes refer to; empty if there is none"
+    )
+    between: Texts = column(
+        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
+    )
+
+    def gaps(self) -> Iterator[str]:
+        """A sentence for each change that includes a block off the grid."""
+        for block, previous, missing in zip(
+            self.block, self.previous, self.between, strict=True
+        ):
+            if missing and previous:
+                yield (
+                    f"the change across {block} refers to {previous}; it includes {missing}, "
+                    "whose output does not lie on a grid, and is not counted by kind"
+                )
+
+
 BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
 
 
@@ -145,7 +168,12 @@ class ValuedPerBlock(Valued, PerBlock):
 
 @result_shape
 class ScalarPerBlock(ValuedPerBlock):
-    """One value for each block. Figure: the value against depth, with its 95% interval."""
+    """One value for each block. Figure: the value against depth, with its 95% interval.
+
+    A subclass names the vertical axis in `scale`: "linear", from "zero", or "log".
+    """
+
+    scale: ClassVar[str] = "linear"
 
     def has_figure(self, *, quantity: str = "", **_: Any) -> bool:
         """Whether any block has a value of the quantity."""
@@ -360,8 +388,23 @@ class Pictures(Valued):
         return images
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Range of the values of each picture."""
+        """Range of the values of each picture, and the number of images."""
         label = in_sentence(self.value_info().label)
         for name, image in self.pictures().items():
             if np.isfinite(image).any():
-                yield f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                ends = f"{np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                yield f"{label}, {name}: {ends} over {self.units_text}"
+
+
+def picture_columns(
+    pictures: Mapping[str, Float[np.ndarray, "h w"]], value_name: str
+) -> dict[str, np.ndarray]:
+    """The columns of `Pictures`, a row for each pixel, and the column of its values."""
+    places = [np.indices(picture.shape).reshape(2, -1) for picture in pictures.values()]
+    row, column = np.concatenate(places, axis=1)
+    return {
+        "picture": np.repeat(list(pictures), [p.shape[1] for p in places]),
+        "row": row,
+        "column": column,
+        value_name: np.concatenate([picture.ravel() for picture in pictures.values()]),
+    }

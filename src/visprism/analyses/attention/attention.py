@@ -11,7 +11,7 @@ With weights A[q, k], means over queries on the grid, windows and images of
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -23,9 +23,8 @@ from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.anatomy.blocks.anatomy import Anatomy
-from visprism.anatomy.blocks.attention import Attention as Layer
 from visprism.anatomy.blocks.attention import Weights, attentions
-from visprism.anatomy.trace.token_grids import OFF_GRID, TokenGrid
+from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, tip
@@ -33,7 +32,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
-from visprism.passes.features import AttentionStatistic, Seen
+from visprism.passes.features import Seen
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
 # In the order in which `Attention.extract` stacks them.
@@ -108,13 +107,13 @@ class AttentionStatistics(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
-class Attention(FeatureAnalysis, AttentionStatistic):
+class Attention(FeatureAnalysis):
     """Attention distance, entropy, mutual information and redundancy of every head."""
 
     name = "attention"
     group = "attention"
     needs = Needs.FEATURES | Needs.ATTENTION
+    sees = "attention"
     source = "Dosovitskiy et al. (2021), fig. 7; Park et al. (2023), sec. 2"
     sections = (
         Section(
@@ -123,12 +122,7 @@ class Attention(FeatureAnalysis, AttentionStatistic):
             "Each point is a head. Distance is the mean distance in pixels between a query and "
             "the keys that it attends to. Mutual information is 1 if queries attend to "
             "different keys and 0 if all attend to the same keys (attention collapse).",
-            figures={
-                "": {},
-                "entropy": {"quantity": "entropy"},
-                "nmi": {"quantity": "nmi"},
-                "redundancy": {"quantity": "redundancy"},
-            },
+            figures={"": {}} | {q: {"quantity": q} for q in ("entropy", "nmi", "redundancy")},
         ),
     )
 
@@ -151,21 +145,23 @@ class Attention(FeatureAnalysis, AttentionStatistic):
         # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
         # is slow, and took up to 13 times as long.
         weights = functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
-        places = _places(x.attention, weights)
-        on_grid, reach = _sums_on_grid(weights, places)
+        share, window, keys_and_distances = _places(
+            x.attention.geometry, x.attention.image, weights.dtype, weights.device
+        )
+        on_grid, reach = torch.einsum("bwhqk,wqck->cbwhq", weights, keys_and_distances)
         entropy = _entropy(weights)
-        of_keys = (places.share_of_window[:, None, None] @ weights).squeeze(-2)
+        of_keys = (share[:, None, None] @ weights).squeeze(-2)
         heads = weights.flatten(3)
 
         def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
-            return torch.einsum("bwhq,wq,w->bh", values, places.share_of_window, places.window)
+            return torch.einsum("bwhq,wq,w->bh", values, share, window)
 
-        information = _mutual_information(of_keys, entropy, places.share_of_window)
+        information = _mutual_information(of_keys, entropy, share)
         return torch.stack(
             [
                 mean(torch.where(on_grid > 0, reach / on_grid, 0)),
                 mean(entropy),
-                torch.einsum("bwh,w->bh", information, places.window),
+                torch.einsum("bwh,w->bh", information, window),
                 mean(1 - on_grid),
                 _cosine_with_others((heads @ heads.mT).sum(1)),  # over windows
             ],
@@ -180,9 +176,7 @@ class Attention(FeatureAnalysis, AttentionStatistic):
         alone = np.array([layer.geometry.heads == 1 for layer, _ in rows])
         averages = values.mean(2)
         values[:, -1, alone] = np.nan
-        columns: dict[str, Any] = {
-            name: mean(values[:, i]) for i, name in enumerate(QUANTITIES)
-        }
+        columns: Any = {name: mean(values[:, i]) for i, name in enumerate(QUANTITIES)}
         return (
             AttentionStatistics(
                 block=np.array([layer.name for layer, _ in rows]),
@@ -236,58 +230,32 @@ def _(
     return ax
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Where the tokens of an attention lie."""
+@lru_cache(maxsize=1)  # of the latest attention, which is read a few images at a time
+def _places(
+    geometry: AttentionGeometry,
+    image: tuple[int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Float[Tensor, "w q"], Float[Tensor, " w"], Float[Tensor, "w q 2 k"]]:
+    """Share of each query on the grid in its window, and of each window in the image.
 
-    share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
-    window: Float[Tensor, " w"]  # share of a window in the image
-    # 1 for keys on the grid, 0 for others; and distances in pixels.
-    keys_and_distances: Float[Tensor, "w q 2 k"]
-
-
-def _places(attention: Layer, like: Tensor) -> _Places:
-    placed = _on_grid(attention.geometry.queries, like)
-    distances = _distances(attention, like)
-    keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
-    return _Places(
-        share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
-        window=placed.sum(1) / placed.sum(),
-        keys_and_distances=torch.stack([keys, distances], dim=2),
+    Then for each query and key whether the key is on the grid, 1 or 0, and the distance between
+    their centers in pixels, 0 where one has no place.
+    """
+    centers, placed = [], []
+    for tokens in (geometry.queries, geometry.keys):
+        (height, width), (rows, columns) = image, tokens.grid
+        y = (tokens.index // columns + 0.5) * height / rows
+        x = (tokens.index % columns + 0.5) * width / columns
+        centers.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(device, dtype))
+        placed.append(torch.from_numpy(tokens.index != OFF_GRID).to(device, dtype))
+    queries, keys = placed[0], placed[1][:, None].expand(-1, placed[0].shape[1], -1)
+    distances = torch.cdist(*centers) * queries[:, :, None] * keys
+    return (
+        queries / queries.sum(1, keepdim=True).clamp(min=1),
+        queries.sum(1) / queries.sum(),
+        torch.stack([keys, distances], dim=2),
     )
-
-
-def _sums_on_grid(
-    weights: Float[Tensor, "b w h q k"], places: _Places
-) -> tuple[Float[Tensor, "b w h q"], Float[Tensor, "b w h q"]]:
-    """Sum over keys on the grid of the weights, and of the weights times distances."""
-    if weights.shape[1] == 1:
-        # One product for each query, of all images and heads, reads the weights once for both.
-        rows = weights.flatten(0, 2).transpose(0, 1)
-        sums = rows @ places.keys_and_distances[0].mT
-        on_grid, reach = sums.permute(2, 1, 0).unflatten(1, weights.shape[:3])
-        return on_grid, reach
-    # Windows are small: for them there would be many products of few numbers.
-    keys, distances = places.keys_and_distances[:, None].unbind(3)
-    on_grid = (weights @ keys[:, :, 0, :, None]).squeeze(-1)
-    return on_grid, (weights * distances).sum(-1)
-
-
-def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:
-    """1 for tokens that have a place, 0 for others."""
-    return torch.from_numpy(places.index != OFF_GRID).to(like)
-
-
-def _distances(attention: Layer, like: Tensor) -> Float[Tensor, "windows queries keys"]:
-    """Distances between the centers of tokens in pixels; 0 where one has no place."""
-    ends = []
-    for places in (attention.geometry.queries, attention.geometry.keys):
-        (height, width), (rows, columns) = attention.image, places.grid
-        y = (places.index // columns + 0.5) * height / rows
-        x = (places.index % columns + 0.5) * width / columns
-        ends.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
-    placed = [_on_grid(p, like) for p in (attention.geometry.queries, attention.geometry.keys)]
-    return torch.cdist(*ends) * placed[0][:, :, None] * placed[1][:, None, :]
 
 
 def _mutual_information(

@@ -7,9 +7,7 @@ not depend on a reference frequency.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -21,21 +19,21 @@ from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
-from visprism.table.result import Result, Texts, column, estimate, result_type
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.result import Result, estimate, result_type
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
 
 
 @result_type("band-energies")
-class BandEnergies(ScalarPerBlock):
+class BandEnergies(ScalarPerBlock, ChangePerBlock):
     """Fraction of a feature map's energy in its high band; one row for each block.
 
     The energy includes all frequencies but 0, so that the mean does not count. NaN if a
     feature map does not vary or has one position.
     """
 
-    value_name: ClassVar[str] = "high"
+    value_name = "high"
 
     high: Estimated = estimate(
         "High-band energy",
@@ -47,16 +45,9 @@ class BandEnergies(ScalarPerBlock):
         "",
         "minus the previous block's value; NaN if grids differ",
     )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
-    )
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class BandEnergy(FeatureAnalysis):
     """Fraction of the energy of feature maps at high spatial frequencies."""
 
@@ -78,10 +69,10 @@ class BandEnergy(FeatureAnalysis):
 
         Costs a 2-D transform of each map.
         """
-        weights = torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
-        mean = x.mean((2, 3), keepdim=True)
-        amplitude = torch.fft.rfft2(for_complex(x - mean)).abs().to(x.device)
-        return amplitude.square_().mean(1).flatten(1) @ weights
+        deviation = x - x.mean((2, 3), keepdim=True)
+        amplitude = torch.fft.rfft2(for_complex(deviation)).abs().to(x.device)
+        energy = amplitude.square_().mean(1).flatten(1)
+        return energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
 
     def results(self, seen: Seen) -> Sequence[Result]:
         """The energies of every block."""

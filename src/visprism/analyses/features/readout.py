@@ -16,8 +16,7 @@ Interpreting GPT: the logit lens.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -34,8 +33,9 @@ from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, in_order, labeled
+from visprism.passes.batches import Batch, blocks_on_grid, labeled
 from visprism.passes.blocks import block_columns
+from visprism.passes.features import Gathered
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
@@ -55,9 +55,9 @@ class Readouts(SeriesPerBlock):
     NaN where a readout is not defined for a block.
     """
 
-    series_name: ClassVar[str] = "readout"
-    value_name: ClassVar[str] = "accuracy"
-    row_names: ClassVar[tuple[str, ...]] = ("readout",)
+    series_name = "readout"
+    value_name = "accuracy"
+    row_names = ("readout",)
 
     readout: Texts = column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
@@ -91,7 +91,6 @@ class Readouts(SeriesPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Readout(Analysis):
     """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
 
@@ -315,11 +314,11 @@ def lens_predictions(
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end
-    parts: list[dict[str, np.ndarray]] = []
+    gathered = Gathered()
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
-            if not parts and last not in can_start_at(anatomy, images, [last]):
+            if not gathered.by_image and last not in can_start_at(anatomy, images, [last]):
                 raise InputError(
                     f"the head of {type(anatomy.model).__name__} must run on its own for the "
                     f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
@@ -329,7 +328,6 @@ def lens_predictions(
             for block in blocks:
                 value = recording.values[block.end]
                 with forward_from_cut(anatomy, recording, last, value):
-                    classes[block.name] = forward(anatomy.model, images).argmax(1).cpu().numpy()
-            parts.append(classes)
-    every = in_order(parts)
-    return {b: np.concatenate([part[b.name] for part in every]) for b in blocks}
+                    classes[block] = forward(anatomy.model, images).argmax(1).cpu().numpy()
+            gathered.add(classes, {})
+    return gathered.of_all_processes()[0]
