@@ -72,10 +72,3 @@ def test_an_image_of_weight_two_counts_as_two_images(convolutional, images, clas
     assert values[0].value[0] == pytest.approx(values[1].value[0], rel=1e-8)
     assert values[0].nll == pytest.approx(values[1].nll, rel=1e-12)
     assert values[0].provenance.images == 10
-
-
-def test_equal_weights_change_nothing(convolutional, images, classes):
-    halves = [(images[i], classes[i]) for i in (slice(4), slice(4, 10))]
-    weighted = [(x, y, torch.full((len(y),), 7.0)) for x, y in halves]
-    first, second = Objective(convolutional, halves), Objective(convolutional, weighted)
-    torch.testing.assert_close(first.gradient(), second.gradient())

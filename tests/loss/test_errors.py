@@ -1,10 +1,8 @@
 """Errors of objectives, products and landscapes: one sentence each."""
 
-import time
-
 import pytest
 import torch
-from internals import Products, hvp
+from internals import hvp
 from torch import nn
 from torch.nn import functional
 
@@ -91,19 +89,6 @@ def test_a_deadline_stops_products_between_two_batches(regression, images, class
     for measure in (objective.nll, objective.gradient, lambda: hvp(objective, objective.theta)):
         with pytest.raises(TimeBudgetError, match="the time budget was used up"):
             measure()
-
-
-def test_a_deadline_stops_a_product_of_batches_whose_graphs_are_kept(
-    regression, images, classes, monkeypatch
-):
-    batches = list(zip(images.split(5), classes.split(5), strict=True))
-    run = Run(deadline=time.monotonic() + 60)
-    products = Products(Objective(regression, batches, run=run))
-    rows = products.objective.theta[None]
-    products(rows)
-    monkeypatch.setattr(time, "monotonic", lambda: run.deadline + 1)
-    with pytest.raises(TimeBudgetError):
-        products(rows)
 
 
 def test_refuses_statistics_of_a_single_value(images, classes):

@@ -8,7 +8,7 @@ import pytest
 import timm
 import torch
 from internals import read_samples, reestimate
-from landscape_cases import lines, random_images, squares
+from landscape_cases import least_squares, lines, random_images, squares
 from scipy import stats
 from small_models import hugging_face_config
 from torch import nn
@@ -41,10 +41,7 @@ def plainly(model, batches):
 
 
 def test_of_least_squares_it_is_a_parabola():
-    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).double().eval()
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
-    targets = torch.randn(7, 2, generator=generator, dtype=torch.float64)
+    model, ((images, targets),) = least_squares()
     (plane,) = vp.random_planes(model, seed=1)
     surface = vp.landscape(model, [(images, targets)], loss=squares, run=vp.Run(seed=1))
     x = images.flatten(1)
