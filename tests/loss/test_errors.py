@@ -24,7 +24,7 @@ from visprism import (
         (lambda b: [(b[0], torch.full((10,), -1))], "class indices from 0 to 2, got -1"),
         (lambda b: [(b[0], torch.full((10,), 7))], "class indices from 0 to 2, got 7"),
         (lambda b: [(b[0], torch.ones(10, 4))], r"targets must be classes .*, got .*\(10, 4\)"),
-        (lambda b: [(b[0], b[1][:4])], r"one entry per image \(10\), got 4"),
+        (lambda b: [(b[0], b[1][:4])], r"one entry per image \(10\), got shape \(4,\)"),
         (lambda b: [b[0]], r"a batch must be \(images, targets\), got Tensor"),
         (lambda b: [b][:0], "at least one batch .*, got none"),
         (lambda b: iter([b]), "batches must be re-iterable, got an iterator"),

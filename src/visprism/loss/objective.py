@@ -36,7 +36,12 @@ from visprism.loss.double_backward import (
     differentiable,
     in_double,
 )
-from visprism.passes.batches import check_evaluation_mode, first_images, on_device
+from visprism.passes.batches import (
+    check_evaluation_mode,
+    first_images,
+    on_device,
+    with_targets,
+)
 from visprism.passes.predictions import check_logits
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);
@@ -329,11 +334,6 @@ class Objective:
 
     def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         """The loss of each example of a batch."""
-        if not isinstance(targets, Tensor) or len(targets) != len(logits):
-            number = len(targets) if isinstance(targets, Tensor) else type(targets).__name__
-            raise InputError(
-                f"targets must have one entry per image ({len(logits)}), got {number}"
-            )
         with self.run.compute.arithmetic():
             return losses_of(self.loss, logits, targets.to(self.run.compute.torch_device))
 
@@ -403,8 +403,9 @@ class Objective:
         weights = float(self.add_up(torch.tensor(weight, dtype=torch.float64)))
         return self.add_up(total).div_(weights)
 
-    def _local_batches(self) -> Iterable:
-        return share(self.batches) if self.shared else self.batches
+    def _local_batches(self) -> Iterator[tuple]:
+        for batch in share(self.batches) if self.shared else self.batches:
+            yield *with_targets(batch[:2]), *batch[2:]
 
 
 def tied_names(model: nn.Module) -> Iterator[tuple[str, str]]:
@@ -450,6 +451,4 @@ def _first_images(batches: Iterable) -> Images:
     first = next(iter(batches), None)
     if first is None:
         raise InputError("batches must hold at least one batch of (images, targets), got none")
-    if not isinstance(first, tuple | list) or len(first) not in (2, 3):
-        raise InputError(f"a batch must be (images, targets), got {type(first).__name__}")
-    return first[0]
+    return with_targets(first[:2])[0]
