@@ -75,8 +75,8 @@ def test_the_hessian_is_that_of_autograd(network, images, targets, request):
     np.testing.assert_allclose(ours, exact, atol=1e-8 * float(exact.abs().max()))
 
 
-def test_the_objective_multiplies_one_vector_or_several(network, images, classes):
-    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+def test_the_objective_multiplies_one_vector_or_several(convolutional, images, classes):
+    objective = Objective(convolutional, [(images, classes)], weight_decay=0.1)
     V = torch.randn(2, 2, len(objective), generator=stream(0, "V")).double()
     hessian, gauss_newton = matrix(objective), matrix(objective, "gauss-newton")
     np.testing.assert_allclose(hvp(objective, V), V @ hessian, atol=1e-9)
@@ -141,22 +141,9 @@ def test_graphs_that_are_not_kept_give_the_same_products(network, images, classe
     V = torch.randn(2, len(stored.objective), generator=stream(0, "v")).double()
     for _ in range(2):
         assert torch.equal(stored(V), anew(V))
-
-
-def test_nll_and_number_of_examples_come_with_the_first_product(
-    convolutional, images, classes, monkeypatch
-):
-    batches = list(zip(images.split(3), classes.split(3), strict=True))
-    monkeypatch.setattr("visprism.loss.products._MEMORY_SHARE", 0.0)  # keep no graph
-    objective = Objective(convolutional, batches)
-    products = Products(objective)
-    products(objective.theta[None])
-    monkeypatch.setattr(Objective, "graphs", None)  # a further forward pass would fail
-    nll, examples = products.nll_and_examples
-    assert nll == pytest.approx(
-        float(functional.cross_entropy(convolutional(images), classes).detach()), rel=1e-12
-    )
-    assert (examples, products.batch_size) == (10, 3)
+    nll = float(functional.cross_entropy(network(images), classes).detach())
+    assert anew.nll_and_examples == (pytest.approx(nll, rel=1e-12), 10)
+    assert anew.batch_size == 3
 
 
 def test_batch_statistics_are_those_of_training_mode(convolutional, images, classes):

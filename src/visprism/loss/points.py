@@ -19,7 +19,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
-from visprism.loss.directions import Direction, named_parameters
+from visprism.loss.directions import Direction, parameters_of
 from visprism.loss.double_backward import BatchNorm, batch_statistics, clear_caches
 from visprism.loss.objective import Loss, cross_entropy, losses_of
 from visprism.loss.planes import Plane
@@ -261,7 +261,7 @@ def displaced_weights(
     move.
     """
     names = first.keys() | second.keys()
-    parameters = {name: p for name, p, _ in named_parameters(model) if name in names}
+    parameters = {name: p for name, p in parameters_of(model).items() if name in names}
     d1, d2 = ({n: d[n].to(parameters[n]) for n in d} for d in (first, second))
     with displaced_tensors(model, parameters) as displace:
         yield lambda a, b: displace([(a, d1), (b, d2)])
