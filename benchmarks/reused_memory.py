@@ -23,7 +23,7 @@ from statistics import median
 import timm
 import torch
 
-from visprism.core.devices import reused_memory
+from visprism.core.memory import reused_memory
 from visprism.core.provenance import revision
 
 RESULTS = Path(__file__).parent / "results" / "reused_memory.json"

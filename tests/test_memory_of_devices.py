@@ -15,7 +15,7 @@ import visprism as vp
 FITS = 5
 
 
-class Limited(Network):
+class FewImages:
     """A model of a device with memory for a few images at once."""
 
     most = FITS
@@ -24,6 +24,14 @@ class Limited(Network):
         if len(x) > self.most:
             raise torch.OutOfMemoryError(f"out of memory with {len(x)} images")
         return super().forward(x)
+
+
+class Limited(FewImages, Network):
+    pass
+
+
+class LimitedViT(FewImages, VisionTransformer):
+    pass
 
 
 @pytest.fixture
@@ -44,15 +52,6 @@ def test_logits_are_those_of_halves_with_a_note(limited, batches):
         expected = vp.predict(limited, batches)
     torch.testing.assert_close(predictions.logits, expected.logits)
     assert torch.equal(predictions.targets, expected.targets)
-
-
-class LimitedViT(VisionTransformer):
-    most = FITS
-
-    def forward(self, x):
-        if len(x) > self.most:
-            raise torch.OutOfMemoryError(f"out of memory with {len(x)} images")
-        return super().forward(x)
 
 
 def vit():

@@ -38,10 +38,6 @@ def named(model):
     ]
 
 
-def tensors(model):
-    return [tensor for _, tensor in named(model)]
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_model_on_another_device_gets_its_own_tensors_back(model, fails):
     model[0].twin = model[0].weight  # two names of one parameter
@@ -128,16 +124,6 @@ def test_batch_norm_by_elementary_operations_is_that_of_torch(model, training, n
     torch.testing.assert_close(dict(other.named_buffers()), dict(norm.named_buffers()))
     gradients = (torch.autograd.grad(y.square().sum(), x)[0] for y in (out, expected))
     torch.testing.assert_close(*gradients)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-def test_a_borrowed_model_lies_on_the_gpu_and_comes_back(model):
-    pointers = [t.data_ptr() for t in tensors(model)]
-    with Compute("cuda").borrow(model):
-        assert {t.device.type for t in tensors(model)} == {"cuda"}
-        model(torch.zeros(1, 3, 8, 8, device="cuda"))
-    assert [t.data_ptr() for t in tensors(model)] == pointers
 
 
 def test_parameters_that_are_there_already_are_not_copied_and_buffers_are(model):

@@ -15,7 +15,6 @@ from unusual_modules import Network
 
 import visprism as vp
 from visprism import Compute, Run
-from visprism.core.devices import on_cpu
 
 # One for each way of passing through a model. Left to `make device`: passes that begin at a
 # cached feature map (attribution, readout, token norms, rollout), which is copied while torch's
@@ -38,29 +37,6 @@ def network(name):
 def simulated():
     with SimulatedDevice() as device:
         yield device
-
-
-def test_tensors_of_one_device_and_type_are_one_copy(simulated):
-    here = [torch.rand(2, 3), torch.arange(4), torch.rand(()), torch.rand(0, 2), torch.rand(5)]
-    given = [x.to(DEVICE) if i < 4 else x for i, x in enumerate(here)]
-    simulated.copies = 0
-    for moved, expected in zip(on_cpu(given), here, strict=True):
-        assert moved.device.type == "cpu"
-        torch.testing.assert_close(moved, expected, rtol=0, atol=0)
-    assert simulated.copies == 2
-
-
-def test_random_signs_are_sent_to_the_device_once(simulated):
-    maps = torch.rand(2, 3, 5, 7).to(DEVICE)
-    first = vp.Variance().extract(maps)
-    simulated.sent = 0
-    assert torch.equal(vp.Variance().extract(maps), first)
-    assert simulated.sent == 0
-
-
-def test_a_model_is_dissected_where_it_lies(simulated):
-    blocks = vp.dissect(put_there(network("fourier")), torch.zeros(1, 3, 16, 16))
-    assert list(blocks) == list(vp.dissect(network("fourier"), torch.zeros(1, 3, 16, 16)))
 
 
 @pytest.mark.usefixtures("simulated")

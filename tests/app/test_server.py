@@ -17,7 +17,7 @@ from PIL import Image
 
 import visprism.app.library
 from visprism import ANALYSES, InputError, Study, load_model, save_checkpoint
-from visprism.app.forms import StudyRequest, form_options
+from visprism.app.forms import Named, form_options
 from visprism.app.library import Job
 from visprism.app.renderer import Renderer, _study
 from visprism.app.server import Server
@@ -169,7 +169,7 @@ def test_a_study_is_planned_run_canceled_and_resumed(client, settings, request_o
 
 
 def test_a_study_that_cannot_write_why_it_failed_ends(tmp_path):
-    job = Job(StudyRequest("nets", ("resnet20",), "shapes", (), {}), tmp_path / "deleted")
+    job = Job(Named(models=["resnet20"], data="shapes", analyses=[]), tmp_path / "deleted")
     job._end("failed", "no room")
     assert (job.state, job.reason) == ("failed", "no room")
 

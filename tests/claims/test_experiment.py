@@ -139,7 +139,7 @@ def test_the_accuracy_is_that_of_the_stored_network(experiment):
     out, raw, _ = experiment
     run = run_of("vit", 1, SCALES["test"], "", out / "test")
     loaded = load_model(str(run.folder / "model.safetensors"))
-    images = measure._test_images(run, 200)
+    images = measure._test_images(run, 100)
     correct = [
         loaded.model(x).argmax(1) == y for x, y in batches(images, loaded.preprocessing, 50)
     ]

@@ -38,7 +38,7 @@ CASES = [
     ("models qqqqq", "pattern must match a model of the zoo, timm or torchvision"),
     ("examine resnet20", "the following arguments are required: --data, --out"),
     ("anatomy", "the following arguments are required: MODEL"),
-    ("claims list C1", "CLAIM must not be given to `visprism claims list`"),
+    ("claims list C1", "codes must be none without the action run, got C1"),
     ("claims run C14 --data nowhere --out OUT", "nowhere"),
     (f"{EXAMINE} --analyses sparsity hessian", "a list is one word with commas"),
     # Values.

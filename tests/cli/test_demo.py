@@ -17,7 +17,7 @@ def short(monkeypatch):
     recipe = Recipe(limit=64, epochs=2, batch_size=32, lr=1e-3)
     monkeypatch.setattr("visprism.demo.RECIPES", {r: lambda: recipe for r in NETWORKS.values()})
     monkeypatch.setattr("visprism.demo.TEST_IMAGES", 20)
-    monkeypatch.setattr("visprism.cli.study._DEMO_IMAGES", 8)
+    monkeypatch.setattr("visprism.cli.studies._DEMO_IMAGES", 8)
     analyses = {name: ANALYSES[name] for name in ("anatomy", "variance")}
     monkeypatch.setattr(ANALYSES, "_functions", analyses)
 

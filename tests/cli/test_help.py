@@ -19,12 +19,12 @@ COMMANDS = [name for name in commands() if name != "sparsity"]
 
 
 @pytest.fixture(autouse=True)
-def eighty_columns(monkeypatch):
+def eighty_columns_without_plugins(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(parser, "entry_points", lambda **_: [])
 
 
-def test_the_help_of_visprism_is_the_file(monkeypatch):
-    monkeypatch.setattr(parser, "entry_points", lambda **_: [])  # without plug-ins
+def test_the_help_of_visprism_is_the_file():
     if os.environ.get("VISPRISM_WRITE_HELP"):
         HELP.write_text(help_text(), encoding="utf-8")
     assert help_text() == HELP.read_text(encoding="utf-8"), f"{HELP} differs"
@@ -58,9 +58,8 @@ def test_a_flag_takes_the_same_form_of_value_in_all_commands():
 
 def test_declarations_read_as_text_are_those_of_the_registry():
     stated = parser.summaries()
-    with_command = {n: a for n, a in ANALYSES.items() if not a.measured_by}
-    assert set(ANALYSES) - set(with_command) == {"training-curvature"}
-    for name, analysis in with_command.items():
-        first = (analysis.__doc__ or "").strip().partition("\n")[0]
-        assert stated[name] == parser.Summary(first, analysis.group)
+    assert set(stated) == set(ANALYSES) - {"sparsity", "training-curvature"}
+    for name, summary in stated.items():
+        first = (ANALYSES[name].__doc__ or "").strip().partition("\n")[0]
+        assert summary == parser.Summary(first, ANALYSES[name].group)
     assert parser.groups() == GROUPS

@@ -1,7 +1,6 @@
 """Laws of the commands that measure: what they write, print and resume."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -184,24 +183,6 @@ main(sys.argv[1:])
     words = ["examine", FIRST, "--data", "shapes", "--out", tmp_path]
     ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert ran.stdout.startswith("False Loading"), ran.stderr
-
-
-def test_a_signal_ends_a_command_while_torch_imports_numpy(tmp_path):
-    (tmp_path / "numpy.py").write_text(
-        "import os, signal, sys\n"
-        f"sys.path.remove({str(tmp_path)!r})  # the next import is NumPy's own\n"
-        "os.kill(os.getpid(), signal.SIGTERM)\n"
-    )
-    words = ["variance", FIRST, "--data", "shapes", "--out", tmp_path / "out"]
-    ended = subprocess.run(
-        [sys.executable, "-m", "visprism", *words],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 143
-    assert ended.stderr == "visprism: interrupted; nothing was written\n"
 
 
 def test_a_signal_ends_a_command_in_one_sentence_with_its_code(tmp_path):

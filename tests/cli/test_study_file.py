@@ -1,4 +1,4 @@
-"""Laws of study files (src/visprism/cli/study.py, src/visprism/study/study_file.py)."""
+"""Laws of study files (src/visprism/cli/study_file.py, src/visprism/study/study_file.py)."""
 
 import json
 

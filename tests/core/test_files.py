@@ -1,13 +1,12 @@
 """Laws of files: a reader sees the old ones or the new ones, whatever goes wrong."""
 
 import errno
-import os
 import resource
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from internals import OutputError, atomic_write, output_folder, remove_leftovers, write_text
+from internals import OutputError, atomic_write, output_folder, write_text
 
 OLD = {"page.html": "old", "figures/a.png": "old a", "figures/b.png": "old b", "mine": "user's"}
 NEW = {"page.html": "new", "figures/a.png": "new a", "table.md": "new", "deep/x/y.npz": "new y"}
@@ -73,17 +72,11 @@ def test_a_file_that_does_not_fit_is_named_and_the_old_one_stays(tmp_path):
     assert content(tmp_path) == {"page.html": "old"}
 
 
-def test_what_a_killed_process_left_is_removed_and_what_a_running_one_writes_stays(tmp_path):
-    (tmp_path / ".mine.tmp").write_text("a hidden file of the user")
-    with atomic_write(tmp_path / "b.npz") as scratch, output_folder(tmp_path) as pages:
-        (pages / "page.html").write_text("half")
-        left = scratch.with_name(scratch.name.replace(".b.", ".a."))
-        left.write_text("half")
-        os.utime(left, (0, 0))  # of 1970
-        remove_leftovers(tmp_path)
-        assert not left.exists()
-        assert scratch.exists()
-    assert set(content(tmp_path)) == {".mine.tmp", "b.npz", "page.html"}
+def test_what_a_killed_process_left_is_replaced(tmp_path):
+    write(tmp_path, {".b.npz.tmp.npz": "half", ".visprism.tmp/page.html": "half"})
+    write_text(tmp_path / "b.npz", "new")
+    replace_all(tmp_path)
+    assert content(tmp_path) == {**NEW, "b.npz": "new"}
 
 
 def test_what_is_written_has_the_mode_of_any_new_file(tmp_path):

@@ -1,21 +1,21 @@
-"""Memory that is reused (src/visprism/core/devices.py)."""
+"""Memory that is reused (src/visprism/core/memory.py)."""
 
 import os
 import resource
-import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 from forks import forked, forks
-from internals import reused_memory
 
-from visprism.core import devices
+from visprism.core import memory
+from visprism.core.memory import reused_memory
 
 MIB = 2**20
 BLOCK = 64 * MIB  # more than the C library keeps of its own accord
 settable = pytest.mark.skipif(
-    not devices._settable(), reason="needs the C library of GNU with its own settings"
+    not memory._settable(), reason="needs the C library of GNU with its own settings"
 )
 
 
@@ -23,7 +23,7 @@ settable = pytest.mark.skipif(
 def settings(monkeypatch):
     """The settings of the C library, in the order in which they are made."""
     made = []
-    monkeypatch.setattr(devices, "_set", made.append)
+    monkeypatch.setattr(memory, "_set", made.append)
     return made
 
 
@@ -62,41 +62,19 @@ def test_a_block_that_is_freed_is_reused_inside_and_leaves_at_the_end():
 
 
 @settable
-def test_the_outermost_call_decides_in_all_threads(settings):
-    inside, leave = threading.Event(), threading.Event()
-
-    def other():
-        with reused_memory():
-            inside.set()
-            leave.wait()
-
-    thread = threading.Thread(target=other)
-    with reused_memory():
-        thread.start()
-        inside.wait()
+def test_the_outermost_call_decides_also_after_an_error(settings):
+    with suppress(ValueError), reused_memory():
         with reused_memory():
             pass
-    before = list(settings)
-    leave.set()
-    thread.join()
-    assert before == [devices._REUSE]
-    assert settings == [devices._REUSE, devices._USUAL]
+        assert settings == [memory._REUSE]
+        raise ValueError
+    assert settings == [memory._REUSE, memory._USUAL]
 
 
 @settable
-def test_an_error_ends_it(settings):
-    with pytest.raises(ValueError, match="wrong"), reused_memory():
-        raise ValueError("wrong")
-    assert settings == [devices._REUSE, devices._USUAL]
-
-
-@settable
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("MALLOC_MMAP_THRESHOLD_", "131072"), ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1")],
-)
-def test_settings_of_the_user_stay(monkeypatch, settings, name, value):
-    monkeypatch.setenv(name, value)
+@pytest.mark.parametrize("name", ["MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
+def test_settings_of_the_user_stay(monkeypatch, settings, name):
+    monkeypatch.setenv(name, "glibc.malloc.trim_threshold=131072")
     with reused_memory():
         pass
     assert settings == []

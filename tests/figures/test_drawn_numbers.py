@@ -55,6 +55,7 @@ def drawn(ax):
             parts.append([x, y, width, height, x + width, y + height])
     for collection in ax.collections:
         parts += [collection.get_offsets(), *(p.vertices for p in collection.get_paths())]
+        parts += [collection.get_array()] if collection.get_array() is not None else []
     parts += [drawn(child) for child in ax.child_axes]
     return np.concatenate(
         [np.ma.filled(np.ma.asarray(p, float), np.nan).ravel() for p in parts]

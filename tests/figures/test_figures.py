@@ -27,7 +27,7 @@ def test_axes_and_settings_are_borrowed_and_two_results_share_the_entries_of_a_l
     with mpl.rc_context({"lines.linewidth": 7, "font.size": 20}):
         figures, settings = pyplot.get_fignums(), dict(mpl.rcParams)
         assert plot(result, ax) is ax
-        assert ax.lines or ax.patches or ax.images or ax.child_axes
+        assert ax.lines or ax.patches or ax.images or ax.child_axes or ax.collections
         assert all(other.get_label() == "<colorbar>" for other in ax.figure.axes[1:])
         labels = labels_of(ax)
         assert len(labels) == len(set(labels))

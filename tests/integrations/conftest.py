@@ -51,3 +51,9 @@ def images():
 def monitor(tmp_path, images):
     analyses = ("variance", "calibration", "training-curvature")
     return Monitor(images, analyses, every=2, share=1.0, out=tmp_path / "visprism")
+
+
+@pytest.fixture
+def brief(tmp_path, images):
+    """Of the analysis that takes the least time."""
+    return Monitor(images, "calibration", every=2, share=1.0, out=tmp_path / "visprism")

@@ -75,12 +75,12 @@ def test_a_module_is_measured_and_its_weights_are_those_without(
     assert "visprism/variance/blocks/variances" in tags["histograms"]
 
 
-def test_batches_of_one_update_count_once_and_a_part_can_be_measured(network, loader, monitor):
-    callback = MonitorCallback(monitor, network=lambda module: module.net)
+def test_batches_of_one_update_count_once_and_a_part_can_be_measured(network, loader, brief):
+    callback = MonitorCallback(brief, network=lambda module: module.net)
     fitted(Classifier(network), loader, [callback], accumulate_grad_batches=2)
-    assert list(monitor.studies) == [2, 4]
-    assert monitor.studies[2].models == ("Net",)
-    metrics = monitor.studies[2].header["metrics"]
+    assert list(brief.studies) == [2, 4]
+    assert brief.studies[2].models == ("Net",)
+    metrics = brief.studies[2].header["metrics"]
     assert metrics["loss"] == pytest.approx(metrics["train_loss"])
 
 
@@ -90,22 +90,18 @@ class Steps(CSVLogger):
             self.steps.append(step)
 
 
-def test_two_fits_with_one_callback_log_each_measurement_once(
-    tmp_path, network, loader, monitor
-):
-    callback, logger = MonitorCallback(monitor), Steps(tmp_path, name="", version="")
+def test_two_fits_with_one_callback_log_each_measurement_once(tmp_path, network, loader, brief):
+    callback, logger = MonitorCallback(brief), Steps(tmp_path, name="", version="")
     logger.steps = []
     fitted(Classifier(network), loader, [callback], fits=(1, 2), logger=logger)
     assert logger.steps == [2, 4, 6, 8]
 
 
-def test_the_update_before_a_resumption_is_not_measured_again(
-    tmp_path, network, loader, monitor
-):
+def test_the_update_before_a_resumption_is_not_measured_again(tmp_path, network, loader, brief):
     saved, way = ModelCheckpoint(tmp_path, every_n_train_steps=2), {"fits": (1,)}
     way |= {"accumulate_grad_batches": 2, "enable_checkpointing": True}
-    fitted(Classifier(network), loader, [MonitorCallback(monitor), saved], **way)
-    again = Monitor(monitor.data, monitor.analyses, every=2, share=1.0, out=monitor.out)
+    fitted(Classifier(network), loader, [MonitorCallback(brief), saved], **way)
+    again = Monitor(brief.data, brief.analyses, every=2, share=1.0, out=brief.out)
     before = again.studies[2]
     callbacks, path = [MonitorCallback(again)], saved.best_model_path
     fitted(Classifier(network), loader, callbacks, path=path, accumulate_grad_batches=2)

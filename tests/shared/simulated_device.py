@@ -30,11 +30,7 @@ def _placed(result, there):
 
 
 class SimulatedDevice(TorchFunctionMode):
-    """Inside, `device="vulkan"` is a device; copies from it and numbers sent to it count."""
-
-    def __init__(self):
-        super().__init__()
-        self.copies = self.sent = 0
+    """Inside, `device="vulkan"` is a device."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -45,10 +41,7 @@ class SimulatedDevice(TorchFunctionMode):
         if func in _READING and there[0]:
             raise TypeError(f"can't convert {DEVICE} device type tensor to numpy")
         if func in {Tensor.to, Tensor.cpu}:
-            moved = _moved(func, *args, **kwargs)
-            self.copies += there[0] and not isinstance(moved, There)
-            self.sent += moved.numel() * (isinstance(moved, There) and not there[0])
-            return moved
+            return _moved(func, *args, **kwargs)
         if (
             func not in _ACROSS
             and len({p for t, p in zip(tensors, there, strict=True) if t.ndim}) > 1

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-SHARED = {"PYTHONPATH": str(Path(__file__).parent)}  # of programs that import what tests share
+# Of programs that import what tests share.
+SHARED = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
 
 
 def in_two_processes(script, target, here):

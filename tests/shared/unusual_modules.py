@@ -1,4 +1,7 @@
-"""Networks for 16x16 images and ten classes, each of which does one unusual thing."""
+"""Networks for 16x16 images and ten classes, each of which keeps something unusual.
+
+Unusual forward passes are in anatomy/by_hand/conftest.py.
+"""
 
 import warnings
 from contextlib import suppress
@@ -7,7 +10,6 @@ import torch
 from small_models import seeded
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from torchvision.ops import deform_conv2d
 
 SIDE, CLASSES, WIDTH = 16, 10, 6
 
@@ -58,60 +60,8 @@ class DictOutput(Network):
         return {"logits": self.head(features.mean((2, 3))), "features": features}
 
 
-class TupleOutput(Network):
-    def forward(self, x):
-        features = self.features(x)
-        return self.head(features.mean((2, 3))), features
-
-
-class Recurrent(Network):
-    """One block three times."""
-
-    def __init__(self):
-        super().__init__(Residual())
-
-    def features(self, x):
-        x = self.stem(x)
-        for _ in range(3):
-            x = self.blocks[0](x)
-        return x
-
-
-class ControlFlow(Network):
-    """A branch that depends on the numbers."""
-
-    def features(self, x):
-        x = self.stem(x)
-        for block in self.blocks:
-            x = block(x) if x.abs().mean() > 0.01 else -block(x)
-        return x
-
-
 class Subclassed(torch.Tensor):
     """A tensor subclass without changes."""
-
-
-class TwiceBackward(torch.autograd.Function):
-    """x^3 with derivatives by hand."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return 3 * x**2 * gradient
-
-
-class CustomFunction(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv = nn.Conv2d(WIDTH, WIDTH, 3, padding=1)
-
-    def forward(self, x):
-        return x + 0.1 * TwiceBackward.apply(self.conv(x))
 
 
 class Checkpointed(nn.Module):
@@ -121,35 +71,6 @@ class Checkpointed(nn.Module):
 
     def forward(self, x):
         return checkpoint(self.block, x, use_reentrant=False)
-
-
-class FourierLayer(nn.Module):
-    """A filter of the frequencies, as in GFNet."""
-
-    def __init__(self):
-        super().__init__()
-        side = SIDE // 4
-        self.weight = nn.Parameter(torch.randn(WIDTH, side, side // 2 + 1, 2) * 0.1)
-
-    def forward(self, x):
-        spectrum = torch.fft.rfft2(x, norm="ortho") * torch.view_as_complex(self.weight)
-        return x + torch.fft.irfft2(spectrum, s=x.shape[-2:], norm="ortho")
-
-
-class Deformable(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.offsets = nn.Conv2d(WIDTH, 18, 3, padding=1)
-        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH, 3, 3) * 0.1)
-
-    def forward(self, x):
-        return x + deform_conv2d(x, self.offsets(x), self.weight, padding=1)
-
-
-class OptionalInput(Network):
-    def forward(self, x, mask=None):
-        logits = super().forward(x)
-        return logits if mask is None else logits * mask
 
 
 class TwoInputs(Network):
@@ -248,20 +169,13 @@ NETWORKS = {
     "tied weights": tied,
     "in-place operations": lambda: Network(InPlace(), InPlace()),
     "dict output": DictOutput,
-    "tuple output": TupleOutput,
-    "recurrent block": Recurrent,
-    "control flow": ControlFlow,
     "compiled": lambda: torch.compile(seeded(Network), backend="eager"),
     "scripted": scripted,
     "quantized": quantized,
     "bf16": lambda: Network().bfloat16(),
     "channels last": lambda: Network().to(memory_format=torch.channels_last),
     "tensor subclass": subclassed,
-    "custom function": lambda: Network(CustomFunction(), CustomFunction()),
     "checkpointed block": lambda: Network(Checkpointed(), Residual()),
-    "FFT layer": lambda: Network(FourierLayer(), Residual()),
-    "deformable sampling": lambda: Network(Deformable(), Residual()),
-    "optional input": OptionalInput,
     "two inputs": TwoInputs,
     "hooks": hooked,
     "data parallel": lambda: nn.DataParallel(Network()),

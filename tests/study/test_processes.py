@@ -1,6 +1,5 @@
 """Studies that are killed and resumed."""
 
-import os
 import runpy
 import time
 from pathlib import Path
@@ -14,10 +13,7 @@ PROGRAM = Path(__file__).with_name("small_study.py")
 
 
 def kill_after(seconds, folder):
-    """Run the program and kill it; whether it was killed before it was done.
-
-    What it was writing is as if left over an hour ago, when the next run may remove it.
-    """
+    """Run the program and kill it; whether it was killed before it was done."""
     begun = forks().Event()
     process = forked(PROGRAM, "begin", begun, folder)
     assert begun.wait(120)
@@ -26,8 +22,6 @@ def kill_after(seconds, folder):
     process.kill()
     process.join()
     assert killed or process.exitcode == 0
-    for path in folder.rglob("*.tmp*"):
-        os.utime(path, (0, 0))
     return killed
 
 

@@ -141,6 +141,7 @@ class Analysis(ABC):
         default: whether a study runs it when no analyses are named.
         measured_by: the command that measures it, if that is not a command of this name.
         passes: forward passes for each image, with what is computed of them.
+        required: name of the option that must be set.
     """
 
     name: ClassVar[str]
@@ -156,6 +157,7 @@ class Analysis(ABC):
     default: ClassVar[bool] = True
     measured_by: ClassVar[str] = ""
     passes: ClassVar[float] = 0.0
+    required: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -187,8 +189,11 @@ class Analysis(ABC):
     def inapplicable(self, subject: Subject) -> str | None:
         """Why the analysis cannot run on this model and data, as a sentence; None if it can.
 
-        Checked against `needs`; subclasses extend it.
+        Checked against `needs` and `required`; subclasses extend it.
         """
+        if self.required and not getattr(self, self.required):
+            help = options_of(type(self))[self.required].info.help
+            return f"the option {self.required} is not set ({help})"
         return subject.missing(self.needs)
 
     @classmethod
@@ -357,11 +362,8 @@ class AnalysisRegistry(Registry):
         if analyses is None:
             analyses = [name for name in self if self[name].default]
         single = not isinstance(analyses, Iterable) or isinstance(analyses, str)
-        items = [analyses] if single else list(analyses)
-        if not items:
-            raise InputError("analyses must name at least one analysis, got none")
         made: list[Analysis] = []
-        for item in items:
+        for item in [analyses] if single else analyses:
             if isinstance(item, Analysis):
                 if item.name in options:
                     raise InputError(
@@ -370,10 +372,10 @@ class AnalysisRegistry(Registry):
                     )
                 made.append(item)
             else:
-                if not isinstance(item, type | str):
-                    raise InputError(f"an analysis must be a name or an Analysis, got {item!r}")
                 cls = item if isinstance(item, type) else self[item]
                 made.append(_made(cls, options.pop(cls.name, {}), effort))
+        if not made:
+            raise InputError("analyses must name at least one analysis, got none")
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
             raise InputError(
@@ -386,8 +388,6 @@ class AnalysisRegistry(Registry):
 
 
 def _made(cls: type[Analysis], values: Mapping[str, Any], effort: Effort) -> Analysis:
-    if not isinstance(values, Mapping):
-        raise InputError(f"options of {cls.name} must be a mapping, got {values!r}")
     for key in values:
         if key not in options_of(cls):
             raise InputError(

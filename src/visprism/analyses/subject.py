@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import torch
@@ -13,12 +14,12 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import attentions
 from visprism.anatomy.blocks.dissect import dissect
 from visprism.anatomy.trace.forward import SeveralOutputsError, errors_of_model, pixels
-from visprism.core.devices import return_free_memory
 from visprism.core.errors import InputError
+from visprism.core.memory import return_free_memory
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
-from visprism.images.batches import Change
+from visprism.images.batches import Change, fixed_augmentation
 from visprism.images.images import Images
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
@@ -168,12 +169,12 @@ class Subject:
             raise InputError(
                 "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
             )
-        return self.training_images.fixed_augmentation(
+        return fixed_augmentation(
+            self.training_images.first(self.limit),
             self.preprocessing,
-            batch_size=batch_size or self.batch_size,
-            num_classes=self.num_classes,
+            batch_size or self.batch_size,
+            self.num_classes,
             seed=seed,
-            limit=self.limit,
         )
 
     def pixel_batches(self, batch_size: int | None = None) -> Iterator[tuple[range, Tensor]]:
@@ -318,7 +319,8 @@ def check_images_differ(images: Images, preprocessing: Preprocessing | None) -> 
         pixels(inputs_of(batch)) for batch in images.batches(preprocessing, batch_size=2)
     )
     first = next(batches)
-    if len(images) > 1 and all(bool((b == first[:1]).all()) for b in (first, *batches)):
+    equal = (bool((batch == first[:1]).all()) for batch in chain([first], batches))
+    if len(images) > 1 and all(equal):  # reads images up to one that differs
         raise InputError(
             f"images must differ, and all {len(images)} are equal: statistics over images "
             "would mean nothing. Pass other images."

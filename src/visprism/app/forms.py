@@ -1,10 +1,9 @@
 """Forms: what they offer, and the study that one asks for, checked and safe to run."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -12,8 +11,7 @@ from visprism.analyses.base import ANALYSES, Needs
 from visprism.analyses.predictions.bands import BAND_CENTERS
 from visprism.app.settings import Settings
 from visprism.core.errors import InputError
-from visprism.core.files import slug
-from visprism.core.options import Effort, Option, OptionInfo, options_of
+from visprism.core.options import Effort, Option, options_of
 from visprism.core.registry import suggestion
 from visprism.images.corruptions.corrupt import CORRUPTIONS
 from visprism.models.sources import stored_model_name
@@ -50,19 +48,26 @@ class ModelForm(msgspec.Struct):
     checkpoint: Words | None = None
 
 
-class Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A form of a study as it is sent, and kept in ``request.json``."""
+Model = TypeVar("Model")
 
-    models: list[ModelForm]
+
+class StudyRequest(msgspec.Struct, Generic[Model], kw_only=True, forbid_unknown_fields=True):
+    """The arguments of `examine`, as JSON can hold them."""
+
+    models: list[Model]
     data: str
     analyses: list[str]
     title: Words | None = None
     options: dict[str, dict[str, Words]] = {}
     effort: Effort = "quick"
-    minutes: int | float | None = None
-    limit: int | None = 256
-    seed: int = 0
+    minutes: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=_MOST_IMAGES)] | None = 256
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     pretrained: bool | None = None
+
+
+Form = StudyRequest[ModelForm]  # as it is sent, and kept in request.json
+Named = StudyRequest[str]  # with names as `load_model` and `load_data` take them
 
 
 Shape = TypeVar("Shape")
@@ -76,69 +81,21 @@ def stated(kind: type[Shape], values: Any) -> Shape:
         raise InputError(f"a request must be what the form sends: {error}") from error
 
 
-@dataclass(frozen=True)
-class StudyRequest:
-    """The arguments of `examine`, as JSON can hold them."""
-
-    title: str
-    models: tuple[str, ...]  # names as `load_model` takes them
-    data: str  # name as `load_data` takes it
-    analyses: tuple[str, ...]
-    options: Mapping[str, Mapping[str, str]]  # values as text, by analysis and option
-    effort: Effort = "quick"
-    minutes: int | float | None = None
-    limit: int | None = 256  # number of images
-    seed: int = 0
-    pretrained: bool | None = None
-
-    @classmethod
-    def of_form(cls, form: Form, settings: Settings) -> "StudyRequest":
-        """The request of a form."""
-        models = form.models
-        if not 1 <= len(models) <= settings.limits.models:
-            raise InputError(f"models must be 1 to {settings.limits.models}, got {len(models)}")
-        names = tuple(model_name(model, settings) for model in models)
-        parsed_analyses(form.analyses, form.options)
-        for name, declared in _NUMBERS.items():
-            declared.check(getattr(form, name))
-        if form.minutes is not None and form.minutes > settings.limits.minutes:
-            most = settings.limits.minutes
-            raise InputError(f"minutes must be at most {most:g}, got {form.minutes}")
-        return cls(
-            title=form.title or " and ".join(map(_label, names)),
-            models=names,
-            data=data_name(form.data, settings),
-            analyses=tuple(form.analyses),
-            options=form.options,
-            effort=form.effort,
-            minutes=form.minutes,
-            limit=form.limit,
-            seed=form.seed,
-            pretrained=form.pretrained,
+def named(form: Form, settings: Settings) -> Named:
+    """The request of a form, checked."""
+    if not 1 <= len(form.models) <= settings.limits.models:
+        raise InputError(
+            f"models must be 1 to {settings.limits.models}, got {len(form.models)}"
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The request as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "StudyRequest":
-        """The request that `to_json` gave."""
-        return msgspec.convert(values, cls)
-
-    @property
-    def folder_name(self) -> str:
-        """Name of a folder for the study."""
-        return slug(self.title)[:60].strip("-.") or "study"
-
-
-_MINUTES = OptionInfo("time limit in minutes", above=0)
-_LIMIT = OptionInfo("number of images", minimum=1, maximum=_MOST_IMAGES)
-_NUMBERS = {
-    "minutes": Option("minutes", float | None, None, _MINUTES),
-    "limit": Option("limit", int | None, 256, _LIMIT),
-    "seed": Option("seed", int, 0, OptionInfo("random seed", minimum=0)),
-}
+    models = [model_name(model, settings) for model in form.models]
+    parsed_analyses(form.analyses, form.options)
+    if form.minutes is not None and form.minutes > settings.limits.minutes:
+        most = settings.limits.minutes
+        raise InputError(f"minutes must be at most {most:g}, got {form.minutes}")
+    values: dict[str, Any] = msgspec.structs.asdict(form)
+    values["models"], values["data"] = models, data_name(form.data, settings)
+    values["title"] = form.title or " and ".join(map(_label, models))
+    return Named(**values)
 
 
 def model_name(model: ModelForm, settings: Settings) -> str:

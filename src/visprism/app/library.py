@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from visprism.app.forms import Form, StudyRequest, stated
+from visprism.app.forms import Form, Named, named, stated
 from visprism.app.settings import REQUEST, Settings
 from visprism.core.errors import InputError, OutputError, printable
-from visprism.core.files import read_json, write_text
-from visprism.study.monitor import steps_of_run
+from visprism.core.files import read_json, slug, write_text
+from visprism.study.steps import steps_of_run
 from visprism.study.store import INDEX, read_index
 
 State = Literal["waiting", "running", "complete", "failed", "canceled"]
@@ -38,7 +38,7 @@ class BusyError(RuntimeError):
 class Job:
     """One study, or the plan of one, that runs in a separate process, and its state."""
 
-    request: StudyRequest
+    request: Named
     folder: Path | None  # None: only the plan is made
     state: State = "waiting"
     reason: str = ""
@@ -65,10 +65,10 @@ class Job:
         assert process.stderr is not None
         errors = asyncio.ensure_future(self._read_errors(process.stderr))
         folder = None if self.folder is None else str(self.folder)
-        line = json.dumps({"request": self.request.to_json(), "folder": folder}) + "\n"
+        line = msgspec.json.encode({"request": self.request, "folder": folder}) + b"\n"
         self._change(state="running")
         try:
-            process.stdin.write(line.encode())
+            process.stdin.write(line)
             with suppress(ConnectionError):
                 await process.stdin.drain()
             async for event in process.stdout:
@@ -164,7 +164,7 @@ class Library:
     _study_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _plan_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def plan(self, request: StudyRequest) -> Job:
+    async def plan(self, request: Named) -> Job:
         """The plan of a study with its expected time; nothing is measured."""
         self._check_room(self._plans)
         job = Job(request, None)
@@ -184,10 +184,10 @@ class Library:
         The folder keeps the form, which is checked again when the study is resumed.
         """
         form = stated(Form, values)
-        request = StudyRequest.of_form(form, self.settings)
+        request = named(form, self.settings)
         self._check_room(self.jobs.values())
         names = {*self.settings.study_folders(), "uploads"}
-        stem = request.folder_name
+        stem = slug(str(request.title))[:60].strip("-.") or "study"
         candidates = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
         free = (n for n in candidates if not (self.settings.workspace / n).exists())
         name = next(n for n in free if n not in names)
@@ -206,7 +206,7 @@ class Library:
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
         self._check_room(self.jobs.values())
-        self._run(name, StudyRequest.of_form(_form(folder), self.settings), folder)
+        self._run(name, named(_form(folder), self.settings), folder)
 
     async def cancel(self, name: str) -> None:
         """End a study that runs or waits."""
@@ -273,7 +273,7 @@ class Library:
         if sum(job.state == "waiting" for job in jobs) >= self.settings.limits.waiting:
             raise BusyError
 
-    def _run(self, name: str, request: StudyRequest, folder: Path) -> None:
+    def _run(self, name: str, request: Named, folder: Path) -> None:
         self.jobs[name] = job = Job(request, folder)
 
         async def in_turn() -> None:

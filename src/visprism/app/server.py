@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from visprism.app.forms import PRESETS, Form, StudyRequest, catalog, stated
+from visprism.app.forms import PRESETS, Form, catalog, named, stated
 from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import BusyError, Library
 from visprism.app.live.panels import PANELS
@@ -202,7 +202,7 @@ class Server:
 
     async def plan(self, request: Request) -> Response:
         """The plan of a study, which takes some seconds."""
-        form = StudyRequest.of_form(stated(Form, await self._json(request)), self.settings)
+        form = named(stated(Form, await self._json(request)), self.settings)
         job = await self.library.plan(form)
         if job.state != "complete":
             raise InputError(job.reason or "the plan was canceled")

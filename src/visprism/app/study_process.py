@@ -85,13 +85,13 @@ def _perform(values: dict[str, Any], write: Write) -> None:
 
 def _examine(values: dict[str, Any], write: Write) -> None:
     from visprism.analyses.subjects import DataOptions
-    from visprism.app.forms import StudyRequest, parsed_analyses
+    from visprism.app.forms import Named, parsed_analyses, stated
     from visprism.core.provenance import Provenance
     from visprism.core.run import Run
     from visprism.study.events import Event, Finished, Planned, Started, Stopped
     from visprism.study.examine import examine
 
-    request = StudyRequest.from_json(values["request"])
+    request = stated(Named, values["request"])
     folder = Path(values["folder"]) if values["folder"] else None
 
     def listen(event: Event) -> None:
@@ -118,7 +118,7 @@ def _examine(values: dict[str, Any], write: Write) -> None:
 
     origin = Provenance(command=f"visprism view (study {request.title})")
     examine(
-        list(request.models),
+        request.models,
         request.data,
         analyses=request.analyses,
         options=parsed_analyses(request.analyses, request.options),

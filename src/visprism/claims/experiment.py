@@ -181,7 +181,8 @@ def run_claims(
 
     def write() -> RawNumbers:
         """Write the numbers of every network of the folder."""
-        rows = tuple(_measured(t) for t in _measured_runs(chosen, data, folder))
+        runs = _measured_runs(chosen, data, folder)
+        rows = tuple(_measured(training, names) for training, names in runs)
         raw = RawNumbers(chosen.name, data or chosen.data, rows, _origin(run))
         raw.save(Path(out) / RAW)
         return raw
@@ -249,30 +250,23 @@ def _require_data(folder: Path, data: str) -> None:
         )
 
 
-def _measured_runs(scale: Scale, data: str, folder: Path) -> Iterator[TrainingRun]:
-    """The measured networks of a folder, of all claims and seeds."""
+def _measured_runs(
+    scale: Scale, data: str, folder: Path
+) -> Iterator[tuple[TrainingRun, list[str]]]:
+    """The measured runs of a folder, of all claims and seeds, and their networks."""
     ends = {path.name.rpartition("-seed")[2] for path in folder.glob("*-seed*")}
-    seeds = {int(end) for end in ends if end.isdecimal()}  # a copy may have another name
-    names = [n.name for n in NETWORKS.values() if n.model in scale.models]
-    runs = {
-        r.folder: r
-        for s in sorted(seeds)
-        for r in (run_of(n, s, scale, data, folder) for n in names)
-    }
-    yield from (r for r in runs.values() if r.finished and stored_values(r))
+    for seed in sorted(int(end) for end in ends if end.isdecimal()):  # a copy has another name
+        runs: dict[Path, tuple[TrainingRun, list[str]]] = {}
+        for name in (n.name for n in NETWORKS.values() if n.model in scale.models):
+            run = run_of(name, seed, scale, data, folder)
+            runs.setdefault(run.folder, (run, []))[1].append(name)
+        yield from (r for r in runs.values() if r[0].finished and stored_values(r[0]))
 
 
-def _measured(training: TrainingRun) -> MeasuredRun:
+def _measured(training: TrainingRun, names: Sequence[str]) -> MeasuredRun:
     history = training.history()
     row = history.last_evaluation
     low, high = history.accuracy_interval(row)
-    folder = training.folder.parent
-    names = [
-        n.name
-        for n in NETWORKS.values()
-        if n.model in training.scale.models
-        and run_of(n.name, training.seed, training.scale, training.data, folder) == training
-    ]
     return MeasuredRun(
         name=training.name,
         networks=tuple(names),

@@ -76,9 +76,4 @@ class _Ended(KeyboardInterrupt):
 
 def _ended(number: int, frame: FrameType | None) -> None:
     _SIGNALS.append(number)
-    torch = sys.modules.get("torch")
-    if torch and getattr(torch.__spec__, "_initializing", False):
-        # It would swallow what is raised while it imports NumPy, and go on without it.
-        print("visprism: interrupted; nothing was written", file=sys.stderr, flush=True)
-        os._exit(128 + number)
     raise _Ended

@@ -3,11 +3,11 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from visprism.cli.arguments import AUTO, DATA, DEVICE, Printing, argument
 from visprism.cli.output import print_table
-from visprism.core.errors import InputError
+from visprism.core.options import check_used
 
 OUT = Path("claims")
 SCALES = ("small", "medium", "paper", "test")  # a test compares them with the declared ones
@@ -49,30 +49,15 @@ class Claims(Printing):
     def run(self) -> None:
         """List the claims, run their experiments, or write the report."""
         if self.action != "run":
-            self._refuse_options()
+            names = ["codes", "scale", "data", "seeds", "device"]
+            names += ["out"] if self.action == "list" else []
+            check_used(self, dict.fromkeys(names, "the action run"))
         if self.action == "list":
             self._list()
         elif self.action == "run":
             self._measure()
         else:
             self._report()
-
-    def _refuse_options(self) -> None:
-        """Require that no option of `run` is set for another action."""
-        given: dict[str, Any] = {
-            "CLAIM": self.codes,
-            "--scale": self.scale,
-            "--data": self.data,
-        }
-        given |= {"--seeds": self.seeds, "--device": self.device}
-        if self.action == "list":
-            given["--out"] = self.out
-        for name, value in given.items():
-            if value:
-                raise InputError(
-                    f"{name} must not be given to `visprism claims {self.action}`. "
-                    "`visprism claims run` takes it."
-                )
 
     def _list(self) -> None:
         from visprism.claims.hypotheses import PRIMARY

@@ -1,23 +1,25 @@
 """The parser of the command line; only the command that is asked for has its arguments added.
 
 Adding the arguments of an analysis imports it, and torch with it; ``visprism --help`` needs
-only names and first lines, which are read from the source text of analyses.
+only names and first lines, which are read from the source text of analyses if there are no
+plug-ins.
 """
 
 import argparse
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points, version
+from importlib.metadata import entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from visprism.cli import catalog, claims, harmonize, study, system, train
+from visprism.cli import catalog, claims, harmonize, studies, study, system, train
 from visprism.cli.arguments import MEASURED, Command, add_arguments
 from visprism.cli.output import Parser, flags_of
-from visprism.cli.study import Models, first_file, in_file, study_arguments
+from visprism.cli.study_file import first_file, with_file
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 
@@ -26,10 +28,10 @@ _WORDS = "Words without a flag come first, and a list is one word with commas."
 _DEFAULT_GROUP = "feature maps"  # as in `Analysis`
 _BEFORE: dict[str, Any] = {
     "examine": study.Examine,
-    "merge": study.Merge,
-    "demo": study.Demo,
+    "merge": studies.Merge,
+    "demo": studies.Demo,
     "view": system.View,
-    "evolve": study.Evolve,
+    "evolve": studies.Evolve,
     "claims": claims.Claims,
 }
 _AFTER: dict[str, Any] = {
@@ -84,26 +86,16 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
     named = next((word for word in words if not word.startswith("-")), None)
     available = commands()
     if named is not None and named not in available:
-        available |= _registered(available)
-        if named not in available:
-            raise InputError(f"unknown command {named!r}. {suggestion(named, list(available))}")
+        raise InputError(f"unknown command {named!r}. {suggestion(named, list(available))}")
     root, made = _root(available)
     if named is None:
         root.parse_args(words)  # --help or --version, which end the process
         raise InputError("a command must be named. `visprism --help` lists them.")
     available[named].add(made[named])
     file = first_file(words)
-    stated: list[str] = []
-    models: Models = []
-    if file is not None:
-        stated, models = study_arguments(file, made[named], words[2:])
-        words = [words[0], *stated, str(file), *words[2:]]
-    try:
-        parsed, extra = root.parse_known_args(words)
-    except InputError as error:
-        raise (
-            error if file is None else in_file(error, file, words[len(stated) + 2 :])
-        ) from None
+    for action in made[named]._actions if file is not None else ():
+        action.required = not action.option_strings  # the file may state the others
+    parsed, extra = root.parse_known_args(words)
     flags = flags_of(made[named])
     if extra:
         flag = extra[0].partition("=")[0]
@@ -111,11 +103,7 @@ def parse(words: Sequence[str]) -> tuple[Command, list[str]]:
         raise InputError(f"unknown argument {flag!r}. {hint}")
     values = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(parsed).items()}
     if file is not None:
-        if len(values["models"]) > 1:
-            raise InputError(
-                f"a study file must be the only model, got also {values['models'][1]}"
-            )
-        values["models"] = models if isinstance(models, dict) else tuple(models)
+        values = with_file(file, made[named], values)
     return available[named].make(**values), flags
 
 
@@ -182,19 +170,6 @@ def _listing(available: dict[str, Entry]) -> str:
     return "\n".join(lines[1:])
 
 
-def _registered(existing: dict[str, Entry]) -> dict[str, Entry]:
-    """Commands of analyses that plug-ins register in ways that their text does not show."""
-    from visprism.analyses.base import ANALYSES
-
-    return {
-        name: _analysis(
-            name, Summary((analysis.__doc__ or "").partition("\n")[0], analysis.group)
-        )
-        for name, analysis in ((n, ANALYSES[n]) for n in ANALYSES if n not in existing)
-        if not analysis.measured_by
-    }
-
-
 # What analyses declare, as text: importing them needs torch, which takes seconds.
 
 
@@ -207,81 +182,53 @@ class Summary:
 
 
 def summaries() -> dict[str, Summary]:
-    """The summary of each analysis by its name, of built-in ones and of plug-ins."""
-    plugins = entry_points(group="visprism.plugins")
-    of_plugins = (path for plugin in plugins for path in _plugin_sources(plugin))
+    """The summary of each analysis by its name; plug-ins are imported for theirs."""
+    if not entry_points(group="visprism.plugins"):
+        return {name: summary for path in _sources() for name, summary in _declared(path)}
+    from visprism.analyses.base import ANALYSES
+
     return {
-        name: summary
-        for path in (*_folder(_PACKAGE), *of_plugins)
-        for name, summary in _declared(path, path.stat().st_mtime_ns)
+        name: Summary((analysis.__doc__ or "").strip().partition("\n")[0], analysis.group)
+        for name, analysis in ((name, ANALYSES[name]) for name in ANALYSES)
+        if not analysis.measured_by
     }
 
 
 @cache
 def groups() -> tuple[str, ...]:
     """The groups of analyses in the order of the help."""
-    for path in _folder(_PACKAGE):
-        if path.stem == "base":
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GROUPS":
-                    return ast.literal_eval(node.value)
-    raise AssertionError(f"{_PACKAGE}.base declares no GROUPS")
+    (base,) = (path for path in _sources() if path.stem == "base")
+    return next(v for v in _literals(ast.parse(base.read_text("utf-8"))) if v[0] == "GROUPS")[1]
 
 
-def _folder(package: str) -> list[Path]:
-    spec = find_spec(package)
+@cache
+def _sources() -> list[Path]:
+    spec = find_spec(_PACKAGE)
     places = spec.submodule_search_locations if spec is not None else None
     return sorted(path for place in places or () for path in Path(place).rglob("*.py"))
 
 
-def _plugin_sources(plugin: EntryPoint) -> list[Path]:
-    """The module that a plug-in names, or the modules of the package; nothing is imported."""
-    try:
-        top, *rest = plugin.module.split(".")
-        spec = find_spec(top)
-    except (AttributeError, ValueError):  # an entry point that names no module
-        return []  # reported when the plug-in is loaded
-    if spec is None:
-        return []
-    if not spec.submodule_search_locations:
-        return [Path(spec.origin)] if spec.origin else []
-    paths = [Path(place).joinpath(*rest) for place in spec.submodule_search_locations]
-    files = [f for path in paths for f in (*sorted(path.glob("*.py")), path.with_suffix(".py"))]
-    return [file for file in files if file.is_file()]
-
-
 @cache
-def _declared(path: Path, modified: int) -> tuple[tuple[str, Summary], ...]:
-    """Name and summary of each analysis of a file, as it was when last `modified`."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    if "ANALYSES.register" not in text:
-        return ()
-    try:
-        nodes = ast.parse(text).body
-    except (SyntaxError, ValueError):
-        return ()  # reported when the plug-in is loaded
+def _declared(path: Path) -> list[tuple[str, Summary]]:
+    """Name and summary of each analysis of a file."""
+    text = path.read_text("utf-8")
+    nodes = ast.parse(text).body if "ANALYSES.register" in text else []
     declared = []
     for node in nodes:
-        if isinstance(node, ast.ClassDef) and any(
-            ast.unparse(d).endswith("ANALYSES.register") for d in node.decorator_list
+        if isinstance(node, ast.ClassDef) and "ANALYSES.register" in map(
+            ast.unparse, node.decorator_list
         ):
-            values = _class_attributes(node)
-            line = (ast.get_docstring(node) or "").partition("\n")[0]
-            if "name" in values and "measured_by" not in values:
+            values = dict(_literals(node))
+            if "measured_by" not in values:
+                line = (ast.get_docstring(node) or "").partition("\n")[0]
                 group = values.get("group", _DEFAULT_GROUP)
                 declared.append((values["name"], Summary(line, group)))
-    return tuple(declared)
+    return declared
 
 
-def _class_attributes(node: ast.ClassDef) -> dict[str, str]:
-    """Class attributes that are literal texts, with or without a type annotation."""
-    values = {}
+def _literals(node: ast.ClassDef | ast.Module) -> Iterator[tuple[str, Any]]:
+    """Names and values of literals that a class or module assigns."""
     for statement in node.body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign):
-            target = (
-                statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
-            )
-            value = statement.value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                values[ast.unparse(target)] = value.value
-    return values
+        if isinstance(statement, ast.Assign):
+            with suppress(ValueError):  # no literal
+                yield ast.unparse(statement.targets[0]), ast.literal_eval(statement.value)

@@ -1,23 +1,19 @@
-"""Commands that measure: ``examine``, ``demo``, and one for each analysis."""
+"""Commands that measure: ``examine``, and one for each analysis."""
 
 import argparse
 import re
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from visprism.cli.arguments import (
-    DATA,
     MEASURED,
-    MODEL,
     REQUIRED,
     Computation,
     Printing,
-    Seeded,
     Sized,
     Weights,
     add_arguments,
@@ -26,7 +22,6 @@ from visprism.cli.arguments import (
     parser_of,
 )
 from visprism.core.errors import InputError, OutputError
-from visprism.core.files import read_fields
 from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
 
@@ -39,8 +34,6 @@ if TYPE_CHECKING:
 # What a time budget leaves for files: for the page and for the figures of each analysis of each
 # model, in seconds on two cores, and the largest part of the budget.
 _PAGE, _FIGURES, _FILES = 1.0, 0.2, 1 / 3
-SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
-_DEMO_IMAGES = 256
 _LABELED = re.compile(r"([^=?@:]+)=(.+)")  # as in ours=resnet20@FILE
 EFFORT = (
     "how many images, and values of options that are not given: quick, standard (about ten "
@@ -49,7 +42,7 @@ EFFORT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Images(Sized):
+class Images(Sized):
     """Which images."""
 
     heading = "images"
@@ -104,7 +97,7 @@ class _Images(Sized):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Output(Printing):
+class Output(Printing):
     """Where a study goes and what is printed of it."""
 
     heading = "study"
@@ -129,7 +122,7 @@ class _Output(Printing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Study(_Output):
+class StudyCommand(Output):
     """How long."""
 
     heading = "study"
@@ -218,7 +211,7 @@ class _Models(Weights):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measuring(Computation, _Study, _Images, _Models):
+class _Measuring(Computation, StudyCommand, Images, _Models):
     """A command that measures models on images."""
 
     def examined(
@@ -312,55 +305,6 @@ class OneAnalysis(_Measuring):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evolve(Computation, _Study, _Images, Seeded):
-    """Curves of any analysis over the checkpoints of one or more trainings."""
-
-    group, epilog = "studies", f"{MODEL}\n{DATA}"
-    runs: tuple[str, ...] = argument(
-        REQUIRED,
-        "folders: of `visprism train`, of checkpoints with the number of their step in their "
-        "names, or of a monitor",
-        "RUN",
-        positional=True,
-    )
-    data: str = argument(
-        "", "images, see below (default: none, to show what a monitor has measured)", "DATA"
-    )
-    model: str | None = argument(
-        None, "model of the checkpoints, see below (default: the one that they name)", "MODEL"
-    )
-    analyses: tuple[str, ...] | None = argument(
-        None, "names of analyses (default: a monitor's)", "A,B,..."
-    )
-    limit: int | None = argument(
-        256, "maximum number of images, balanced over classes", minimum=1
-    )
-    effort: Effort = argument("quick", EFFORT)
-
-    def run(self) -> int:
-        """Measure each checkpoint, and show what changes when."""
-        return self.perform(self._evolved)
-
-    def _evolved(self, run: "Run", listener: "Listener") -> "Study":
-        from visprism.study.evolve import evolve
-        from visprism.study.monitor import WATCHED
-
-        analyses = self.analyses or WATCHED
-        return evolve(
-            self.runs,
-            self.data or None,
-            model=self.model,
-            analyses=analyses,
-            effort=self.effort,
-            train_data=self.train_data,
-            images=self.data_options(),
-            out=self.out,
-            fresh=self.fresh,
-            run=replace(run, deadline=self.deadline(self.begin, len(self.runs), len(analyses))),
-        )
-
-
 _OPTION = "option_"  # before names of options of an analysis, which other arguments may have
 
 
@@ -402,87 +346,6 @@ def of_analysis(name: str, **values: Any) -> OneAnalysis:
     return OneAnalysis(analysis=name, options=options, **shared)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Merge(_Output):
-    """One study and report from studies of the same images by several jobs."""
-
-    group, epilog = "studies", ""
-    studies: tuple[str, ...] = argument(
-        REQUIRED, "folders of studies", "STUDY", positional=True
-    )
-
-    def run(self) -> int:
-        """Merge the studies, write the files of the one and print it; the exit code."""
-        from visprism.study.store import INDEX
-        from visprism.study.study import Study
-
-        if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
-            raise InputError(f"out must be another folder than the studies', got {self.out}")
-        study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
-        held = Study.load(self.out).models if (self.out / INDEX).is_file() else ()
-        if not {*held} <= {*study.models}:
-            raise InputError(
-                f"out must be a folder without a study of other models, got {self.out} with "
-                f"{', '.join(held)}. Choose another folder."
-            )
-        study.save(self.out)
-        study.write_files(self.out, self.formats, footer=self.footer)
-        return self.printed(study)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demo(_Study, Seeded):
-    """Examine two small trained networks."""
-
-    group, epilog = "studies", ""
-    out: Path = argument(Path("demo"), "output folder", "DIR")
-    train: bool = argument(
-        False,
-        "train the networks first, which takes about four minutes (default: use the weights "
-        "inside the package)",
-    )
-    effort: Effort = argument("quick", EFFORT)
-
-    def run(self) -> int:
-        """Examine the networks that ship trained, or that are trained before."""
-        return self.perform(self._examined)
-
-    def _examined(self, run: "Run", listener: "Listener") -> "Study":
-        from visprism.analyses.base import ANALYSES
-        from visprism.analyses.subjects import DataOptions
-        from visprism.study.examine import examine
-
-        models, begin = dict(SHIPPED), self.begin
-        if self.train:
-            models, begin = _trained(self.out, run), time.monotonic()
-        deadline = self.deadline(begin, len(models), len(ANALYSES.chosen(None)))
-        return examine(
-            models,
-            "shapes",
-            effort=self.effort,
-            minutes=self.minutes,
-            images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
-            out=self.out,
-            fresh=self.fresh or self.train,
-            run=replace(run, deadline=deadline),
-            listener=listener,
-        )
-
-
-def _trained(folder: Path, run: "Run") -> dict[str, Any]:
-    from visprism.cli.output import columns
-    from visprism.demo import trained_networks
-
-    networks = trained_networks(folder / "checkpoints", run=run)
-    rows = [
-        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", n.images, f"{n.seconds:.0f} s")
-        for n in networks
-    ]
-    header = ["network", "accuracy before", "after", "training images", "time"]
-    print(columns(header, rows), file=sys.stderr)
-    return {n.name: n.network for n in networks}
-
-
 @contextmanager
 def resumable(folder: Path) -> Iterator[None]:
     """Say what is stored in the folder of a study that is interrupted, or finds no space."""
@@ -505,120 +368,3 @@ def _stored_results(folder: Path) -> str:
         return "no result was complete"
     results = "1 result is" if len(entries) == 1 else f"{len(entries)} results are"
     return f"{results} stored in {folder}, see visprism view {folder}; the same command resumes"
-
-
-# ``visprism examine FILE.yaml``: a study file as arguments of the command line.
-
-_WHAT = "the study file"
-_NOT_FIELDS = ("help", "set", "json", "fresh")  # of a call, or written otherwise
-Models = list[str] | dict[str, str]
-
-
-def study_arguments(
-    path: Path, parser: argparse.ArgumentParser, given: Sequence[str]
-) -> tuple[list[str], Models]:
-    """The words that stand for a study file on the command line, and its models.
-
-    ``out`` is relative to the folder of the file and lies inside it, so that a file of somebody
-    else writes nowhere else. A file in the folder of a study, as `examine` writes it, has that
-    folder for ``out``.
-
-    Args:
-        path: of the file.
-        parser: of ``examine``, whose flags are the fields.
-        given: further words of the command line, which win.
-    """
-    values = read_fields(path, _WHAT, "data: shapes")
-    flags = {
-        action.dest: action
-        for action in parser._actions
-        if action.option_strings and action.dest not in _NOT_FIELDS
-    }
-    for name in values:
-        if name not in (*flags, "models", "options"):
-            remedy = suggestion(name, [*flags, "models", "options"])
-            raise InputError(f"{_WHAT} {path} has no field {name!r}. {remedy}")
-    models = _models(values.pop("models", None), path)
-    words = list(_option_words(values.pop("options", None), path))
-    if any(word.partition("=")[0] == "--out" for word in given):
-        values.pop("out", None)
-    elif "out" in values:
-        values["out"] = str(_inside(path, values["out"]))
-    elif (path.parent / "study.json").is_file():
-        values["out"] = str(path.parent)
-    for name, value in values.items():
-        words += _words(flags[name], value, path)
-    return words, models
-
-
-def _inside(path: Path, out: Any) -> Path:
-    folder = path.parent / str(out)
-    if not folder.resolve().is_relative_to(path.parent.resolve()):
-        raise InputError(
-            f"out of {_WHAT} {path} must be inside the file's folder, got {out!r}. "
-            "Name another folder on the command line, by --out."
-        )
-    return folder
-
-
-def _models(value: Any, path: Path) -> Models:
-    if isinstance(value, str):
-        return [value]
-    names = list(value.values()) if isinstance(value, Mapping) else value
-    right = isinstance(names, list) and names and all(isinstance(n, str) for n in names)
-    if not right:
-        raise InputError(
-            f"models of {_WHAT} {path} must be names, or a mapping of labels to names, got "
-            f"{value!r}"
-        )
-    return {str(k): v for k, v in value.items()} if isinstance(value, Mapping) else value
-
-
-def _option_words(value: Any, path: Path) -> Iterator[str]:
-    options = {} if value is None else value
-    if not isinstance(options, dict) or not all(isinstance(o, dict) for o in options.values()):
-        raise InputError(
-            f"options of {_WHAT} {path} must be options by analysis, such as "
-            f"{{fourier: {{profile: radial}}}}, got {value!r}"
-        )
-    for analysis, settings in options.items():
-        for name, setting in settings.items():
-            yield f"--set={analysis}.{name}={_text(setting)}"
-
-
-def _words(action: argparse.Action, value: Any, path: Path) -> list[str]:
-    flag = action.option_strings[-1]
-    if action.nargs == 0:  # a switch
-        if not isinstance(value, bool):
-            raise InputError(
-                f"{action.dest} of {_WHAT} {path} must be true or false, got {value!r}"
-            )
-        if action.dest == "pretrained":
-            return ["--pretrained" if value else "--random-weights"]
-        return [flag] if value else []
-    if isinstance(value, dict):
-        raise InputError(
-            f"{action.dest} of {_WHAT} {path} must be a value or a list, got {value!r}"
-        )
-    separator = "x" if action.dest == "size" else ","
-    return [f"{flag}={_text(value, separator)}"]
-
-
-def _text(value: Any, separator: str = ",") -> str:
-    if isinstance(value, list):
-        return separator.join(_text(item) for item in value)
-    return "none" if value is None else str(value)
-
-
-def first_file(words: Sequence[str]) -> Path | None:
-    """The study file that follows the command ``examine``, if one does."""
-    named = len(words) > 1 and words[0] == "examine" and words[1].endswith((".yaml", ".yml"))
-    return Path(words[1]) if named else None
-
-
-def in_file(error: InputError, path: Path, flags: Sequence[str]) -> InputError:
-    """The error of a value, which names the field of the file unless it is one of `flags`."""
-    named = re.match(r"(--([\w-]+))( must .*?)\. `visprism", str(error), re.DOTALL)
-    if named is None or any(word.partition("=")[0] == named[1] for word in flags):
-        return error
-    return InputError(f"{named[2].replace('-', '_')} of {_WHAT} {path}{named[3]}")

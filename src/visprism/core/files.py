@@ -11,9 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path
-from time import time
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from visprism.core.errors import DamagedError, InputError, OutputError
 
@@ -50,11 +48,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path next to `path` that takes its place if the body succeeds.
 
     A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. It
-    has the mode of any new file, whatever the body makes of it.
+    has the mode of any new file, whatever the body makes of it. What a killed process leaves
+    has the same name, and is replaced; processes of torchrun have names of their own.
     """
     check_named(path)
-    scratch = path.with_name(f".{path.name}.{uuid4().hex}.tmp{path.suffix}")
+    rank = os.environ.get("RANK", "0")
+    scratch = path.with_name(f".{path.name}.{rank}.tmp{path.suffix}")
     try:
+        scratch.unlink(missing_ok=True)
         scratch.touch()
         mode = stat.S_IMODE(scratch.stat().st_mode)  # as the user's umask has it
         yield scratch
@@ -65,23 +66,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # the folder may be gone
             scratch.unlink()
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files and folders of processes that were killed over an hour ago."""
-    for scratch in (*folder.glob(".*.tmp*"), *folder.glob("*/.*.tmp*")):
-        with suppress(OSError):
-            old = time() - scratch.stat().st_mtime >= _STALE
-            if not old or not _SCRATCH.fullmatch(scratch.name):
-                continue
-            if scratch.is_dir():
-                shutil.rmtree(scratch, ignore_errors=True)
-            else:
-                scratch.unlink()
-
-
-_SCRATCH = re.compile(r"\..+\.[0-9a-f]{32}\.tmp.*")
-_STALE = 3600  # seconds
 
 
 def not_written(path: Path, error: OSError) -> OutputError:
@@ -124,12 +108,12 @@ def output_folder(
     After a failure of the body, as on a full disk, everything under `path` is as it was.
     """
     created: list[Path] = []
-    scratch = path / f".visprism.{uuid4().hex}.tmp"
+    scratch = path / ".visprism.tmp"
     try:
         with writable(path):
             created += [folder for folder in (path, *path.parents) if not folder.exists()]
             path.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(path)
+            shutil.rmtree(scratch, ignore_errors=True)  # of a killed process
             scratch.mkdir()
         try:
             yield scratch

@@ -152,19 +152,12 @@ class Option:
         )
 
     def _error(self, value: Any) -> InputError:
-        if isinstance(value, int) and abs(value) > float_info.max:
-            return InputError(
-                f"{self.name} must be {self.constraint}, got an integer with too many digits"
-            )
-        text, largest = str(value), ""
-        if text.isdecimal() and len(text.lstrip("0")) >= len(str(_LARGEST)):
-            largest = f" of at most {_LARGEST}"
-            value = value if len(text) < _LONG else f"{text[:_LONG]}..."
+        text = str(value)
+        largest = f" of at most {_LARGEST}" if text.isdecimal() and len(text) > 9 else ""
         return InputError(f"{self.name} must be {self.constraint}{largest}, got {value!r}")
 
 
 _LARGEST = 2**31 - 1  # of any integer: sizes of arrays are counted in 64 bits
-_LONG = 40  # digits of a number in an error
 _FORMS = {int: "N", float: "X", str: "TEXT", Path: "FILE"}
 _NOUNS = {
     int: ("an integer", "integers"),

@@ -1,13 +1,12 @@
 """Processes: the process group of ``torchrun``, and how it shares work."""
 
-import atexit
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from typing import Generic, TypeVar
+from functools import cache
+from itertools import count, islice
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -18,47 +17,11 @@ from visprism.core.errors import InputError
 T = TypeVar("T")
 
 
-class ProcessGroup:
-    """The process group that was made, kept from one use to the next."""
-
-    def __init__(self) -> None:
-        self.inside = False
-        self._like: tuple | None = None  # of what group there is: where, and its backend
-        self._stores: dict[tuple, distributed.Store] = {}
-        self._made: Counter[tuple] = Counter()  # groups, by place
-
-    @property
-    def ours(self) -> bool:
-        """Whether the group that there is was made here."""
-        return self._like is not None
-
-    def enter(self, backend: str | None) -> None:
-        """Join the processes that the environment names, unless they are joined."""
-        names = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
-        place = tuple(os.environ.get(name) for name in names)
-        if self._like != (place, backend):
-            self.part()
-            if place not in self._stores:
-                self._stores[place], _, _ = next(distributed.rendezvous("env://"))
-            # A new name for each: the store still has the addresses of a group that was left.
-            self._made[place] += 1
-            store = distributed.PrefixStore(
-                f"visprism/{self._made[place]}", self._stores[place]
-            )
-            rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-            distributed.init_process_group(backend, store=store, rank=rank, world_size=world)
-            self._like = place, backend
-        self.inside = True
-
-    def part(self) -> None:
-        """Leave the processes, if they are joined."""
-        if self.ours and distributed.is_initialized():
-            distributed.destroy_process_group()
-        self._like = None
-
-
-GROUP = ProcessGroup()
-atexit.register(GROUP.part)
+@cache
+def _store(*place: str) -> tuple[Any, Iterator[int]]:
+    """The store of the processes that the environment names, and numbers of groups in it."""
+    store, _, _ = next(distributed.rendezvous("env://"))
+    return store, count()
 
 
 def rank() -> int:
@@ -120,25 +83,25 @@ def share(items: Iterable[T]) -> Iterable[T]:
 
 @contextmanager
 def processes(compute: Compute = CPU) -> Iterator[None]:
-    """Inside, the processes that ``torchrun`` started share the work.
-
-    The connections are reused until the program ends, but are closed after an error, since
-    other processes may then wait for this one.
-    """
-    started = int(os.environ.get("WORLD_SIZE", "1"))
-    if started == 1 or _several():
+    """Inside, the processes that ``torchrun`` started share the work."""
+    names = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _several():
         yield
         return
-    GROUP.enter("gloo" if compute.torch_device.type == "cpu" else None)
+    store, numbers = _store(*(os.environ[name] for name in names))
+    distributed.init_process_group(
+        "gloo" if compute.torch_device.type == "cpu" else None,
+        # A new name for each group: the store still has the addresses of one that was left.
+        store=distributed.PrefixStore(f"visprism/{next(numbers)}", store),
+        rank=int(os.environ["RANK"]),
+        world_size=int(os.environ["WORLD_SIZE"]),
+    )
     try:
         if compute.torch_device.type == "cuda":
             torch.cuda.set_device(compute.torch_device)  # where objects are gathered
         yield
-    except BaseException:
-        GROUP.part()
-        raise
-    finally:
-        GROUP.inside = False
+    finally:  # after an error others may wait for this process
+        distributed.destroy_process_group()
 
 
 def require_single_process(what: str) -> None:
@@ -152,5 +115,4 @@ def require_single_process(what: str) -> None:
 
 
 def _several() -> bool:
-    there = distributed.is_available() and distributed.is_initialized()
-    return there and (GROUP.inside or not GROUP.ours)
+    return distributed.is_available() and distributed.is_initialized()

@@ -1,4 +1,4 @@
-"""Values as colors: cells on a rectangular grid, and their color bar."""
+"""Values as colors: color bars, pictures on shared axes, and values on a grid."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from visprism.drawing.style import INK, SIMILARITY, tip
 
@@ -53,23 +53,6 @@ def on_grid(
     grid = np.full((len(rows), len(columns)), np.nan)
     grid[np.searchsorted(rows, y), np.searchsorted(columns, x)] = values
     return columns, rows, grid
-
-
-def cells(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
-    """A cell for each value at its place on a grid of equal steps; a part may be missing."""
-    columns, rows, image = on_grid(x, y, values)
-    ax.imshow(
-        image,
-        cmap=SIMILARITY,
-        norm=UNIT,
-        extent=(*_edges(columns), *_edges(rows)),
-        origin="lower",
-        interpolation="nearest",
-    )
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(5, integer=True))
-    for side in ("top", "right", "bottom", "left"):
-        ax.spines[side].set_visible(False)
 
 
 def picture(
@@ -138,9 +121,3 @@ def framed(ax: Axes, left: float, top: float, width: float, height: float, text:
     frame = Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.3)
     frame.set_gid(tip(text))
     ax.add_patch(frame)
-
-
-def _edges(values: np.ndarray) -> tuple[float, float]:
-    """The outer edges of cells centered at equally spaced values."""
-    half = (values[1] - values[0]) / 2 if len(values) > 1 else 0.5
-    return float(values[0] - half), float(values[-1] + half)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from visprism.drawing.color_bars import color_bar, on_grid, side_by_side
 from visprism.drawing.depth import (
@@ -130,7 +131,8 @@ def _value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> N
         for mappable in mappables:
             mappable.set_clim(np.nanmin(ends), np.nanmax(ends))
         label = str(mappables[0].get_label())
-        color_bar(figure, axes, label, mappable=mappables[0], **options)
+        style = PercentFormatter(1, decimals=0) if (ends == (0, 1)).all() else None
+        color_bar(figure, axes, label, mappable=mappables[0], format=style, **options)
 
 
 @figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
@@ -163,6 +165,8 @@ def _(result: Curve, ax: Axes) -> Axes:
         ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
     if len(result.series()) > 1:
         legend(ax)
+    if result.of_fractions:
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
     return ax
@@ -170,11 +174,13 @@ def _(result: Curve, ax: Axes) -> Axes:
 
 @figure(width=2.6, height=2.2, share=False, key=_value_bar, key_width=0.7)
 def _(result: Surface, ax: Axes) -> Axes:
-    """Filled contours of the value over both variables; missing points are left empty."""
+    """The value over both variables, in percent of 0 to 100 for fractions, gaps left empty."""
     x, y = (np.asarray(getattr(result, n), dtype=float) for n in (result.x_name, result.y_name))
     columns, rows, grid = on_grid(x, y, result.values)
     mesh = ax.pcolormesh(columns, rows, grid, cmap=SIMILARITY, shading="nearest")
     mesh.set_label(result.value_info().heading)
+    if result.of_fractions:
+        mesh.set_clim(0, 1)
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=infos[result.y_name].heading)
     return ax

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd import grad
 from torch.autograd.graph import saved_tensors_hooks
 
-from visprism.core.devices import free_bytes
 from visprism.core.errors import InputError
+from visprism.core.memory import free_bytes
 from visprism.core.run import stream
 from visprism.loss.double_backward import check_twice, without_second_derivative
 from visprism.loss.objective import BatchGraph, Objective

@@ -26,7 +26,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, in_turn
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
 
@@ -116,29 +116,21 @@ class FeatureStatistic(ABC):
 class Gathered:
     """What a pass has gathered of one statistic so far, in this process."""
 
-    by_image: dict[Any, list[np.ndarray]] = field(default_factory=dict)
+    by_image: list[Arrays] = field(default_factory=list)  # of each batch
     sums: Arrays = field(default_factory=dict)
 
     def add(self, by_image: Arrays, sums: Arrays) -> None:
         """Append the values of a batch, and add its sums."""
-        for key, values in by_image.items():
-            self.by_image.setdefault(key, []).append(values)
+        self.by_image.append(by_image)
         for key, value in sums.items():
             self.sums[key] = self.sums[key] + value if key in self.sums else value
 
     def of_all_processes(self) -> tuple[Arrays, Arrays]:
         """By image in the order of the data; sums added in the order of ranks: equal bits."""
-        parts, total = gather((self.by_image, self.sums)), Gathered()
-        for _, sums in parts:
+        batches, total = in_order(self.by_image), Gathered()
+        for sums in gather(self.sums):
             total.add({}, sums)
-        keys = dict.fromkeys(key for by_image, _ in parts for key in by_image)
-        batches = {key: in_turn([p.get(key, []) for p, _ in parts]) for key in keys}
-        return {key: np.concatenate(values) for key, values in batches.items()}, total.sums
-
-    def joined(self, sizes: Sequence[int]) -> tuple[Arrays, Arrays, list[int]]:
-        """What all processes gathered of batches of these sizes, and the sizes of all."""
-        every = in_order(sizes)
-        return *self.of_all_processes(), every
+        return {k: np.concatenate([b[k] for b in batches]) for k in batches[0]}, total.sums
 
 
 def observe(
@@ -195,13 +187,13 @@ def observations(
                 sums = statistic.sums(extracts, number, run.seed)
                 part.add(statistic.by_image(extracts), sums)
             sizes.append(batch_size(images))
+    every = in_order(sizes)
+    origin = run.measured(
+        images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
+    )
     between, measured = blocks_off_grid(anatomy), []
     for statistic, part in zip(statistics, gathered, strict=True):
-        by_image, sums, every = part.joined(sizes)
-        origin = run.measured(
-            images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
-        )
-        seen = Seen(by_image, sums, sum(every), anatomy, between, run.seed, origin)
+        seen = Seen(*part.of_all_processes(), sum(every), anatomy, between, run.seed, origin)
         results = statistic.results(seen)
         measured.append(tuple(result.measured(origin) for result in results))
     return measured

@@ -17,8 +17,7 @@ from visprism.core.devices import on_cpu
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.passes.batches import Batch, blocks_on_grid, images_of, targets_of
-from visprism.passes.features import Gathered
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, targets_of
 from visprism.passes.tokens import token_roles
 
 Pooling = Literal["mean", "class", "both"]
@@ -79,7 +78,8 @@ def pooled_features(
     pass; memory is one float32 for each image and channel of a block (or several with "both").
     """
     blocks = blocks_on_grid(anatomy)
-    gathered, sizes, inputs = Gathered(), list[int](), list[Tensor]()
+    parts: list[tuple] = []  # of each batch: vectors by block, targets, logits, inputs, size
+    inputs: list[np.ndarray] = []
     with run.compute.borrow(anatomy.model), torch.no_grad():
         chosen = _class_tokens(anatomy, blocks, pooling)
 
@@ -93,41 +93,51 @@ def pooled_features(
         read = nullcontext() if inputs_of is None else _inputs(inputs_of, inputs)
         with watch_tokens(anatomy, keep, blocks=watched) as vectors, read:
             for batch in run.track_share(batches, "pooling features"):
-                images, targets = images_of(batch, anatomy, run.compute), targets_of(batch)
+                images = images_of(batch, anatomy, run.compute)
+                inputs.clear()
                 with run.compute.autocast():
                     output = forward(anatomy.model, images)
-                number = batch_size(images)
-                values: dict[Any, Tensor] = {block: vectors[block.name] for block in watched}
-                values["targets"] = torch.full((number,), -1) if targets is None else targets
-                if output.ndim == 2:
-                    values["logits"] = output.float()
-                if len(inputs) == 1 and inputs[0].ndim == 2:
-                    values["inputs"] = inputs[0].float()
-                inputs.clear()
-                arrays = [x.numpy() for x in on_cpu([*values.values()])]
-                gathered.add(dict(zip(values, arrays, strict=True)), {})
-                sizes.append(number)
-    by_image, _, every = gathered.joined(sizes)
-    for block in watched:
-        if not np.isfinite(by_image[block]).all():
+                arrays = [x.numpy() for x in on_cpu([*vectors.values()])]
+                targets = targets_of(batch)
+                parts.append(
+                    (
+                        dict(zip(vectors, arrays, strict=True)),
+                        None if targets is None else targets.numpy(),
+                        output.float().cpu().numpy() if output.ndim == 2 else None,
+                        inputs[0] if len(inputs) == 1 else None,
+                        batch_size(images),
+                    )
+                )
+    by_block, *others, sizes = zip(*in_order(parts), strict=True)
+    features = {b: np.concatenate([part[b.name] for part in by_block]) for b in watched}
+    for block, values in features.items():
+        if not np.isfinite(values).all():
             raise InputError(
                 f"features must be finite, got NaN or infinity from block {block.name!r}. "
                 "Check the weights and the preprocessing."
             )
-    labels = by_image["targets"]
-    return PooledFeatures(
-        {block: by_image[block] for block in watched},
-        None if (labels < 0).any() else labels,
-        by_image.get("logits"),
-        run.measured(images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape),
-        by_image.get("inputs"),
+    all_targets, logits, all_inputs = map(_rows, others)
+    origin = run.measured(
+        images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
     )
+    return PooledFeatures(features, all_targets, logits, origin, all_inputs)
+
+
+def _rows(parts: tuple[np.ndarray | None, ...]) -> np.ndarray | None:
+    """The rows of all batches; None where a batch had none."""
+    rows = [part for part in parts if part is not None]
+    return np.concatenate(rows) if len(rows) == len(parts) else None
 
 
 @contextmanager
-def _inputs(module: nn.Module, inputs: list[Tensor]) -> Iterator[None]:
-    """Inside, each call of a module adds its input."""
-    hook = module.register_forward_pre_hook(lambda _, args: inputs.append(args[0].detach()))
+def _inputs(module: nn.Module, rows: list[np.ndarray]) -> Iterator[None]:
+    """Inside, each call of a module adds its input, if that is one vector for each image."""
+
+    def read(_module: nn.Module, args: tuple[Any, ...]) -> None:
+        if args[0].ndim == 2:
+            rows.append(args[0].detach().float().cpu().numpy())
+
+    hook = module.register_forward_pre_hook(read)
     try:
         yield
     finally:

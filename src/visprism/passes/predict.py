@@ -8,8 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.anatomy.trace.forward import Images, batch_size, pixels
-from visprism.core.devices import Compute, reused_memory
+from visprism.core.devices import Compute
 from visprism.core.errors import InputError
+from visprism.core.memory import reused_memory
 from visprism.core.processes import rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.passes.batches import Batch, check_evaluation_mode, in_order, labeled

@@ -10,8 +10,9 @@ import torch
 from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.subject import Subject, forget_choice
 from visprism.analyses.subjects import DataOptions, candidates_of, check_names, subjects_of
-from visprism.core.devices import require_default_device, reused_memory
+from visprism.core.devices import require_default_device
 from visprism.core.errors import InputError
+from visprism.core.memory import reused_memory
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.processes import gather, rank
 from visprism.core.run import DEFAULT_RUN, Run

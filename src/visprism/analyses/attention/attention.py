@@ -11,7 +11,6 @@ With weights A[q, k], means over queries on the grid, windows and images of
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -23,8 +22,9 @@ from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.anatomy.blocks.anatomy import Anatomy
+from visprism.anatomy.blocks.attention import Attention as Layer
 from visprism.anatomy.blocks.attention import Weights, attentions
-from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry
+from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, tip
@@ -145,9 +145,7 @@ class Attention(FeatureAnalysis):
         # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
         # is slow, and took up to 13 times as long.
         weights = functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
-        share, window, keys_and_distances = _places(
-            x.attention.geometry, x.attention.image, weights.dtype, weights.device
-        )
+        share, window, keys_and_distances = _places(x.attention, weights)
         on_grid, reach = torch.einsum("bwhqk,wqck->cbwhq", weights, keys_and_distances)
         entropy = _entropy(weights)
         of_keys = (share[:, None, None] @ weights).squeeze(-2)
@@ -230,12 +228,8 @@ def _(
     return ax
 
 
-@lru_cache(maxsize=1)  # of the latest attention, which is read a few images at a time
 def _places(
-    geometry: AttentionGeometry,
-    image: tuple[int, int],
-    dtype: torch.dtype,
-    device: torch.device,
+    attention: Layer, like: Tensor
 ) -> tuple[Float[Tensor, "w q"], Float[Tensor, " w"], Float[Tensor, "w q 2 k"]]:
     """Share of each query on the grid in its window, and of each window in the image.
 
@@ -243,12 +237,12 @@ def _places(
     their centers in pixels, 0 where one has no place.
     """
     centers, placed = [], []
-    for tokens in (geometry.queries, geometry.keys):
-        (height, width), (rows, columns) = image, tokens.grid
+    for tokens in (attention.geometry.queries, attention.geometry.keys):
+        (height, width), (rows, columns) = attention.image, tokens.grid
         y = (tokens.index // columns + 0.5) * height / rows
         x = (tokens.index % columns + 0.5) * width / columns
-        centers.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(device, dtype))
-        placed.append(torch.from_numpy(tokens.index != OFF_GRID).to(device, dtype))
+        centers.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
+        placed.append(torch.from_numpy(tokens.index != OFF_GRID).to(like))
     queries, keys = placed[0], placed[1][:, None].expand(-1, placed[0].shape[1], -1)
     distances = torch.cdist(*centers) * queries[:, :, None] * keys
     return (

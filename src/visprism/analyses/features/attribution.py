@@ -38,7 +38,7 @@ from visprism.core.run import Run
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
-from visprism.passes.batches import Batch, blocks_on_grid, images_of, positioned
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, positioned
 from visprism.passes.blocks import block_columns, spread
 from visprism.passes.features import Arrays, Gathered
 from visprism.passes.perturbed import random_numbers
@@ -198,7 +198,7 @@ class Attribution(Analysis):
                 numbers = range(start, start + len(images))
                 with run.compute.autocast():
                     target, maps = gradient_maps(anatomy, blocks, images)
-                    gathered.add({b: maps[GRAD_CAM, b].cpu().numpy() for b in blocks}, {})
+                    drawn = {b: maps[GRAD_CAM, b].cpu().numpy() for b in blocks}
                     for b in blocks:
                         grid = b.shape[-2:]
                         random = random_numbers(
@@ -210,9 +210,9 @@ class Attribution(Analysis):
                     )
                     jitter = ties.flatten(1).argsort(1).to(images.device)
                     scores = faithfulness(anatomy, images, target, maps, jitter, self.steps)
-                gathered.add(scores, {})
+                gathered.add({**drawn, **scores}, {})
                 sizes.append(len(images))
-        values, _, every = gathered.joined(sizes)
+        (values, _), every = gathered.of_all_processes(), in_order(sizes)
         origin = run.measured(
             images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
         )

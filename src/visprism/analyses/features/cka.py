@@ -69,7 +69,7 @@ from visprism.estimates.estimated import (
     student,
 )
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, images_of
+from visprism.passes.batches import Batch, images_of, in_order
 from visprism.passes.blocks import pair_columns
 from visprism.passes.features import Arrays, Extracts, Gathered, Seen, observing
 from visprism.table.result import Result, column, estimate, result_type, scalar
@@ -405,7 +405,7 @@ def compare(
             both = dict(enumerate([*extracts_a.values(), *extracts_b.values()]))
             gathered.add({}, cka.sums(both, number, run.seed))
             sizes.append(batch_size(a))
-    _, sums, every = gathered.joined(sizes)
+    (_, sums), every = gathered.of_all_processes(), in_order(sizes)
     similarity = cka.similarity(
         sums,
         [block for block in anatomy_a if block.layout is not None],

@@ -33,9 +33,8 @@ from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, labeled
+from visprism.passes.batches import Batch, blocks_on_grid, in_order, labeled
 from visprism.passes.blocks import block_columns
-from visprism.passes.features import Gathered
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 from visprism.table.shapes import SeriesPerBlock
@@ -314,11 +313,11 @@ def lens_predictions(
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end
-    gathered = Gathered()
+    parts: list[dict[Block, np.ndarray]] = []
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
-            if not gathered.by_image and last not in can_start_at(anatomy, images, [last]):
+            if not parts and last not in can_start_at(anatomy, images, [last]):
                 raise InputError(
                     f"the head of {type(anatomy.model).__name__} must run on its own for the "
                     f"logit lens, but does not give the same logits from {blocks[-1].name!r}"
@@ -329,5 +328,6 @@ def lens_predictions(
                 value = recording.values[block.end]
                 with forward_from_cut(anatomy, recording, last, value):
                     classes[block] = forward(anatomy.model, images).argmax(1).cpu().numpy()
-            gathered.add(classes, {})
-    return gathered.of_all_processes()[0]
+            parts.append(classes)
+    every = in_order(parts)
+    return {b: np.concatenate([part[b] for part in every]) for b in blocks}

@@ -22,7 +22,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.surgery import watch
-from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
+from visprism.anatomy.trace.forward import Images, as_written, forward, pixels
 from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -34,9 +34,8 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
-from visprism.passes.features import Gathered
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import ScalarPerBlock
@@ -204,22 +203,27 @@ class ReceptiveField(Analysis):
         run.require_full_precision("the receptive field")
         run = run.on(anatomy.model)
         blocks = blocks_on_grid(anatomy)
-        gathered, sizes = Gathered(), list[int]()
+        totals: dict[Block, np.ndarray] = {}
+        moments: list[dict[Block, np.ndarray]] = []  # of each batch
         shared = processes.share(batches)
         ticks = run.ticks(shared, len(blocks), "receptive fields")
         with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
             for batch in shared:
                 x = images_of(batch, anatomy, run.compute)
+                moments.append({})
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
-                    gathered.add({block: _moments(fields)}, {block: fields.sum(0)})
-                sizes.append(batch_size(x))
-        moments, total, every = gathered.joined(sizes)
+                    totals[block] = totals.get(block, 0) + fields.sum(0)
+                    moments[-1][block] = _moments(fields)
+        parts, sums = in_order(moments), processes.gather(totals)
+        by_image = {block: np.concatenate([part[block] for part in parts]) for block in blocks}
+        total = {b: np.sum([part[b] for part in sums if b in part], 0) for b in blocks}
+        sizes = [len(part[blocks[0]]) for part in parts]
         origin = run.measured(
-            images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
+            images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
         )
-        results = _sizes(moments, total), maps_of(total, self.num_blocks)
+        results = _sizes(by_image, total), maps_of(total, self.num_blocks)
         return tuple(result.measured(origin) for result in results)
 
     def cost(self, subject: Subject) -> Cost:

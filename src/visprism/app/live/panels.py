@@ -55,20 +55,19 @@ def indices_of(values: Values) -> list[int]:
     return images
 
 
-def number_of(
-    values: Values, name: str, low: float, high: float, default: float | None = None
-) -> float:
+def number_of(values: Values, name: str, low: float, high: float, default: Any = None) -> float:
     """A number of a request within limits."""
-    value = values.get(name, default)
-    Option(name, float, default, OptionInfo(name, minimum=low, maximum=high)).check(value)
-    return float(value)
+    return _checked(values.get(name, default), name, float, low, high)
 
 
 def integer_of(values: Values, name: str, low: int, high: int) -> int:
     """An integer of a request within limits."""
-    value = values.get(name)
-    Option(name, int, None, OptionInfo(name, minimum=low, maximum=high)).check(value)
-    return int(value)  # pyrefly: ignore (it is checked)
+    return _checked(values.get(name), name, int, low, high)
+
+
+def _checked(value: Any, name: str, kind: type, low: float, high: float) -> Any:
+    Option(name, kind, None, OptionInfo(name, minimum=low, maximum=high)).check(value)
+    return kind(value)
 
 
 def predictions(

@@ -13,7 +13,6 @@ class Worker:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.waiting = limit, 0
-        self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="live")
 
     async def answer(self, function: Callable[[], Any]) -> Any:
@@ -22,8 +21,7 @@ class Worker:
             raise BusyError
         self.waiting += 1
         try:
-            async with self._turn:
-                return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
         finally:
             self.waiting -= 1
 

@@ -1,0 +1,150 @@
+"""``visprism evolve``, ``merge`` and ``demo``: of trainings, of other studies, of examples."""
+
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visprism.cli.arguments import DATA, MODEL, REQUIRED, Computation, Seeded, argument
+from visprism.cli.study import EFFORT, Images, Output, StudyCommand
+from visprism.core.errors import InputError
+from visprism.core.options import Effort
+
+if TYPE_CHECKING:
+    from visprism.core.run import Run
+    from visprism.study.events import Listener
+    from visprism.study.study import Study
+
+SHIPPED = {"ResNet-20": "resnet20.shapes", "ViT-Pico": "vit_pico_patch4_32.shapes"}
+_DEMO_IMAGES = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evolve(Computation, StudyCommand, Images, Seeded):
+    """Curves of any analysis over the checkpoints of one or more trainings."""
+
+    group, epilog = "studies", f"{MODEL}\n{DATA}"
+    runs: tuple[str, ...] = argument(
+        REQUIRED,
+        "folders: of `visprism train`, of checkpoints with the number of their step in their "
+        "names, or of a monitor",
+        "RUN",
+        positional=True,
+    )
+    data: str = argument(
+        "", "images, see below (default: none, to show what a monitor has measured)", "DATA"
+    )
+    model: str | None = argument(
+        None, "model of the checkpoints, see below (default: the one that they name)", "MODEL"
+    )
+    analyses: tuple[str, ...] | None = argument(
+        None, "names of analyses (default: a monitor's)", "A,B,..."
+    )
+    limit: int | None = argument(
+        256, "maximum number of images, balanced over classes", minimum=1
+    )
+    effort: Effort = argument("quick", EFFORT)
+
+    def run(self) -> int:
+        """Measure each checkpoint, and show what changes when."""
+        return self.perform(self._evolved)
+
+    def _evolved(self, run: "Run", listener: "Listener") -> "Study":
+        from visprism.study.evolve import evolve
+        from visprism.study.monitor import WATCHED
+
+        analyses = self.analyses or WATCHED
+        return evolve(
+            self.runs,
+            self.data or None,
+            model=self.model,
+            analyses=analyses,
+            effort=self.effort,
+            train_data=self.train_data,
+            images=self.data_options(),
+            out=self.out,
+            fresh=self.fresh,
+            run=replace(run, deadline=self.deadline(self.begin, len(self.runs), len(analyses))),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge(Output):
+    """One study and report from studies of the same images by several jobs."""
+
+    group, epilog = "studies", ""
+    studies: tuple[str, ...] = argument(
+        REQUIRED, "folders of studies", "STUDY", positional=True
+    )
+
+    def run(self) -> int:
+        """Merge the studies, write the files of the one and print it; the exit code."""
+        from visprism.study.store import INDEX
+        from visprism.study.study import Study
+
+        if any(self.out.resolve() == Path(folder).resolve() for folder in self.studies):
+            raise InputError(f"out must be another folder than the studies', got {self.out}")
+        study = Study.merge([Study.load(Path(folder)) for folder in self.studies])
+        held = Study.load(self.out).models if (self.out / INDEX).is_file() else ()
+        if not {*held} <= {*study.models}:
+            raise InputError(
+                f"out must be a folder without a study of other models, got {self.out} with "
+                f"{', '.join(held)}. Choose another folder."
+            )
+        study.save(self.out)
+        study.write_files(self.out, self.formats, footer=self.footer)
+        return self.printed(study)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(StudyCommand, Seeded):
+    """Examine two small trained networks."""
+
+    group, epilog = "studies", ""
+    out: Path = argument(Path("demo"), "output folder", "DIR")
+    train: bool = argument(
+        False,
+        "train the networks first, which takes about four minutes (default: use the weights "
+        "inside the package)",
+    )
+    effort: Effort = argument("quick", EFFORT)
+
+    def run(self) -> int:
+        """Examine the networks that ship trained, or that are trained before."""
+        return self.perform(self._examined)
+
+    def _examined(self, run: "Run", listener: "Listener") -> "Study":
+        from visprism.analyses.base import ANALYSES
+        from visprism.analyses.subjects import DataOptions
+        from visprism.study.examine import examine
+
+        models, begin = dict(SHIPPED), self.begin
+        if self.train:
+            models, begin = _trained(self.out, run), time.monotonic()
+        deadline = self.deadline(begin, len(models), len(ANALYSES.chosen(None)))
+        return examine(
+            models,
+            "shapes",
+            effort=self.effort,
+            minutes=self.minutes,
+            images=DataOptions(limit=_DEMO_IMAGES, batch_size=32),
+            out=self.out,
+            fresh=self.fresh or self.train,
+            run=replace(run, deadline=deadline),
+            listener=listener,
+        )
+
+
+def _trained(folder: Path, run: "Run") -> dict[str, Any]:
+    from visprism.cli.output import columns
+    from visprism.demo import trained_networks
+
+    networks = trained_networks(folder / "checkpoints", run=run)
+    rows = [
+        (n.name, f"{n.before:.1%}", f"{n.after:.1%}", n.images, f"{n.seconds:.0f} s")
+        for n in networks
+    ]
+    header = ["network", "accuracy before", "after", "training images", "time"]
+    print(columns(header, rows), file=sys.stderr)
+    return {n.name: n.network for n in networks}
