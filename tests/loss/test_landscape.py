@@ -201,16 +201,6 @@ def test_statistics_of_several_parts_are_the_total_ones():
     torch.testing.assert_close(norm.running_var, total, rtol=0.003, atol=0)
 
 
-def test_a_checkpoint_in_the_plane_has_its_own_loss(small, batches):
-    other = copy.deepcopy(small)
-    with torch.no_grad():
-        other[3].weight.mul_(0.5)
-        other[4].weight.mul_(0.5)  # a vector, which random directions do not move
-    plane = vp.plane_through(small, [other.state_dict()], points=3, margin=0.0)
-    surface = vp.landscape(small, batches, [plane])
-    assert surface.nll[-1] == pytest.approx(plainly(other, batches)[0], rel=1e-5)
-
-
 def test_half_precision_is_near(small, batches):
     full, half = (
         vp.landscape(small, batches, lines(small), run=vp.Run(compute=vp.Compute(precision=p)))

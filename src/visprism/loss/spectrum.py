@@ -91,8 +91,6 @@ def hessian_spectrum(
         "Mapping[str, Iterable[Batch]]",
         batches if isinstance(batches, Mapping) else {"": batches},
     )
-    if not named:
-        raise InputError("batches must hold at least one data set, got an empty mapping")
     requests = (Request(k, which), *_ENDS)
     parts: list[_Measured] = []
     objective: Objective | None = None

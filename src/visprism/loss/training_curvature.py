@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.anatomy.trace.forward import batch_size
-from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.estimates.findings import Finding
@@ -177,8 +176,6 @@ def training_curvature(
     Long & Bartlett (2024), Sharpness-aware minimization and the edge of stability; Gur-Ari,
     Roberts & Dyer (2018), Gradient descent happens in a tiny subspace.
     """
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}")
     if not sam_rho >= 0:
         raise InputError(f"sam_rho must not be negative, got {sam_rho}")
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
@@ -186,7 +183,6 @@ def training_curvature(
     parameters = {name: p for name, p in model.named_parameters() if id(p) in updated}
     if not parameters:
         raise InputError("the optimizer must update parameters of the model, got none")
-    require_one_device(model, "derivatives of the loss")
     batches = list(batches)
     rule = update_rule(optimizers, parameters)
     with evaluation_mode(model):

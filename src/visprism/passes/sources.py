@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.passes.features import FeatureStatistic
+from visprism.passes.features import Extracts, FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles
 
 # After the sum: what acts on each position by itself, or moves numbers without changing them.
@@ -79,9 +79,6 @@ def _is_shortcut(graph: Graph, index: int, start: int) -> bool:
             return False
         node = graph.nodes[node.inputs[0]]
     return True
-
-
-Extracts = dict[Any, Tensor]  # by block or attention: what a statistic extracts of it
 
 
 @dataclass(frozen=True)
