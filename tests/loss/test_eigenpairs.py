@@ -163,7 +163,7 @@ def synthetic_spectrum(kind, seed, p=1500):
 
 
 @pytest.mark.parametrize(
-    ("number", "most"), [(60, 0), pytest.param(400, 1 / 200, marks=pytest.mark.slow)]
+    ("number", "most"), [(30, 0), pytest.param(400, 1 / 200, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
 def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra(kind, number, most):
