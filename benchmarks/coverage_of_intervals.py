@@ -708,8 +708,10 @@ def rises(network: str) -> np.ndarray:
     sums = np.zeros((40, len(samples)))
     with torch.no_grad(), evaluation.prepared():
         origin = evaluation.origin(lambda: None)
-        for number, losses in evaluation.points(planes, enumerate(points), lambda: None):
-            sums[points[number][0]] += losses.rises(origin)
+        for (pair, _, _), losses in zip(
+            points, evaluation.points(planes, points, lambda: None), strict=True
+        ):
+            sums[pair] += losses.nll - origin.nll
     return sums / 8
 
 

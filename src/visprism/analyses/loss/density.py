@@ -111,12 +111,12 @@ def spectral_density(
     objective = objective.with_run(run)
     products = Products(objective)
     signs = random_signs(objective, runs, objective.run.seed, "density")
-    nodes = quadrature(products, signs, steps=steps, run=objective.run)
+    nodes, weights, residuals = quadrature(products, signs, steps=steps, run=objective.run)
     return SpectralDensity(
-        run=np.repeat(np.arange(runs), nodes.nodes.shape[1]),
-        node=nodes.nodes.flatten().numpy(),
-        weight=nodes.weights.flatten().numpy(),
-        residual=nodes.residuals.flatten().numpy(),
+        run=np.repeat(np.arange(runs), nodes.shape[1]),
+        node=nodes.flatten().numpy(),
+        weight=weights.flatten().numpy(),
+        residual=residuals.flatten().numpy(),
         **result_fields(products),
     )
 
