@@ -40,6 +40,12 @@ class Layout:
         """Axis of the channels in the block's output."""
         return 1 if self.axes == "b c h w" else -1
 
+    def tokens(self, x: Tensor) -> Float[Tensor, "b n c"]:
+        """All positions in the order of memory, on the grid or not; a view of `x`."""
+        if self.axes == "b c h w":
+            return x.flatten(2).mT
+        return x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+
     def to_map(self, x: Tensor) -> Float[Tensor, "b c h w"]:
         """The feature map: tokens back on their grid, prefix tokens dropped.
 
@@ -52,7 +58,7 @@ class Layout:
         if self.axes == "b h w c":
             return rearrange(x, "b h w c -> b c h w")
         height, width = self.grid
-        tokens = x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+        tokens = self.tokens(x)
         if self.order is not None:
             patches = tokens[:, list(self.order)]
         else:
@@ -65,9 +71,7 @@ class Layout:
 
         A view of `x` where they stand at one end; empty (p = 0) where all lie on the grid.
         """
-        if self.axes in ("b c h w", "b h w c"):
-            return x.new_empty(len(x), 0, x.shape[self.channels_axis])
-        tokens = x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+        tokens = self.tokens(x)
         number = tokens.shape[1]
         if self.order is not None:
             return tokens[:, sorted(set(range(number)) - set(self.order))]
