@@ -98,11 +98,16 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("preact_resnet", "conv"), ("sasa_resnet", "attention")]
+    ("name", "kinds"),
+    [
+        ("preact_resnet", ["conv"] * 4),
+        ("alter_resnet", ["conv", *["attention"] * 3]),
+        ("sasa_resnet", ["attention"] * 4),
+    ],
 )
-def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kind):
+def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kinds):
     anatomy = dissect(NETWORKS[name]().eval(), noise(2, 3, 16, 16))
     blocks = [b for b in anatomy if b.name.startswith("layer")]
-    assert [b.kind for b in blocks] == [kind] * 4
+    assert [b.kind for b in blocks] == kinds
     assert len({b.stage for b in blocks}) == 4
     assert [b.name for b in blocks if b.subsampling] == ["layer2.0", "layer3.0", "layer4.0"]

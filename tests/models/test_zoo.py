@@ -32,7 +32,7 @@ def test_timm_lists_every_network_of_the_zoo():
     assert ours >= set(MODELS)  # tests may have added others
 
 
-@pytest.mark.parametrize("name", ["preact_resnet18_32", "vit_pico_patch4_32"])
+@pytest.mark.parametrize("name", ["alter_resnet20", "vit_pico_patch4_32"])
 def test_timm_builds_the_same_network(name):
     theirs = timm.create_model(f"visprism_{name}", num_classes=7, in_chans=1).eval()
     ours = MODELS[name](num_classes=7, in_chans=1).eval()
@@ -63,7 +63,7 @@ def test_timm_gives_the_feature_maps_that_are_asked_for(out_indices, expected):
 
 @torch.no_grad()
 def test_the_feature_maps_of_pit_are_those_that_its_logits_come_from():
-    model = load_model("pit_tiny_patch2_32").model
+    model = load_model("pit_pico_patch4_32").model
     seen = []
     for stage in model.transformers:
         stage.register_forward_hook(lambda _stage, _inputs, out: seen.append(out[0]))

@@ -125,10 +125,15 @@ def intercept(
     """
     nodes = anatomy.graph.nodes
     with ExitStack() as stack:
-        running = _RUNNING.get(anatomy.model)
-        if running is None:
-            running = stack.enter_context(_intercepting(anatomy))
-        stack.enter_context(running.acting(_Actions(nodes, reads, changes, calls)))
+        mode = _RUNNING.get(anatomy.model)
+        if mode is None:
+            mode = _RUNNING[anatomy.model] = _Interceptor()
+            stack.callback(_RUNNING.pop, anatomy.model)
+            counted = count_operations(anatomy.model, mode, anatomy.graph.caches)
+            stack.enter_context(counted)
+        actions = _Actions(nodes, reads, changes, calls)
+        mode.actions.append(actions)
+        stack.callback(mode.actions.remove, actions)
         for index, action in [*reads.items(), *changes.items()]:
             if nodes[index].op == "opaque":  # no torch function: its module gives the tensor
                 first = action in changes.values()
@@ -164,14 +169,6 @@ class _Interceptor(OperationCounter):
     def __init__(self) -> None:
         super().__init__()
         self.actions: list[_Actions] = []
-
-    @contextmanager
-    def acting(self, actions: _Actions) -> Iterator[None]:
-        self.actions.append(actions)
-        try:
-            yield
-        finally:
-            self.actions.remove(actions)
 
     def begin(self, module: nn.Module, args: Any, kwargs: Any, /) -> None:
         """A forward pass begins."""
@@ -217,13 +214,3 @@ def _exchanged(operation: Operation, out: Any, change: Change) -> Any:
 
 # Empty again when all interventions have ended.
 _RUNNING: WeakKeyDictionary[nn.Module, _Interceptor] = WeakKeyDictionary()
-
-
-@contextmanager
-def _intercepting(anatomy: Anatomy) -> Iterator[_Interceptor]:
-    model, mode = anatomy.model, _Interceptor()
-    with ExitStack() as stack:
-        stack.callback(_RUNNING.pop, model)
-        _RUNNING[model] = mode
-        stack.enter_context(count_operations(model, mode, anatomy.graph.caches))
-        yield mode

@@ -9,7 +9,7 @@ it adds to its input, output minus input, so that zero is the identity.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -120,16 +120,13 @@ def token_parts(blocks: Mapping[Block, Sequence[str]], anatomy: Anatomy) -> Part
 
 def _groups(node: Node) -> Int64[Tensor, " n"]:
     """Group of each position of a tensor: 0 on the grid, one more for each token off it."""
-    layout, shape = node.layout, node.shape or ()
+    layout = node.layout
     if layout is None:
         return torch.zeros(1, dtype=torch.long)
-    if layout.axes in ("b c h w", "b h w c"):
-        return torch.zeros(torch.Size(layout.grid).numel(), dtype=torch.long)
-    number = shape[0] if layout.axes == "n b c" else torch.Size(shape[1:-1]).numel()
-    index = torch.arange(number).double()
-    index = index[:, None, None] if layout.axes == "n b c" else index[None, :, None]
+    number = layout.tokens(torch.empty(node.shape or (), device="meta")).shape[1]
+    off_grid = replace(layout, axes="b n c").off_grid(torch.arange(number)[None, :, None])
     groups = torch.zeros(number, dtype=torch.bool)
-    groups[layout.off_grid(index).flatten().long()] = True
+    groups[off_grid.flatten()] = True
     return _numbered(groups)
 
 
@@ -140,11 +137,7 @@ def _numbered(off_grid: Tensor) -> Int64[Tensor, " n"]:
 
 def _positions(x: Tensor, layout: Layout | None) -> Float[Tensor, "b n c"]:
     """A tensor of the model as (images, positions, channels); one position without a grid."""
-    if layout is None:
-        return x.flatten(1)[:, None]
-    if layout.axes == "b c h w":
-        return x.flatten(2).mT
-    return x.transpose(0, 1) if layout.axes == "n b c" else x.flatten(1, -2)
+    return x.flatten(1)[:, None] if layout is None else layout.tokens(x)
 
 
 def _as_in_model(

@@ -41,13 +41,13 @@ from visprism.anatomy.trace.operations import (
 )
 from visprism.anatomy.trace.token_grids import PositionsOf, attention_geometry
 from visprism.anatomy.trace.token_positions import (
+    PRODUCT,
     TokenPositions,
     apply_layout_op,
     layout_of,
     of_first_channel,
     propagate_einsum,
     propagate_linear,
-    propagate_product,
     propagate_reduction,
     propagate_windows,
     raster,
@@ -129,12 +129,11 @@ def _after_work(call: Operation, positions_of: PositionsOf) -> TokenPositions | 
             return propagate_linear(before, 1, shape) or raster(shape)
         return propagate_windows(before, shape) or raster(shape)
     if call.name == "scaled_dot_product_attention":
-        return propagate_product(positions_of(call.operands[0]), None, shape)
+        return propagate_einsum(PRODUCT, [positions_of(call.operands[0]), None], shape)
     if call.name == "einsum" and isinstance(call.args[0], str):
         return propagate_einsum(call.args[0], [positions_of(t) for t in call.operands], shape)
     if call.role == "bilinear":
-        left, right = call.operands[-2:]
-        return propagate_product(positions_of(left), positions_of(right), shape)
+        return propagate_einsum(PRODUCT, [positions_of(t) for t in call.operands[-2:]], shape)
     placed = [(t, p) for t in call.operands if (p := positions_of(t)) is not None]
     if not placed:
         return None

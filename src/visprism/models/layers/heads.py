@@ -97,8 +97,11 @@ class PooledNet(nn.Module, ABC):
     def forward_head(
         self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
     ) -> Float[Tensor, "b ..."]:
-        """Logits from the last map, or with `pre_logits` the vector before the classifier."""
+        """Logits from the last map, or with `pre_logits` what the last layer reads."""
         x = self.get_submodule(self._pool)(x)
+        layers = self.get_submodule(self._last.rpartition(".")[0])
+        for layer in list(layers)[:-1] if isinstance(layers, nn.Sequential) else ():
+            x = layer(x)
         return x if pre_logits else self.get_submodule(self._last)(x)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:

@@ -34,13 +34,6 @@ class MobileNetV2(PooledNet, torchvision.models.MobileNetV2):
         """The last map."""
         return self.features(x)
 
-    def forward_head(
-        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
-    ) -> Float[Tensor, "b ..."]:
-        """Logits from the last map, or with `pre_logits` its pooled vector."""
-        x = self.global_pool(x)
-        return x if pre_logits else self.classifier(x)
-
 
 def mobilenetv2(
     img_size: int,

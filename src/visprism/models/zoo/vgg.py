@@ -53,16 +53,6 @@ class PlainNet(PooledNet):
         """The last map."""
         return self.features(x)
 
-    def forward_head(
-        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
-    ) -> Float[Tensor, "b ..."]:
-        """Logits from the last map, or with `pre_logits` what the last linear layer reads."""
-        x = self.avgpool(x)
-        if self._head != "mlp":
-            return x if pre_logits else self.classifier(x)
-        assert isinstance(self.classifier, nn.Sequential)
-        return (self.classifier[:-1] if pre_logits else self.classifier)(x)
-
 
 class _Grid(nn.AdaptiveAvgPool2d):
     """A map pooled to a grid, as one vector."""
