@@ -7,7 +7,7 @@ import pytest
 import timm
 import torch
 import torchvision
-from internals import MSABlock, PostActMSABlock, PreActBottleneck, alter_resnet, preact_resnet
+from internals import MSABlock, PostActMSABlock, PreActBasic, alter_resnet, preact_resnet
 from small_models import Residual
 from small_zoo import NETWORKS
 from timm.layers import LayerNorm2d
@@ -84,10 +84,10 @@ def test_the_new_blocks_are_attention_and_learn(cnn, images):
 
 def test_a_preactivation_resnet_becomes_alter_resnet(images):
     depths, counts = (1, 2, 1, 3), (1, 1, 1, 2)
-    model = preact_resnet(PreActBottleneck, 32, depths=depths, num_classes=5).eval()
+    model = preact_resnet(PreActBasic, 32, depths=depths, num_classes=5).eval()
     changed = harmonize_model(model, images, counts)
     alter = alter_resnet(
-        PreActBottleneck, 32, num_classes=5, depths=depths, msas=counts, window=4
+        PreActBasic, 32, num_classes=5, depths=depths, msas=counts, window=4
     ).eval()
     shapes = {name: p.shape for name, p in alter.state_dict().items()}
     assert {name: p.shape for name, p in changed.state_dict().items()} == shapes
