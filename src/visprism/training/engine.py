@@ -149,16 +149,13 @@ class Engine:
 
         If the model is sharded, every process must call it.
         """
-        tensors = {
-            name: local(tensor.detach())
-            for name, tensor in self.model.state_dict(keep_vars=True).items()
+        tensors = self.model.state_dict(keep_vars=True).items()
+        checked = (
+            (name, local(tensor.detach()))
+            for name, tensor in tensors
             if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
-        }
-        maxima = [tensor.abs().max() for tensor in tensors.values() if tensor.numel()]
-        name = None
-        # One transfer for all tensors, as each one would wait for a GPU.
-        if maxima and not bool(torch.stack(maxima).isfinite().all()):
-            name = next(name for name, t in tensors.items() if not bool(t.isfinite().all()))
+        )
+        name = next((name for name, t in checked if not bool(t.isfinite().all())), None)
         return next(filter(None, gather(name)), None) if self.sharded else name
 
     @contextmanager

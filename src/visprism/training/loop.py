@@ -22,7 +22,7 @@ from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.history import History
 from visprism.training.loggers import Logger
-from visprism.training.optimizers import check_optimizer, learning_rate
+from visprism.training.optimizers import learning_rate
 from visprism.training.recipe import Recipe
 
 _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
@@ -112,7 +112,6 @@ def fit(
         raise InputError("ema of the recipe must be above 0 to watch averaged weights, got 0")
     run = _run_of_recipe(run, recipe)
     run = run if sharded else run.on(model)  # shards go to the accelerators
-    check_optimizer(recipe, run.compute)
     with processes(run.compute), reused_memory(), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
