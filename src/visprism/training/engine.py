@@ -1,5 +1,8 @@
 """The engine: one update of a model, its optimizers and its moving average, on a device."""
 
+import logging
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -8,6 +11,7 @@ from typing import Any, cast
 import torch
 from jaxtyping import Float
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
@@ -18,7 +22,6 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, rank, world_size
 from visprism.core.run import stream
-from visprism.training.fabric import compiled, make_fabric
 from visprism.training.losses import distillation_loss, task_loss
 from visprism.training.optimizers import make_optimizers, sam_displaced
 from visprism.training.recipe import Recipe
@@ -30,6 +33,7 @@ from visprism.training.sharding import (
     load_module,
     load_optimizer,
     local,
+    sharded_strategy,
     whole,
 )
 
@@ -86,7 +90,11 @@ class Engine:
             teacher.to(self.fabric.device).eval()
 
     def _wrap(self) -> nn.Module:
-        model = compiled(self.model, self.fabric.device) if self.recipe.compile else self.model
+        model: Any = self.model
+        if self.recipe.compile:
+            # Code for dynamic sizes would depend on the first batch that it sees, and a resumed
+            # run would not end with the same weights.
+            model = torch.compile(model, dynamic=False)
         return self.fabric.setup_module(model)
 
     def update(self, step: int, lr: float, batch: Batch, batch_images: int) -> Tensor:
@@ -215,6 +223,35 @@ class Engine:
         with torch.no_grad(), self.compute.autocast():
             teacher_logits = forward(self.teacher, images)
         return distillation_loss(outputs, targets, teacher_logits, self.recipe)
+
+
+def make_fabric(compute: Compute, *, sharded: bool = False, unused: bool = False) -> Fabric:
+    """Fabric on the processes that `visprism.core.processes.processes` has joined.
+
+    With `sharded` each process has a shard of the model instead of a copy. `unused` says that
+    there are parameters that the loss does not depend on: DDP then walks through the graph in
+    every step.
+    """
+    device = compute.torch_device
+    several = world_size() > 1
+    replicated = DDPStrategy(find_unused_parameters=unused) if several else "auto"
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
+    log = logging.getLogger("lightning_fabric")
+    level = log.level
+    with warnings.catch_warnings():
+        # Fabric's messages about cluster, precision and unused GPUs do not concern the user.
+        log.setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", module="lightning_fabric")
+        fabric = Fabric(
+            accelerator=device.type,
+            devices=[device.index or 0] if device.type == "cuda" and not several else local,
+            num_nodes=world_size() // local,
+            precision="bf16-mixed" if compute.precision == "bf16" else "32-true",
+            strategy=sharded_strategy() if sharded else replicated,
+        )
+        fabric.launch()
+        log.setLevel(level)
+    return fabric
 
 
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:
