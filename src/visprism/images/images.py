@@ -160,16 +160,16 @@ class Images:
         """The crops of consecutive images; a copy, which may be changed."""
         images = self.first(None)
         way = replace(framing(images, preprocessing), mean=(0.0,), std=(1.0,))
-        crops = {row: self._crops.get((way, row)) for row in rows}
-        missing = [row for row, crop in crops.items() if crop is None]
+        crops = {row: self._crops[way, row] for row in rows if (way, row) in self._crops}
+        missing = [row for row in rows if row not in crops]
         if missing:
             decoded = crops_of(images, way, missing)
-            crops |= zip(missing, decoded, strict=True)
+            crops |= dict(zip(missing, decoded, strict=True))
             in_memory = list(self._crops.values())  # other threads add to it meanwhile
             left = _CROP_BYTES - sum(crop.nbytes for crop in in_memory)
             kept = missing[: max(0, left // decoded[0].nbytes)]
             self._crops.update({(way, row): crops[row] for row in kept})
-        return torch.stack(list(crops.values()))
+        return torch.stack([crops[row] for row in rows])
 
 
 def decoded_images(image_set: ImageSet) -> Images:
