@@ -82,7 +82,7 @@ PLACES = {
     "images.corruptions.severities": "severity_parameters table_for",
     "images.corruptions.weather": "edges ice plasma",
     "images.image_set": "NO_CLASS balanced held_out",
-    "images.images": "decoded_images ordered tensor_images to_pixels",
+    "images.images": "ordered tensor_images to_pixels",
     "images.pixels": "center_crop decode fault normalized to_rgb",
     "images.shapes": "SILHOUETTES TEXTURES",
     "images.stored": "stored_conditions",

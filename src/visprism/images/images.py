@@ -172,32 +172,28 @@ class Images:
         return torch.stack([crops[row] for row in rows])
 
 
-def decoded_images(image_set: ImageSet) -> Images:
-    """The images of an image set, in its order."""
-    targets, positions = image_set.targets, image_set.positions
-    return Images(
-        name=image_set.source,
-        split=image_set.split,
-        targets=None if len(targets) and targets.min() == NO_CLASS else targets,
-        positions=np.arange(len(image_set)) if positions is None else positions,
-        num_classes=len(image_set.class_names) or None,
-        class_names=image_set.class_names,
-        textures=image_set.textures,
-        skipped=image_set.skipped,
-        image_set=image_set,
-    )
-
-
-def ordered(image_set: ImageSet, *, seed: int | None = 0, limit: int | None = None) -> Images:
+def ordered(
+    image_set: ImageSet, *, seed: int | None = None, limit: int | None = None
+) -> Images:
     """The image set in the order of `nested_order`, with at most `limit` images.
 
     Without a seed it keeps its order.
     """
-    if seed is None:
-        order = np.arange(len(image_set))
-    else:
-        order = nested_order(image_set.targets, seed=seed)
-    return decoded_images(image_set.subset(order[:limit]))
+    everything = np.arange(len(image_set))
+    order = everything if seed is None else nested_order(image_set.targets, seed=seed)
+    images = image_set.subset(order[:limit])
+    assert images.positions is not None
+    return Images(
+        name=images.source,
+        split=images.split,
+        targets=None if NO_CLASS in images.targets else images.targets,
+        positions=images.positions,
+        num_classes=len(images.class_names) or None,
+        class_names=images.class_names,
+        textures=images.textures,
+        skipped=images.skipped,
+        image_set=images,
+    )
 
 
 def required(preprocessing: Preprocessing | None) -> Preprocessing:
