@@ -7,7 +7,14 @@ import pytest
 import timm
 import torch
 import torchvision
-from internals import MSABlock, PostActMSABlock, PreActBasic, alter_resnet, preact_resnet
+from internals import (
+    MSABlock,
+    PostActMSABlock,
+    PreActBasic,
+    alter_resnet,
+    preact_resnet,
+    select_blocks,
+)
 from small_models import Residual
 from small_zoo import NETWORKS
 from timm.layers import LayerNorm2d
@@ -134,16 +141,17 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
     assert isinstance(changed.once, Residual)
 
 
-@pytest.mark.parametrize(
-    ("placement", "said"),
-    [
-        ("alternating", "must be .alternate. or .end-of-stage., .*, got .alternating."),
-        (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
-        (["layer1.0", "layer1.0"], "got a name twice"),
-        ((1, 1), r"one number per stage, at most \[2, 2, 2\], .*, got \(1, 1\)"),
-        ((0, 0, 3), r"every second of \[3, 3, 3\] blocks, got \(0, 0, 3\)"),
-    ],
-)
-def test_refuses_a_placement_that_does_not_fit(placement, said, images):
-    with pytest.raises(InputError, match=said):
-        harmonize_model(load_model("resnet20").model, images, placement)
+PLACEMENTS = [
+    ("alternating", "must be .alternate. or .end-of-stage., .*, got .alternating."),
+    (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
+    (["layer1.0", "layer1.0"], "got a name twice"),
+    ((1, 1), r"one number per stage, at most \[2, 2, 2\], .*, got \(1, 1\)"),
+    ((0, 0, 3), r"every second of \[3, 3, 3\] blocks, got \(0, 0, 3\)"),
+]
+
+
+def test_refuses_a_placement_that_does_not_fit(images):
+    blocks = conv_blocks(load_model("resnet20").model, images)
+    for placement, said in PLACEMENTS:
+        with pytest.raises(InputError, match=said):
+            select_blocks(blocks, placement)

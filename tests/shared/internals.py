@@ -71,6 +71,7 @@ PLACES = {
     "estimates.questions": "PAPER_CLAIMS QUESTIONS Question",
     "estimates.text": "interval_text missing_interval",
     "harmonize.alternet": "save_alternet",
+    "harmonize.blocks": "select_blocks",
     "harmonize.replacement_search": "paired_gain",
     "harmonize.search": "SearchLog is_significant",
     "images.augmentation": "STRONG STRONG_LARGE",
