@@ -26,7 +26,6 @@ from visprism.training.losses import distillation_loss, task_loss
 from visprism.training.optimizers import make_optimizers, sam_displaced
 from visprism.training.recipe import Recipe
 from visprism.training.sharding import (
-    broadcast_buffers,
     broadcast_tensors,
     check_shardable,
     full_state,
@@ -71,7 +70,7 @@ class Engine:
             self.wrapped = self._wrap()
         else:
             self.fabric.to_device(model)
-            broadcast_tensors(model, self.fabric.device)
+            broadcast_tensors((*model.parameters(), *model.buffers()), self.fabric.device)
         optimizers = make_optimizers(model, recipe)
         self.optimizers = [optimizer for optimizer, _ in optimizers]
         self._lr_factors = [factor for _, factor in optimizers]
@@ -116,7 +115,9 @@ class Engine:
         for optimizer in self._wrapped_optimizers:
             optimizer.step()
         if self.sharded:
-            broadcast_buffers(self.model)
+            # Running statistics of the first process, as with DDP.
+            floats = (b for b in self.model.buffers() if b.is_floating_point())
+            broadcast_tensors(floats, self.fabric.device)
         if self.average is not None:
             self.average.update_parameters(self.model)
         return total

@@ -1,7 +1,7 @@
 """The training loop: from a recipe to weights."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.training_batches import Feed
 from visprism.models.checkpoints import save_checkpoint
-from visprism.training.checkpointer import Checkpointer, Save
+from visprism.training.checkpointer import Checkpointer
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.history import History
@@ -58,7 +58,7 @@ def fit(
     watch_average: bool = False,
     sharded: bool = False,
     checkpoint_minutes: float = 10.0,
-    save: Save = save_checkpoint,
+    save: Callable[..., object] = save_checkpoint,
     names: Mapping[str, str] | None = None,
     run: Run = DEFAULT_RUN,
 ) -> History:
@@ -95,7 +95,8 @@ def fit(
             sharded run can be resumed without sharding, and the reverse.
         checkpoint_minutes: minutes between training checkpoints, which are also written after
             every epoch.
-        save: writes the weights of a model to a file, with the recipe and the last metrics.
+        save: writes the weights of a model to a file, whole or not at all, as
+            `save_checkpoint` with `recipe` and the last `metrics`.
         names: what else must be the same for a run to be resumed, such as the name of the data.
         run: device, progress over steps, deadline, and provenance of the history.
 
