@@ -27,6 +27,7 @@ from visprism.training.recipe import Recipe
 
 _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
 _CHECK_EVERY = 20  # steps between checks of the losses, for which a GPU must wait
+_REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
 
 
 @runtime_checkable
@@ -212,9 +213,6 @@ class DivergenceGuard:
             return evaluate(self._engine, test, run)
         except InputError as error:
             raise InputError(f"{error} (in the evaluation after {self._place})") from error
-
-
-_REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
 
 
 def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
