@@ -92,7 +92,7 @@ class Answer:
         return f"largest of {self.selected}{rest}"
 
     @property
-    def shown(self) -> tuple[float, float, float]:
+    def scaled(self) -> tuple[float, float, float]:
         """Value and ends as text has them: fractions in percent."""
         scale = 100 if self.unit in ("%", POINTS) else 1
         return scale * self.value, scale * self.low, scale * self.high
@@ -101,7 +101,7 @@ class Answer:
     def number(self) -> str:
         """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
-        value, low, high = self.shown
+        value, low, high = self.scaled
         form = resolved(value, low, high, ".3g")
         if not (isfinite(low) and isfinite(high)):
             return f"{value:{form}}{unit}"

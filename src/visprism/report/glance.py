@@ -46,7 +46,7 @@ class Line:
         answers = self.answers.values()
         if self.question.better == "higher" and any(a.unit == "%" for a in answers):
             return 0.0, 100.0
-        ends = [end for a in answers for end in a.shown if isfinite(end)]
+        ends = [end for a in answers for end in a.scaled if isfinite(end)]
         low, high = min([0.0, *ends]), max(ends, default=1.0)
         return low, high if high > low else low + 1
 
@@ -56,7 +56,7 @@ class Line:
         low, high = self.axis
         marks = {}
         for name, answer in self.answers.items():
-            value, *ends = answer.shown
+            value, *ends = answer.scaled
             if isfinite(value):
                 numbers = (value, *(ends if all(map(isfinite, ends)) else (value, value)))
                 marks[name] = tuple(100 * (number - low) / (high - low) for number in numbers)
@@ -191,7 +191,7 @@ def short_text(answer: Answer) -> str:
         >>> short_text(Answer("", "", 0.912, 0.894, 0.931, "%"))
         '91.2 ± 1.9'
     """
-    value, low, high = answer.shown
+    value, low, high = answer.scaled
     half = (high - low) / 2
     if not isfinite(half) or half <= 0:
         return f"{value:.3g}"
@@ -273,7 +273,7 @@ def _next_best(line: Line) -> str:
 
 
 def _sentence(line: Line, difference: Difference, worse: str) -> str:
-    number = replace(line.answers[worse], value=abs(difference.value)).shown[0]
+    number = replace(line.answers[worse], value=abs(difference.value)).scaled[0]
     return line.question.sentence.format(
         better=line.better,
         worse=worse,
