@@ -106,8 +106,6 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
         def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:
             if ax is None:
                 return on_new_axes(result, **options)
-            if not hasattr(ax, "get_figure"):
-                raise InputError(f"ax must be axes of Matplotlib or None, got {ax!r}")
             draw(result, ax, **options)
             frame.key(ax, [ax])
             return ax

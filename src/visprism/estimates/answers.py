@@ -124,17 +124,7 @@ class EstimateInfo:
     in_pixels: bool = False
     symbol: str = ""
     comparison: Comparison = "paired"
-    keep: bool = False  # the values by unit, also without a question
-
-    @property
-    def keeps_values(self) -> bool:
-        """Whether results keep the values by unit, from which differences are computed."""
-        return self.keep or self.question is not None
-
-    @property
-    def stored_unit(self) -> str:
-        """The unit of the stored value: fractions are stored as fractions."""
-        return "" if self.unit in ("%", POINTS) else self.unit
+    keep: bool = False  # results keep the values by unit, also without a question
 
     def answer(self, id: str, value: Any, rows: Sequence[str] = (), **further: Any) -> Answer:
         """The answer of one model."""

@@ -100,8 +100,8 @@ def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> 
             ((better, first),) = winners.items()
         if better == UNKNOWN:
             reason = _reason(first)
-        elif better == TIE and len(best := _unbeaten(question, first)) < len(first.cells):
-            reason = f"of {', '.join(best)}"
+        elif better == TIE and (beaten := {loser for _, loser in _won(question, first)}):
+            reason = f"of {', '.join(name for name in first.cells if name not in beaten)}"
     cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
     rows = [first, *(row for row in rows if row is not first)]
     return Line(question, _label(question, first), cells, better, reason, first.cells, rows)
@@ -113,11 +113,6 @@ def _better(question: Question, row: Row) -> str:
     winner = [name for name in row.cells if won[name] == len(row.cells) - 1]
     orders = (_order(row, pair) for pair in combinations(row.cells, 2))
     return winner[0] if winner else UNKNOWN if None in orders else TIE
-
-
-def _unbeaten(question: Question, row: Row) -> list[str]:
-    beaten = {loser for _, loser in _won(question, row)}
-    return [name for name in row.cells if name not in beaten]
 
 
 def _won(question: Question, row: Row) -> Iterator[tuple[str, str]]:

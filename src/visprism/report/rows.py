@@ -270,7 +270,7 @@ def comparison_rows(
         }
         images = {name: origin.images for name, (_, origin) in measured.items()}
         rows.append(Row(first.question, first.quantity, first.unit, cells, differences, images))
-    rows = [*_agreed(rows), *_joint_rows(compared)]
+    rows += _joint_rows(compared)
     return sorted(rows, key=lambda row: place_of(row.question))
 
 
@@ -322,27 +322,6 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
         }
         rows.append(Row(answer.question, answer.quantity, answer.unit, {}, differences, images))
     return rows
-
-
-def _agreed(rows: Sequence[Row]) -> list[Row]:
-    """Rows of one question share the verdict about two models, undecided if they disagree."""
-    verdicts: dict[tuple[str, Pair], set[str]] = {}
-    for row in rows:
-        for pair, difference in row.differences.items():
-            if difference.verdict:
-                verdicts.setdefault((row.question, pair), set()).add(difference.verdict)
-    return [
-        replace(
-            row,
-            differences={
-                pair: replace(difference, verdict="undecided")
-                if len(verdicts.get((row.question, pair), ())) > 1
-                else difference
-                for pair, difference in row.differences.items()
-            },
-        )
-        for row in rows
-    ]
 
 
 def pairs_of(models: Sequence[Model]) -> list[tuple[Model, Model]]:

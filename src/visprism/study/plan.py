@@ -44,11 +44,6 @@ class Step:
     stored: frozenset[str] = frozenset()  # models of which everything is stored
 
     @property
-    def names(self) -> frozenset[str]:
-        """Names of the analyses."""
-        return frozenset(a.name for a in self.analyses)
-
-    @property
     def total(self) -> float:
         """Expected seconds of all models and of their comparisons."""
         return sum(self.seconds.values(), start=self.comparing)
