@@ -21,6 +21,7 @@ from visprism.cli.arguments import (
     help_of,
     parser_of,
 )
+from visprism.cli.output import exit_code, print_study
 from visprism.core.errors import InputError, OutputError
 from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
@@ -113,11 +114,17 @@ class Output(Printing):
 
     def printed(self, study: "Study") -> int:
         """Print what the study found; the exit code."""
-        from visprism.cli.output import exit_code, print_outcome
+        from visprism.study.exports import json_of
 
-        print_outcome(
-            study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
-        )
+        page = self.out / "report.html"
+        if self.json:
+            print(json_of(study), end="")
+        elif self.quiet:
+            print(page)
+        else:
+            print_study(study, verbose=self.verbose)
+            rest = f"   All findings: {self.out / 'study.md'} or --verbose"
+            print(f"Page: {page}{'' if self.verbose else rest}")
         return exit_code(study)
 
 
@@ -159,8 +166,6 @@ class StudyCommand(Output):
                     write_files(
                         study, self.out, self.formats, footer=self.footer, progress=progress
                     )
-        from visprism.cli.output import exit_code
-
         return self.printed(study) if is_first else exit_code(study)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:
