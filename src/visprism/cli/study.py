@@ -310,9 +310,6 @@ class OneAnalysis(_Measuring):
         )
 
 
-_OPTION = "option_"  # before names of options of an analysis, which other arguments may have
-
-
 def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
     """The arguments of the command of one analysis, from the fields of its declaration."""
     from visprism.core.progress import StatusLine, console_progress
@@ -326,7 +323,7 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
     group = to.add_argument_group(f"options of {name}")
     for option in options.values():
         shared: dict[str, Any] = {
-            "dest": f"{_OPTION}{option.name}",
+            "dest": option.name,
             "default": argparse.SUPPRESS,  # then the effort decides
             "help": help_of(option),
         }
@@ -335,20 +332,15 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
         else:
             shared |= {"type": parser_of(option), "metavar": option.metavar}
         group.add_argument(f"--{option.name.replace('_', '-')}", **shared)
-    try:
-        add_arguments(to, OneAnalysis)
-    except argparse.ArgumentError as error:
-        raise InputError(
-            f"options of {name} must not have the name of an argument of every command "
-            f"({error})"
-        ) from error
+    add_arguments(to, OneAnalysis)
 
 
 def of_analysis(name: str, **values: Any) -> OneAnalysis:
     """The command of one analysis from the values of its arguments."""
-    options = {k.removeprefix(_OPTION): v for k, v in values.items() if k.startswith(_OPTION)}
-    shared = {k: v for k, v in values.items() if not k.startswith(_OPTION)}
-    return OneAnalysis(analysis=name, options=options, **shared)
+    from visprism.analyses.base import ANALYSES
+
+    options = {k: values.pop(k) for k in options_of(ANALYSES[name]) if k in values}
+    return OneAnalysis(analysis=name, options=options, **values)
 
 
 @contextmanager
