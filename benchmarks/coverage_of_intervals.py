@@ -38,12 +38,12 @@ from visprism.analyses.predictions.calibration import CalibrationMetrics, calibr
 from visprism.analyses.predictions.shape_bias import shape_bias
 from visprism.analyses.predictions.temperature import temperature
 from visprism.core.devices import Compute
+from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import (
     auroc_interval,
     heavy_tailed_interval,
-    kappa_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
