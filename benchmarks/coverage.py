@@ -37,6 +37,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,7 @@ def main() -> None:
     parser.add_argument(
         "--gib", type=float, default=16, help="memory limit for one architecture"
     )
+    parser.add_argument("--processes", type=int, default=1, help="architectures at a time")
     parser.add_argument(
         "--resume", type=Path, help="file of rows, read first and continued row by row"
     )
@@ -348,18 +350,22 @@ def main() -> None:
         earlier = {row["name"]: row for row in map(json.loads, lines)}
     # In random order, so that the rows of a run that has not ended are a fair sample.
     order = random.Random(0).sample(listed, len(listed)) if args.all else listed
-    rows = []
-    for family, name in order:
+
+    def row_of(family_and_name: tuple[str, str]) -> dict:
+        family, name = family_and_name
         row = earlier.get(name)
         if row is None:
             row = {"family": family} | isolated(work, name, seconds=args.seconds, gib=args.gib)
             if args.resume:
                 with args.resume.open("a") as file:
                     file.write(json.dumps(row) + "\n")
-        rows.append(row)
         mark = "FAIL" if row["failure"] else "note" if row["note"] else "ok"
         said = row["failure"] or row["note"] or row["kinds"]
         print(f"{mark:4} {name:55s} {row['seconds']:6.1f} s {said}", flush=True)
+        return row
+
+    with ThreadPool(args.processes) as pool:
+        rows = pool.map(row_of, order, chunksize=1)
     good = sum(not row["failure"] for row in rows)
     clean = sum(not (row["failure"] or row["note"]) for row in rows)
     print(

@@ -447,7 +447,7 @@ def calibration_errors() -> Iterator[Case]:
             def sure(g: Generator, n: int = n, gap: float = gap) -> Ends:
                 c = 1 - g.beta(0.2, 12, n)  # a mean of 0.984
                 error = calibration_error(c.astype(np.float32), g.random(n) < c - gap)
-                return error.low, error.high
+                return error.debiased.low, error.debiased.high
 
             situation = f"{gap} overconfident, few errors"
             yield Case("debiased ECE", "debiased ECE", situation, n, gap, sure)
@@ -457,7 +457,7 @@ def calibration_errors() -> Iterator[Case]:
             def ece(g: Generator, n: int = n, chance: Callable = chance) -> Ends:
                 c = confidences(g.normal(size=n))
                 error = calibration_error(c.astype(np.float32), g.random(n) < chance(c))
-                return error.low, error.high
+                return error.debiased.low, error.debiased.high
 
             truth = true_ece(name)
             yield Case("debiased ECE", "debiased ECE", name, n, truth, ece)
@@ -470,7 +470,7 @@ def calibration_errors() -> Iterator[Case]:
                 ) -> Ends:
                     c = g.beta(beta[0], beta[1], n).astype(np.float32)
                     error = calibration_error(c, g.random(n) < accuracy)
-                    return error.low, error.high
+                    return error.debiased.low, error.debiased.high
 
                 c = np.random.default_rng(0).beta(beta[0], beta[1], REFERENCE)
                 gaps = np.bincount(np.ceil(c * 10).astype(int), accuracy - c)

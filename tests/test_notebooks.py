@@ -128,7 +128,7 @@ def ablation_and_cka(names: Names) -> None:
         return line
 
     for model, kind in (("ResNet-20", "conv"), ("ViT-Pico", "mlp")):
-        assert "mean accuracy drops -" in late_minus_early(model, kind)
+        assert "late minus early: -" in late_minus_early(model, kind)
         assert "not significant" not in late_minus_early(model, kind)
     assert "not significant" in late_minus_early("ViT-Pico", "attention")
     vit = sentences(names["study"], "ViT-Pico", "ablation")

@@ -192,7 +192,7 @@ def test_an_archive_whose_members_overlap_is_refused(tmp_path):
             {"__provenance__": json.dumps(asdict(Provenance()) | {"seed": "a"})},
             r"Expected `int`, got `str` - at `\$\.seed`",
         ),
-        ({"value": None}, "lacks columns of a test-found: value"),
+        ({"value": None}, "missing 1 required .* 'value'"),
         ({"value": 3.0}, "value must be a column, got 3"),
         ({"value": np.array(["a", "b", "c"])}, r"value must be numbers .*, got <U1"),
         ({"value": np.zeros(3, complex)}, r"value must be numbers .*, got complex128"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import visprism as vp
 from generators import run
-from visprism.study.table import Row
+from visprism.report.rows import Row
 
 HEAD = """\
 # What the paper claims, and what holds

@@ -85,8 +85,9 @@ def check_statistic(statistic: FeatureStatistic, folder: Path | str) -> None:
             seen = {b: _seen(statistic, b, x[list(rows)]) for b, x in maps.items()}
             extracts = {block: statistic.extract(x) for block, x in seen.items()}
             gathered.add(statistic.by_image(extracts), statistic.sums(extracts, number, 0))
-        image = np.array([i for rows in batches for i in rows])
-        by_image, sums = gathered.of_all_processes(image)
+        values, sums = gathered.of_all_processes()
+        order = np.argsort([i for rows in batches for i in rows])
+        by_image = {key: x[order] for key, x in values.items()}
         of_maps = replace(anatomy, blocks=tuple(maps))
         seen = Seen(by_image, sums, _IMAGES, of_maps, {}, 0, Provenance(images=_IMAGES))
         return [result.measured(seen.provenance) for result in statistic.results(seen)]

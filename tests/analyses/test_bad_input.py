@@ -45,7 +45,7 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("frequency-noise", {}, DARK, "pixels must be between 0 and 1"),
         ("stability", {}, DARK, "pixels must be between 0 and 1"),
         ("hessian", {"parameters": "kind:mlp"}, LABELED, "no parameter matches kind:mlp"),
-        ("out-of-distribution", {}, LABELED, "no images of another distribution"),
+        ("out-of-distribution", {}, LABELED, "the option ood_data is not set"),
         ("patch-pca", {"background_threshold": 0.999}, [IMAGES[:1]], "must leave at least 4 p"),
         ("relative-scores", {}, LABELED, "relative"),
         ("shape-bias", {}, LABELED, "texture"),

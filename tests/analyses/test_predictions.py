@@ -88,16 +88,6 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
     assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
 
 
-def test_shape_bias_needs_images_whose_textures_are_stated():
-    analysis = vp.ShapeBias()
-    (result,) = measure(analysis, subject(data="shapes?size=32&cues=conflict", images=30))
-    assert result.images[-1] == 30
-    tensors = [(torch.zeros(4, 3, 32, 32), torch.arange(4))]
-    reason = analysis.inapplicable(subject_of(network(0), tensors))
-    assert "texture" in reason
-    assert np.isfinite(result.bias.low).all()
-
-
 def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():
     loaded = vp.load_model("vit_pico_patch4_32.shapes")
     images = [(torch.rand(8, 3, 32, 32), torch.arange(8))]

@@ -185,14 +185,6 @@ EXPECTED = {
         (4, *convs("blocks.3.{}", range(3)), *convs("blocks.4.{}", range(3))),
         (2, *convs("blocks.5.{}", range(4)), "blocks.6.0 conv"),
     ),
-    # Radosavovic et al. (2020), RegNetY-200MF: 1, 1, 4, 7 blocks.
-    "regnety_002": network(
-        32,
-        *(
-            (32 >> s, *convs(f"s{s}.b{{}}", range(1, depth + 1)))
-            for s, depth in enumerate((1, 1, 4, 7), 1)
-        ),
-    ),
     # Dai et al. (2021), CoAtNet, fig. 4: two stages of convolutions, then two of attention.
     "coatnet": network(
         32,
@@ -200,15 +192,6 @@ EXPECTED = {
         (8, *convs("stages.1.blocks.{}", range(2))),
         (4, *attentions("stages.2.blocks.{}", 2)),
         (2, *attentions("stages.3.blocks.{}", 1)),
-    ),
-    # Sandler et al. (2018), table 2: the first bottleneck of each row has no skip.
-    "mobilenetv2": network(
-        32,
-        (32, "blocks.0.0 conv"),
-        (16, *convs("blocks.1.{}", range(2))),
-        (8, *convs("blocks.2.{}", range(3))),
-        (4, *convs("blocks.3.{}", range(4)), *convs("blocks.4.{}", range(3))),
-        (2, *convs("blocks.5.{}", range(3)), "blocks.6.0 conv"),
     ),
     # Mehta & Rastegari (2022), table 4; images of 128. A MobileViT block is one block: its
     # input is read again at its very end.

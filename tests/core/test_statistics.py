@@ -10,16 +10,8 @@ from visprism.core.statistics import (
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
-    standard_error,
     wilson,
 )
-
-
-def test_standard_error_is_that_of_scipy():
-    values = np.random.default_rng(0).normal(size=(3, 40))
-    error = standard_error(values.sum(1), np.square(values).sum(1), np.full(3, 40.0))
-    np.testing.assert_allclose(error, stats.sem(values, axis=1))
-    assert np.isnan(standard_error(*np.ones((3, 1))))[0]
 
 
 def test_interval_of_a_mean_of_symmetric_values_with_short_tails_is_students():

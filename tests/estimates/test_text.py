@@ -1,7 +1,7 @@
 """Laws of the text of numbers (src/visprism/estimates/text.py)."""
 
 import pytest
-from internals import interval_text, missing_interval
+from internals import interval_text
 
 NAN = float("nan")
 
@@ -17,9 +17,3 @@ NAN = float("nan")
 )
 def test_a_value_differs_from_the_ends_of_its_interval_as_text(values, text):
     assert interval_text(*values) == text
-
-
-def test_a_missing_interval_has_its_reason():
-    assert missing_interval(0.1, 8) == missing_interval(NAN, 0) == ""
-    assert "fewer than 32 images" in missing_interval(NAN, 31)
-    assert "fewer than 5" in missing_interval(NAN, 32)

@@ -14,7 +14,6 @@ SHOWN = {
     "rollout": "weight",
     "receptive_field": "depth sigma sigma_low sigma_high uniform_sigma",
     "receptive_maps": "relative",
-    "effective_ranks": "depth token_rank",
     "evolution": "step value value_low value_high",
     "training_curvature": "step eigenvalue threshold",
     "trajectory": "first second",
@@ -56,6 +55,7 @@ def drawn(ax):
             parts.append([x, y, width, height, x + width, y + height])
     for collection in ax.collections:
         parts += [collection.get_offsets(), *(p.vertices for p in collection.get_paths())]
+        parts += [collection.get_array()] if collection.get_array() is not None else []
     parts += [drawn(child) for child in ax.child_axes]
     return np.concatenate(
         [np.ma.filled(np.ma.asarray(p, float), np.nan).ravel() for p in parts]

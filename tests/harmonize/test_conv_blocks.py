@@ -71,10 +71,9 @@ def test_a_model_without_residual_conv_blocks_is_refused(make):
     ("make", "number"),
     [
         (timms("resnet26d"), 8),
-        (timms("nf_regnet_b0"), 16),
         (lambda: torchvision.models.mobilenet_v3_small(num_classes=5), 6),
     ],
-    ids=["ResNet-D", "NF", "torchvision's"],
+    ids=["ResNet-D", "torchvision's"],
 )
 def test_every_shortcut_of_known_networks_is_found(make, number):
     assert len(conv_blocks(make().eval(), torch.zeros(1, 3, 64, 64))) == number

@@ -23,16 +23,13 @@ def timms(name, **arguments):
 CNNS = {
     "resnet18": timms("resnet18", channels=(8, 8, 16, 16)),
     "convnext": timms("convnext_atto", depths=(1, 1, 2, 1)),
-    "mobilenetv2": timms("mobilenetv2_035"),
-    "pre-activation ResNet": NETWORKS["preact_resnet"],
 }
 OTHERS = {
-    "regnet": timms("regnety_002"),
-    "resnext50": timms("resnext50_32x4d"),
+    "mobilenetv2": timms("mobilenetv2_035"),
+    "pre-activation ResNet": NETWORKS["preact_resnet"],
     "torchvision's regnet": lambda: torchvision.models.regnet_x_400mf(num_classes=5),
-    "torchvision's convnext": lambda: torchvision.models.convnext_tiny(num_classes=5),
 }
-PRE = {"convnext", "torchvision's convnext", "mobilenetv2", "pre-activation ResNet"}
+PRE = {"convnext", "mobilenetv2", "pre-activation ResNet"}
 
 
 @pytest.fixture(
@@ -129,11 +126,7 @@ class OddlyMade(nn.Module):
 
 def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_not(images):
     model = OddlyMade().eval()
-    blocks = conv_blocks(model, images)
-    assert [(block.name, block.repeated) for block in blocks] == [
-        ("once", ("twice",)),
-        ("last", ("twice",)),
-    ]
+    assert [block.name for block in conv_blocks(model, images)] == ["once", "last"]
     changed = harmonize_model(model, images, ["last"], head_dim=8)
     assert changed.last is changed.alias
     assert isinstance(changed.last, PostActMSABlock)
@@ -147,8 +140,8 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
         ("alternating", "must be .alternate. or .end-of-stage., .*, got .alternating."),
         (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
         (["layer1.0", "layer1.0"], "got a name twice"),
-        ((1, 1), r"\(3 stages of 3, 3, 3 blocks\), got \(1, 1\)"),
-        ((0, 0, 3), "must be 0 to 2 in stage 3, where every second of 3 blocks .*, got 3"),
+        ((1, 1), r"one number per stage, at most \[2, 2, 2\], .*, got \(1, 1\)"),
+        ((0, 0, 3), r"every second of \[3, 3, 3\] blocks, got \(0, 0, 3\)"),
     ],
 )
 def test_refuses_a_placement_that_does_not_fit(placement, said, images):

@@ -130,14 +130,6 @@ def test_images_and_targets_of_a_batch_are_mixed_by_one_weight(shapes):
     torch.testing.assert_close(probabilities, weight * rows + (1 - weight) * rows.flip(0))
 
 
-def test_in_an_odd_batch_the_middle_image_is_not_mixed(shapes):
-    _, targets = vp.fixed_augmentation(shapes, SMALL, 21, 10)[0]
-    expected = torch.full((10,), 0.01)
-    expected[int(shapes.targets[10])] = 0.91  # the middle one is its own partner
-    torch.testing.assert_close(targets[10], expected)
-    torch.testing.assert_close(targets.sum(1), torch.ones(21))
-
-
 @pytest.mark.parametrize(("count", "world"), [(1, 2), (5, 1), (8, 3), (13, 4)])
 def test_shares_are_the_batch_and_partners_are_at_hand(count, world):
     shares = [batch_share(count, (rank, world), mixes=True) for rank in range(world)]
@@ -174,10 +166,7 @@ def test_the_global_generators_are_as_they_were(shapes):
         ({"flip": 1.5}, r"flip must be a number from 0 to 1, got 1\.5"),
         ({"area": 0.0}, "area must be a number above 0 and of at most 1, got 0"),
         ({"erasing_mode": "const"}, "erasing_mode must be pixel without erasing"),
-        *(
-            ({"rand_augment": text}, f"like rand-m9-n2-mstd1.0 .*, got '{text}'")
-            for text in ("auto-m9", "rand-m9-x2", "rand-n1.5", "rand-p2")
-        ),
+        ({"rand_augment": "rand-m9-x2"}, "like rand-m9-n2-mstd1.0 .*, got 'rand-m9-x2'"),
     ],
 )
 def test_wrong_settings_are_explained(settings, message):

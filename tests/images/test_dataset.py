@@ -90,12 +90,6 @@ def test_names_of_classes_are_those_of_a_list(classes, names):
     assert image_set(pictures).class_names == names
 
 
-def test_a_class_without_an_image_is_not_denied():
-    images = ordered(image_set(Pictures()))
-    assert images.num_classes is None
-    assert images.classes == 3
-
-
 def test_other_pixels_are_other_images():
     brighter = Pictures(transform=lambda picture: picture.point(lambda x: x + 1))
     one, same, other = (

@@ -70,18 +70,6 @@ def test_no_silhouette_can_be_turned_into_another():
                 assert overlap < 0.9, f"{one} and {other}"
 
 
-@pytest.mark.parametrize("name", TEXTURES)
-def test_a_texture_has_two_tones_and_repeats_itself_exactly(name):
-    at = np.arange(96, dtype=np.float32) / 12  # eight periods
-    u, v = np.broadcast_arrays(at[None, None, :], at[None, :, None])
-    pixel, keys = np.full((1, 1, 1), 1 / 12, np.float32), np.full((1, 1, 1), 7, np.uint32)
-    pattern = TEXTURES[name](u, v, pixel, keys)
-    assert pattern.min() >= 0
-    assert pattern.max() <= 1
-    assert pattern.std() > 0.15
-    np.testing.assert_array_equal(pattern, TEXTURES[name](u, v, pixel, keys))
-
-
 def test_a_linear_classifier_cannot_tell_the_shapes():
     # At 16x16 it has few weights for the images it sees, and does better than at 32x32.
     images = load_data("shapes?size=16", split="train", limit=4000)

@@ -94,7 +94,7 @@ def test_the_split_stands_in_the_name_of_the_file_or_its_folder(write, tmp_path,
 def test_the_columns_can_be_chosen(write):
     path = write(names=(), fine=pa.array([7, 8, 9, 7, 8]))
     with pytest.raises(
-        ValueError, match=r"\(label, fine\)\. Select one, such as \?label=label"
+        ValueError, match=r"\(label, fine\), got ''\. Select one, such as \?label=label"
     ):
         load_data(f"parquet:{path}")
     assert load_data(f"parquet:{path}?label=fine").targets.tolist() == [7, 8, 9, 7, 8]
@@ -248,14 +248,14 @@ def test_what_cannot_be_read_is_explained(write, tmp_path, monkeypatch):
     columns = {"img": pa.array([], pa.binary()), "label": pa.array([], pa.int64())}
     parquet.write_table(pa.table(columns), tmp_path / "none.parquet")
     cases = {
-        f"parquet:{path}?label=breed": r"class column of .* \(label\), got 'breed'",
-        f"parquet:{tmp_path}/text.parquet": "a column of type image, got none",
+        f"parquet:{path}?label=breed": r"class columns of .* \(label\), got 'breed'",
+        f"parquet:{tmp_path}/text.parquet": r"image columns of .* \(none\)",
         f"parquet:{tmp_path}/none.parquet": "must have at least one image",
         f"parquet:{tmp_path}/other.parquet": "is not a Parquet file",
         f"parquet:{tmp_path}/empty": r"must hold a \.parquet file",
         "parquet:nowhere.parquet": "an existing file or folder, got nowhere.parquet",
         "hf:cars": "hf:cars cannot be loaded: no data set cars",
-        "hf:pets?label=breed": r"class column of hf:pets \(animal\), got 'breed'",
+        "hf:pets?label=breed": r"class columns of hf:pets \(animal\), got 'breed'",
     }
     for spec, message in cases.items():
         with pytest.raises(InputError, match=message):

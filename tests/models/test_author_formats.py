@@ -7,7 +7,6 @@ import re
 
 import pytest
 import torch
-from einops import rearrange
 from internals import stream
 
 from visprism import MODELS, InputError, Preprocessing, load_model, save_checkpoint
@@ -56,19 +55,13 @@ def value(name, shape):
 
 
 def constants_of_swin():
-    """Indices and masks for windows of 4x4 tokens, which timm 0.5 stores."""
-    place = torch.arange(4)
-    offset = place[:, None] - place + 3  # query less key
-    index = (7 * offset[:, None, :, None] + offset[None, :, None, :]).reshape(16, 16)
+    """Indices and masks that timm 0.5 stores."""
     for stage, depth in enumerate((2, 2, 6, 2)):
-        side = 32 // 2**stage
-        late = (torch.arange(side) >= side - 2).int()  # rolled over from the other side
-        tokens = rearrange(2 * late[:, None] + late, "(i p) (j q) -> (i j) (p q)", p=4, q=4)
         for block in range(depth):
             name = f"layers.{stage}.blocks.{block}"
-            yield f"{name}.attn.relative_position_index", index
-            if block % 2 and side > 4:
-                yield f"{name}.attn_mask", -100.0 * (tokens[:, :, None] != tokens[:, None])
+            yield f"{name}.attn.relative_position_index", torch.zeros(16, 16)
+            if block % 2 and stage < 3:
+                yield f"{name}.attn_mask", torch.zeros((8 // 2**stage) ** 2, 16, 16)
 
 
 @pytest.fixture(scope="module")
@@ -159,32 +152,20 @@ def test_a_network_of_theirs_for_other_classes_has_no_images_of_theirs(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "sentence"),
+    ("change", "sentence"),
     [
         (
-            "pit_tiny_patch2_32",
-            lambda s: s.update({"transformers.0.norm.weight": torch.zeros(64)}),
-            r"like a checkpoint of the authors.*1 of its 161 tensors \(transformers\.0\.norm",
+            lambda s: s.update({"blocks.0.norm.weight": torch.zeros(64)}),
+            r"1 not in the model \(blocks\.0\.norm\.weight\)",
         ),
         (
-            "vit_tiny_patch2_32",
             lambda s: s.pop("blocks.3.norm1.bias"),
             r"1 missing from the file \(blocks\.3\.norm1\.bias\)",
         ),
-        (
-            "swin_tiny_patch1_window4_32",
-            lambda s: s.update({"layers.0.blocks.1.attn_mask": torch.zeros(64, 16, 16)}),
-            r"its layers\.0\.blocks\.1\.attn_mask must be for windows of 4x4 tokens",
-        ),
-        (
-            "resnet50_32",
-            lambda s: s.update({"classifier.0.dense.weight": torch.tensor(0.0)}),
-            r"classifier\.0\.dense\.weight must have one row per class, got shape \(\)",
-        ),
     ],
 )
-def test_a_file_with_other_names_is_refused(tmp_path, states, name, change, sentence):
-    state = dict(states[name])
+def test_a_file_with_other_names_is_refused(tmp_path, states, change, sentence):
+    state = dict(states["vit_tiny_patch2_32"])
     change(state)
     with pytest.raises(InputError, match=sentence):
-        load_model(f"{name}@{written(state, tmp_path / 'a.pth.tar')}")
+        load_model(f"vit_tiny_patch2_32@{written(state, tmp_path / 'a.pth.tar')}")

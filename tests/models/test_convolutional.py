@@ -64,7 +64,7 @@ def _shaken(model):
 PLAIN = ["preact_vgg11_32", "vgg11_bn_32", "alexnet_32"]
 
 
-@pytest.mark.parametrize("name", ["alter_resnet18_32", "sasa_resnet26_32", *PLAIN])
+@pytest.mark.parametrize("name", ["alter_resnet18_32", "alexnet_32"])
 @pytest.mark.parametrize("head", ["gap_mlp", "attention_pool"])
 def test_every_head_fits_every_cnn(name, head):
     model = on_meta(MODELS[name], head=head, num_classes=7)

@@ -213,7 +213,7 @@ def test_models_and_data_without_predictions_are_refused(model, pairs):
     for given, data, sentence in (
         (model, [(images, torch.rand(4, 5))], "one class index per image"),
         (model, [images], r"a batch must be \(images, targets\), got Tensor"),
-        (model, [], "data must hold at least one image, got none"),
+        (model, [], "batches must hold at least one image, got none"),
         ([], pairs, "a module or a sequence of at least one, got none"),
         (nn.Conv2d(3, 5, 1).eval(), pairs, r"logits \(images, classes\), got \(4, 5, 4, 4\)"),
         (nn.Flatten(), pairs, "model must be in evaluation mode. Call"),

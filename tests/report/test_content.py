@@ -38,34 +38,45 @@ def test_every_declared_figure_is_drawn_with_the_models_that_have_the_result(stu
     }
 
 
-def test_a_question_has_a_cell_for_every_model_with_the_verdict_and_the_section(study):
-    falls, brightness = content_of(study).questions
-    assert falls.question.text == "Do norms fall?"
-    assert falls.claim == PAPER_CLAIMS["C6"]
-    (measure,) = falls.measures
-    assert {m: [(c.text, c.mark, c.anchor) for c in cs] for m, cs in measure.cells.items()} == {
-        "a": [("-0.25 [-0.75, 0.25]", "supports", "test-norms")],
-        "b": [("0.75 [0.25, 1.25]", "contradicts", "test-norms")],
+def measures_of(study):
+    """Question -> its measures: the rows that differ in the part of the model."""
+    topics = content_of(study).topics.values()
+    return {q.text: measures for questions in topics for q, measures in questions.items()}
+
+
+def test_a_row_has_an_answer_of_every_model_its_verdict_and_the_section(study):
+    content = content_of(study)
+    (((falls,),), ((brightness,), (contrast,))) = measures_of(study).values()
+    assert falls.question == "Do norms fall?"
+    assert list(content.claims) == [PAPER_CLAIMS["C6"]]
+    assert {name: falls.bare_answer(name) for name in "ab"} == {
+        "a": "-0.25 [-0.75, 0.25]",
+        "b": "0.75 [0.25, 1.25]",
     }
-    assert measure.images == "8"
-    assert not measure.differences
+    measured = "norm at the end"
+    verdicts = {("a", measured): "supports", ("b", measured): "contradicts"}
+    assert content.claims[PAPER_CLAIMS["C6"]] == verdicts
+    assert falls.anchor == "test-norms"
+    assert not falls.differences
     # Half of the 32 images differ by 0.2, half by 0.3: 0.25 ± 2.0395 x 0.05 / sqrt(31).
-    measure, contrast = brightness.measures
-    assert contrast.quantity == "contrast"
-    (difference,) = measure.differences
-    assert difference.text == "0.25 [0.232, 0.268]"
-    assert difference.significant
+    assert contrast.measure == "contrast"
+    assert brightness.bare_difference() == "0.25 [0.232, 0.268]"
+
+
+def test_the_claims_of_one_model_have_its_verdict(study):
+    alone = replace(study, models=("a",), entries=study.entries[1:2])
+    verdicts = {("a", "norm at the end"): "supports"}
+    assert content_of(alone).claims == {PAPER_CLAIMS["C6"]: verdicts}
 
 
 def test_a_model_without_an_answer_has_the_reason_of_its_failure(study):
+    def reason(study):
+        return measures_of(study)["Do norms fall?"][0][0].missing
+
     without = replace(study, entries=study.entries[:2])
-    (falls, _) = content_of(without).questions
-    (cell,) = falls.measures[0].cells["b"]
-    assert cell.mark == "not applicable"
-    assert cell.reason == "the analysis gives no such number for this model"
+    assert reason(without) == {"b": "the analysis gives no such number for this model"}
     failed = replace(study.failures[0], analysis="test-norms", reason="no blocks")
-    (falls, _) = content_of(replace(without, failures=(failed,))).questions
-    assert falls.measures[0].cells["b"][0].reason == "no blocks"
+    assert reason(replace(without, failures=(failed,))) == {"b": "no blocks"}
 
 
 def test_a_result_states_why_it_has_no_number(study):
@@ -76,9 +87,8 @@ def test_a_result_states_why_it_has_no_number(study):
         Entry((model,), "calibration", (result,))
         for model, result in (("a", temperature), ("b", without))
     ]
-    table = content_of(replace(study, entries=tuple(entries), failures=())).questions
-    (row,) = [q for q in table if str(q.question) == questions.TEMPERATURE.text]
-    assert row.measures[0].cells["b"][0].reason == "temperature must exist, got none"
+    rows = measures_of(replace(study, entries=tuple(entries), failures=()))
+    assert rows[questions.TEMPERATURE.text][0][0].missing == {"b": reason.rstrip(".")}
 
 
 def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch):
@@ -97,16 +107,14 @@ def test_numbers_of_several_parts_of_a_model_are_one_measure(study, monkeypatch)
         )
 
     monkeypatch.setattr(type(study.entries[1].results[0]), "answers", answers)
-    content = content_of(study)
-    (rows,) = content.questions
-    assert rows.question == questions.FILTERS
-    assert [m.quantity for m in rows.measures] == ["amplitude", "phase"]
-    parts = {m: [c.subject for c in cells] for m, cells in rows.measures[0].cells.items()}
-    assert parts == {"a": ["conv"], "b": ["attention", "mlp"]}
-    (line,) = content.glance
+    (measures,) = measures_of(study).values()
+    assert [rows[0].measure for rows in measures] == ["amplitude", "phase"]
+    parts = [[(n, a.subject) for n, a in row.cells.items()] for row in measures[0]]
+    assert parts == [[("a", "conv")], [("b", "attention")], [("b", "mlp")]]
+    (line,) = content_of(study).glance
     assert line.label.startswith("filters")
     assert line.cells["a"] == "conv low-pass"
-    assert line.anchor == "test-norms"
+    assert line.rows[0].anchor == "test-norms"
 
 
 def test_numbers_at_a_glance_have_the_unit_of_their_label(study, monkeypatch):
@@ -114,11 +122,10 @@ def test_numbers_at_a_glance_have_the_unit_of_their_label(study, monkeypatch):
         return (Answer(questions.ACCURACY.text, "accuracy", 0.75, 0.7, 0.8, unit="%"),)
 
     monkeypatch.setattr(type(study.entries[1].results[0]), "answers", answers)
-    (row,) = content_of(study).glance
-    assert row.label == "accuracy (%)"
-    assert row.cells["a"].startswith("75")
-    assert row.numbers["a"] == pytest.approx((75, 70, 80))
-    assert row.marks["a"] == pytest.approx((75, 70, 80))
+    (line,) = content_of(study).glance
+    assert line.label == "accuracy (%)"
+    assert line.cells["a"].startswith("75")
+    assert line.marks["a"] == pytest.approx((75, 70, 80))
 
 
 def test_the_subtitle_states_data_images_size_seed_and_date(study):
@@ -143,11 +150,11 @@ def test_random_weights_are_the_reason_for_a_missing_answer_about_labels():
     models = {"random": "resnet20?pretrained=False", "trained": "resnet20.shapes"}
     images, analyses = DataOptions(limit=40), ["calibration", "readout", "class-separability"]
     study = examine(models, "shapes", analyses=analyses, images=images)
-    table = content_of(study).questions
-    assert {questions.READOUT, questions.COLLAPSE} < {rows.question for rows in table}
-    for measure in (m for rows in table for m in rows.measures):
-        assert "random weights" in str(measure.cells["random"])
-        assert not measure.differences
+    table = measures_of(study)
+    assert {questions.READOUT.text, questions.COLLAPSE.text} < set(table)
+    for row in (r for measures in table.values() for rows in measures for r in rows):
+        assert row.missing == {"random": "random weights"}
+        assert not row.differences
 
 
 def test_only_shipped_weights_are_looked_up(study, monkeypatch):

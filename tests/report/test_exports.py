@@ -65,7 +65,7 @@ def test_a_difference_in_three_images_has_no_interval_in_any_export(
     study.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "<small>no interval: fewer than 32 images</small>" in page
-    for text in (page, study.to_markdown(), "\n".join(study.lines()), study._repr_html_()):
+    for text in (page, study.to_markdown(), "\n".join(study.lines())):
         assert "no interval: fewer than 32 images" in text
         assert "not significant" not in text
     (difference,) = json.loads(json_of(study))["questions"][1]["differences"]

@@ -117,21 +117,7 @@ def seen(study, tmp_path):
     return json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', dom, re.DOTALL)[1]))
 
 
-def test_an_address_with_a_section_shows_the_section(study, tmp_path):
-    if CHROMIUM is None:
-        pytest.skip("needs a browser: chromium is not on the path")
-    study.to_html(tmp_path / "page.html")
-    probe = """
-      addEventListener("load", () => setTimeout(() => {
-        document.body.dataset.top =
-          document.getElementById("test-gaps-title").getBoundingClientRect().top;
-      }, 1000));  // of virtual time, which passes also where nothing is painted
-    """
-    dom = dom_with(probe, tmp_path / "page.html", "#test-gaps-title")
-    assert 0 <= float(re.search(r'data-top="([^"]+)"', dom)[1]) < 600  # of the window
-
-
-def test_a_slider_shows_the_figure_of_one_step(study, tmp_path):
+def test_an_address_shows_its_section_and_a_slider_the_figure_of_one_step(study, tmp_path):
     if CHROMIUM is None:
         pytest.skip("needs a browser: chromium is not on the path")
     steps = tuple(
@@ -150,8 +136,13 @@ def test_a_slider_shows_the_figure_of_one_step(study, tmp_path):
         all.push(seen());
       }
       document.body.dataset.seen = JSON.stringify(all);
+      addEventListener("load", () => setTimeout(() => {
+        document.body.dataset.top =
+          document.getElementById("test-gaps-title").getBoundingClientRect().top;
+      }, 1000));  // of virtual time, which passes also where nothing is painted
     """
-    dom = dom_with(probe, tmp_path / "page.html")
+    dom = dom_with(probe, tmp_path / "page.html", "#test-gaps-title")
+    assert 0 <= float(re.search(r'data-top="([^"]+)"', dom)[1]) < 600  # of the window
     seen = json.loads(unescape(re.search(r'data-seen="([^"]+)"', dom)[1]))
     last = ["step 100, loss 0.5", False, False, True, True]  # and the button of the file
     first = ["step 0, loss 2.5", True, False, False, True]

@@ -24,6 +24,6 @@ def test_columns_are_those_of_the_declaration_and_scalars_stand_apart(make):
     heads = ["Block", "Normalized depth", "Norm (pixels)", "Count"]
     assert [h.text for h in table.heads] == heads
     assert [h.numeric for h in table.heads] == [False, True, True, True]
-    assert [row[0].text for row in table.rows] == make.norms().block.tolist()
-    assert [(h.text, c.text) for h, c in table.scalars] == [("Scale", "relative")]
+    assert [row[0] for row in table.rows] == make.norms().block.tolist()
+    assert [(h.text, value) for h, value in table.scalars] == [("Scale", "relative")]
     assert table.hidden == 0

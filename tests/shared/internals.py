@@ -10,7 +10,7 @@ import visprism
 
 MODULES = {  # of names that several modules define
     "CLEAN": "analyses.predictions.corruptions",
-    "DASH": "study.table",
+    "DASH": "report.rows",
     "Form": "app.forms",
     "GROUPS": "analyses.base",
     "RANDOM": "analyses.features.attribution",

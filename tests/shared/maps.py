@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import torch
 from internals import Gathered
 from scipy.stats import t
@@ -51,7 +50,7 @@ def gathered(analysis, batches, between=None):
         extracts = {block: analysis.extract(x) for block, x in batch.items()}
         parts.add(analysis.by_image(extracts), analysis.sums(extracts, number, 0))
         images += len(next(iter(extracts.values())))
-    by_image, sums = parts.of_all_processes(np.arange(images))
+    by_image, sums = parts.of_all_processes()
     origin = Provenance(images=images)
     anatomy = replace(_anatomy(), blocks=tuple(b for b in batches[0] if isinstance(b, Block)))
     seen = Seen(by_image, sums, images, anatomy, between or {}, 0, origin)

@@ -31,7 +31,6 @@ NETWORKS = {
     "deit": lambda: deit(32, 2, depth=1, **PATCHES),
     "deit, pooled": lambda: deit(32, 2, depth=1, head="gap", **PATCHES),
     "conv_vit": lambda: conv_vit(32, 2, depth=1, **PATCHES),
-    "conv_vit, tiles": lambda: conv_vit(32, 2, depth=1, img_size=42, patch_size=2),
     "swin": lambda: swin(16, (2,), (2,), window=3, **PATCHES),
     "mixer": lambda: mixer(32, depth=1, **PATCHES),
     "pit": lambda: pit(16, (1, 1), (1, 2), 2, **PATCHES),
@@ -49,4 +48,4 @@ NETWORKS = {
     "mobilenet": lambda: MODELS["mobilenetv2_32"](smoothing=True),
 }
 
-SIDES = dict.fromkeys(NETWORKS, 16) | {"conv_vit, tiles": 42, "alexnet": 32, "vgg": 32}
+SIDES = dict.fromkeys(NETWORKS, 16) | {"alexnet": 32, "vgg": 32}

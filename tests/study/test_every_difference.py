@@ -1,6 +1,6 @@
 """Every number with an interval has a paired difference between two models, or a reason.
 
-The table of a study matches both by the name of the quantity (src/visprism/study/table.py).
+The table of a study matches both by the name of the quantity (src/visprism/report/rows.py).
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Paired differences in the table of a study (src/visprism/study/table.py)."""
+"""Paired differences in the table of a study (src/visprism/report/rows.py)."""
 
 import math
 

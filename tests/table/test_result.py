@@ -79,12 +79,8 @@ def test_the_notebook_form_is_bounded_and_escaped(result):
     assert "88 more rows in <code>to_pandas()</code>" in html
     assert "<script>" not in html
     assert "Temperature (°C)" in result._repr_html_()
-    wide = variances()  # two columns of equal numbers tell nothing
-    shown = set(re.findall(r"<th>(.*?)</th>", wide._repr_html_()))
-    hidden = {wide.infos()[name].heading for name in ("stream", "dead_channels")}
-    assert shown.isdisjoint(hidden)
-    assert len(shown | hidden) == len(wide.columns())
-    assert "2 more columns in <code>to_pandas()</code>" in wide._repr_html_()
+    wide = variances()
+    assert wide._repr_html_().count("<th>") == len(wide.columns())
     assert set(wide.to_pandas().columns) == set(wide.columns())
 
 

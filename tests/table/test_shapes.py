@@ -176,7 +176,7 @@ SENTENCES = {
     "b)",
     decay: "1: weight 1 at distance 0 pixels, 0.1 at 2 pixels",
     bowl: "loss: smallest of 9 points 0 nats at (0, 0), largest 3 nats at (-1, -1)",
-    kernels: "weight, first: 0 to 5",
+    kernels: "weight, first: 0 to 5 over images",
 }
 
 

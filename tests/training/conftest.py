@@ -31,7 +31,7 @@ def _model(*inner):
         ).eval()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def recipe():
     return Recipe(epochs=3, batch_size=8, lr=0.05, warmup=0.5)
 
@@ -41,28 +41,28 @@ def model():
     return _model()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def test_batches():
     images, targets = _images()
     return [(images / 255, targets)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def mixed():
     """Settings under which every draw of the data side is made."""
     return Augmentation(padding=1, flip=0.5, mixup=1.0, cutmix=0.8, smoothing=0.1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_images():
     return _images
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_feed():
     return _feed
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_model():
     return _model

@@ -46,23 +46,6 @@ def test_every_optimizer_learns(recipe, test_batches, optimizer, make_feed):
         assert rates["Muon"] == [4 * rate for rate in rates["AdamW"]]
 
 
-def test_every_epoch_sees_each_image_once(recipe, make_images, make_feed):
-    seen = []
-
-    class Spy(nn.Linear):
-        def forward(self, x):
-            seen.extend(x[:, 0].tolist())
-            return super().forward(x)
-
-    images, targets = make_images()
-    images[:, 0, 0, 0] = torch.arange(len(images), dtype=torch.uint8)  # a mark
-    model = nn.Sequential(nn.Flatten(), Spy(48, 2))
-    fit(model, make_feed(recipe, images, targets), recipe)
-    epochs = np.reshape([round(255 * mark) for mark in seen], (3, len(images)))
-    assert all(sorted(epoch) == list(range(len(images))) for epoch in epochs.tolist())
-    assert epochs[0].tolist() != epochs[1].tolist()
-
-
 def test_the_loop_is_the_protocol_written_out(model, recipe, mixed, make_feed):
     """The strong recipe's optimizer, warm-up, cosine, clipping and loss, in plain PyTorch."""
     recipe = replace(

@@ -47,20 +47,6 @@ def test_a_file_may_begin_with_a_recipe(tmp_path):
     assert recipe == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "value"),
-    [
-        ("lr", "1e-3", 1e-3),
-        ("epochs", "7", 7),
-        ("limit", "none", None),
-        ("compile", "true", True),
-        ("schedule", "cosine by epoch", "cosine by epoch"),
-    ],
-)
-def test_text_becomes_what_its_field_is(name, text, value):
-    assert getattr(RECIPE.replace(**{name: text}), name) == value
-
-
 def test_what_was_for_another_schedule_or_optimizer_goes_with_it():
     weak = RECIPES["weak_cnn"]()
     assert weak.milestones
@@ -85,16 +71,13 @@ def test_fewer_epochs_than_the_warm_up_has_shorten_it_alike():
         ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
         ({"lr": -1.0}, r"lr must be a number above 0, got -1\.0"),
         ({"lr": float("nan")}, "lr must be a number above 0, got nan"),
-        ({"milestones": (4, 2)}, "milestones must be ascending, got 4,2"),
         ({"warmup": 3.0}, r"warmup must be less than epochs \(3\), got 3\. Set warmup=0"),
         ({"grad_accum_steps": 9}, r"grad_accum_steps must be at most batch_size \(8\), got 9"),
-        ({"schedule": "step"}, "milestones must not be empty for schedule='step'"),
-        ({"schedule": "step", "milestones": (1, 3)}, r"milestones must be less than epochs -"),
+        ({"schedule": "step"}, r"below epochs - warmup \(3\) .*, got none"),
+        ({"schedule": "step", "milestones": (1, 3)}, r"milestones must be below .*, got 1,3"),
         ({"milestones": (1, 2)}, "milestones must be none without schedule=step, got 1,2"),
         ({"lr_decay": 0.5}, r"lr_decay must be 0\.2 without schedule=step, got 0\.5"),
         ({"adaptive": True}, "adaptive must be False without SAM, such as sam_rho=0.5, got"),
-        ({"optimizer": "sgd", "beta2": 0.9}, r"beta2 must be 0\.999 without optimizer=adamw"),
-        ({"distillation_weight": 0.1}, r"distillation_weight must be 0\.5 without"),
         ({"distillation": "hard", "temperature": 1.0}, "temperature must be 3 without"),
     ],
 )

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from internals import read_checkpoint, read_state_dict, valid_checkpoint
-from PIL import Image
 from stopped import StopError, stopping
 from two_processes import SHARED
 
@@ -127,73 +126,45 @@ def test_a_loss_that_is_not_finite_leaves_the_last_valid_state(
     assert all(torch.isfinite(t).all() for t in state["engine"]["model"].values())
 
 
-def test_another_recipe_or_model_is_refused_by_name(tmp_path, make_model, make_feed, recipe):
-    vp.fit(make_model(), make_feed(recipe), recipe, folder=tmp_path)
-    other = replace(recipe, lr=0.01, batch_size=4)
-    with pytest.raises(
-        ValueError,
-        match=r"another run: recipe batch_size 8 there and 4 now; recipe lr 0\.05 there and "
-        r"0\.01 now\. Resume it with",
-    ):
-        vp.fit(make_model(), make_feed(other), other, folder=tmp_path)
-    wider = make_model(torch.nn.Linear(8, 8))
-    with pytest.raises(ValueError, match=r"model 2\.weight none there and \[8, 8\] now"):
-        vp.fit(wider, make_feed(recipe), recipe, folder=tmp_path)
-
-
-def test_other_data_are_refused_by_name(tmp_path, make_model, make_feed, make_images, recipe):
-    vp.fit(make_model(), make_feed(recipe), recipe, folder=tmp_path, names={"data": "one"})
+@pytest.fixture(scope="module")
+def fit_again(tmp_path_factory, make_model, make_feed, make_images, recipe):
+    """Fit in a folder with a finished run of the defaults."""
+    folder = tmp_path_factory.mktemp("finished")
     images, targets = make_images()
-    same = make_feed(recipe, images.clone(), targets.clone())
-    vp.fit(make_model(), same, recipe, folder=tmp_path, names={"data": "one"})
-    with pytest.raises(ValueError, match="run data one there and two now"):
-        vp.fit(make_model(), same, recipe, folder=tmp_path, names={"data": "two"})
-    names = {"data": "one"}
-    others = make_feed(recipe, images, 1 - targets)
-    with pytest.raises(ValueError, match=r"data classes \w+ there and \w+ now\. Resume"):
-        vp.fit(make_model(), others, recipe, folder=tmp_path, names=names)
-    others = make_feed(recipe, 255 - images, targets)
-    with pytest.raises(ValueError, match=r"data sampled images \w+ there and \w+ now\. Resume"):
-        vp.fit(make_model(), others, recipe, folder=tmp_path, names=names)
+
+    def fit(*, inner=(), data="one", pixels=images, labels=targets, teacher=(), **other):
+        options = {"resume": other.pop("resume", True), "names": {"data": data}}
+        changed = replace(recipe, distillation="hard", **({"epochs": 1, "warmup": 0} | other))
+        feed = make_feed(changed, pixels, labels)
+        models = make_model(*inner), make_model(*teacher)
+        vp.fit(models[0], feed, changed, folder=folder, teacher=models[1], **options)
+
+    fit()
+    fit(pixels=images.clone(), labels=targets.clone())
+    return fit
 
 
-@pytest.mark.parametrize("other", ["an image", "a class"])
-def test_other_files_under_the_same_name_are_refused(tmp_path, make_model, recipe, other):
-    names = [f"{target}/{i}.png" for target in "ab" for i in range(6)]
-    for number, name in enumerate(names):
-        pixels = np.random.default_rng(number).integers(0, 256, (4, 4, 3), np.uint8)
-        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(tmp_path / "own" / name)
-
-    def feed():
-        images = vp.load_data(f"folder:{tmp_path}/own")
-        way = vp.Preprocessing((4, 4), crop=1.0)
-        return vp.loader_feed(images, way, recipe.batch_size, seed=recipe.seed)
-
-    vp.fit(make_model(), feed(), recipe, folder=tmp_path / "run")
-    vp.fit(make_model(), feed(), recipe, folder=tmp_path / "run")  # the same: nothing to say
-    if other == "an image":
-        Image.new("RGB", (4, 4)).save(tmp_path / "own" / names[3])
-        said = r"data sampled images \w+ there and \w+ now\. Resume"
-    else:
-        (tmp_path / "own" / names[5]).rename(tmp_path / "own" / "b" / "00.png")
-        said = r"data classes \w+ there and \w+ now; data sampled images"
-    with pytest.raises(ValueError, match=said):
-        vp.fit(make_model(), feed(), recipe, folder=tmp_path / "run")
+DIFFERENT = r" \w+ there and \w+ now\. Resume it with"
 
 
-def test_another_teacher_is_refused(tmp_path, make_model, make_feed, recipe):
-    taught = replace(recipe, distillation="hard", epochs=1, warmup=0.0)
-    feed = make_feed(taught)
-    vp.fit(make_model(), feed, taught, folder=tmp_path, teacher=make_model())
-    with pytest.raises(ValueError, match=r"teacher weights \w+ there and \w+ now\. Resume"):
-        vp.fit(
-            make_model(),
-            feed,
-            taught,
-            folder=tmp_path,
-            teacher=make_model(torch.nn.Linear(8, 8)),
-        )
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"lr": 0.01, "batch_size": 4},
+            r"another run: recipe batch_size 8 there and 4 now; recipe lr 0\.05 there and 0",
+        ),
+        ({"inner": [torch.nn.Linear(8, 8)]}, r"model 2\.weight none there and \[8, 8\] now"),
+        ({"teacher": [torch.nn.Linear(8, 8)]}, "teacher weights" + DIFFERENT),
+        ({"data": "two"}, "run data one there and two now"),
+        ({"labels": torch.arange(44) // 2 % 2}, "data classes" + DIFFERENT),
+        ({"pixels": torch.zeros(44, 3, 4, 4).byte()}, "data sampled images" + DIFFERENT),
+        ({"resume": False}, r"holds a run after 6 steps\. Set resume=True"),
+    ],
+)
+def test_another_run_is_refused_by_what_is_different(fit_again, other, message):
+    with pytest.raises(vp.InputError, match=message):
+        fit_again(**other)
 
 
 def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_feed, recipe):
@@ -204,12 +175,6 @@ def test_a_folder_that_another_run_writes_to_is_refused(tmp_path, model, make_fe
         vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
     os.close(descriptor)
     vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
-
-
-def test_a_run_is_resumed_only_with_resume(tmp_path, model, make_feed, recipe):
-    vp.fit(model, make_feed(recipe), recipe, folder=tmp_path)
-    with pytest.raises(ValueError, match=r"holds a run after 18 steps\. Set resume=True"):
-        vp.fit(model, make_feed(recipe), recipe, folder=tmp_path, resume=False)
 
 
 def test_the_recipe_and_the_history_are_there_after_an_epoch(

@@ -138,7 +138,7 @@ def test_units_are_blocks_and_large_ones_are_cut_into_theirs():
 def test_every_process_has_as_many_test_batches(monkeypatch, count, world):
     monkeypatch.setattr(epoch_metrics, "world_size", lambda: world)
     batches = [(torch.full((2, 1, 1, 1), float(n)), torch.tensor([n, n])) for n in range(count)]
-    padded = epoch_metrics.pad_batches(batches)
+    padded = epoch_metrics.PaddedBatches(batches)
     shares = [list(padded[rank::world]) for rank in range(world)]
     assert len({len(indices) for indices in shares}) == 1
     in_turn = [indices[turn][1] for turn in range(len(shares[0])) for indices in shares]

@@ -12,7 +12,7 @@ from enum import Flag, auto
 from inspect import Parameter, cleandoc, signature
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_origin
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_origin
 
 import torch
 from torch.optim import Optimizer
@@ -140,6 +140,8 @@ class Analysis(ABC):
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
         default: whether a study runs it when no analyses are named.
         measured_by: the command that measures it, if that is not a command of this name.
+        passes: forward passes for each image, with what is computed of them.
+        required: name of the option that must be set.
     """
 
     name: ClassVar[str]
@@ -154,6 +156,8 @@ class Analysis(ABC):
     claims: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
     measured_by: ClassVar[str] = ""
+    passes: ClassVar[float] = 0.0
+    required: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -170,9 +174,9 @@ class Analysis(ABC):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; the main result comes first."""
 
-    @abstractmethod
     def cost(self, subject: Subject) -> Cost:
-        """Expected cost for one model; cheap to compute."""
+        """Expected cost for one model, cheap to compute: `passes` unless overridden."""
+        return Cost(per_image=self.passes)
 
     def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
         """Results about two models together; none by default."""
@@ -185,8 +189,11 @@ class Analysis(ABC):
     def inapplicable(self, subject: Subject) -> str | None:
         """Why the analysis cannot run on this model and data, as a sentence; None if it can.
 
-        Checked against `needs`; subclasses extend it.
+        Checked against `needs` and `required`; subclasses extend it.
         """
+        if self.required and not getattr(self, self.required):
+            help = options_of(type(self))[self.required].info.help
+            return f"the option {self.required} is not set ({help})"
         return subject.missing(self.needs)
 
     @classmethod
@@ -310,15 +317,11 @@ class FeatureAnalysis(Analysis, FeatureStatistic):
 
     needs: ClassVar[Needs] = Needs.FEATURES
     rank: ClassVar[int] = 1
-    passes: ClassVar[float] = 1.2  # forward passes that an image costs, with the statistic
+    passes: ClassVar[float] = 1.2
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Measure one model; see `Analysis.measure`."""
         return observations(subject.anatomy, subject.batches(), [self], run=run)[0]
-
-    def cost(self, subject: Subject) -> Cost:
-        """A forward pass and a part of one for the statistic."""
-        return Cost(per_image=self.passes)
 
 
 class AnalysisRegistry(Registry):
@@ -327,8 +330,11 @@ class AnalysisRegistry(Registry):
     def __init__(self) -> None:
         super().__init__("analysis", "visprism.analyses")
 
+    @dataclass_transform(frozen_default=True)
     def register(self, cls: type[A]) -> type[A]:  # pyrefly: ignore
-        """Add an analysis under its name."""
+        """Make a class a frozen dataclass, and add it under its name."""
+        if "__dataclass_fields__" not in vars(cls):
+            cls = dataclass(frozen=True)(cls)
         if cls.group not in GROUPS:
             raise InputError(f"group must be one of {', '.join(GROUPS)}, got {cls.group!r}")
         self.add(cls.name, cls)
@@ -356,11 +362,8 @@ class AnalysisRegistry(Registry):
         if analyses is None:
             analyses = [name for name in self if self[name].default]
         single = not isinstance(analyses, Iterable) or isinstance(analyses, str)
-        items = [analyses] if single else list(analyses)
-        if not items:
-            raise InputError("analyses must name at least one analysis, got none")
         made: list[Analysis] = []
-        for item in items:
+        for item in [analyses] if single else analyses:
             if isinstance(item, Analysis):
                 if item.name in options:
                     raise InputError(
@@ -369,10 +372,10 @@ class AnalysisRegistry(Registry):
                     )
                 made.append(item)
             else:
-                if not isinstance(item, type | str):
-                    raise InputError(f"an analysis must be a name or an Analysis, got {item!r}")
                 cls = item if isinstance(item, type) else self[item]
                 made.append(_made(cls, options.pop(cls.name, {}), effort))
+        if not made:
+            raise InputError("analyses must name at least one analysis, got none")
         if options:
             self[next(iter(options))]  # unknown names are reported with a suggestion
             raise InputError(
@@ -385,8 +388,6 @@ class AnalysisRegistry(Registry):
 
 
 def _made(cls: type[Analysis], values: Mapping[str, Any], effort: Effort) -> Analysis:
-    if not isinstance(values, Mapping):
-        raise InputError(f"options of {cls.name} must be a mapping, got {values!r}")
     for key in values:
         if key not in options_of(cls):
             raise InputError(

@@ -12,12 +12,11 @@ from visprism.analyses.base import Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
-from visprism.drawing.color_bars import caption, picture
+from visprism.drawing.color_bars import side_by_side
 from visprism.drawing.registry import figure
 from visprism.table.result import Result, Texts, column, result_type
 
 _LONGEST = 96  # pixels of a side
-_GAP = 0.06  # between pictures, of the side of one
 
 
 @result_type("image-pictures")
@@ -87,13 +86,6 @@ def _reduced(
 @figure(width=6.0, height=1.4, across=1, share=False)
 def _(result: ImagePictures, ax: Axes) -> Axes:
     """The images side by side, with their numbers below."""
-    left = 0.0
-    for image, pixels in zip(result.image, result.pictures(), strict=True):
-        width = pixels.shape[1] / pixels.shape[0]
-        name = f"image {image}"
-        picture(ax, pixels, left, width=width, about=name)
-        caption(ax, name, (left + width / 2, 1.0), fontsize="small")
-        left += width * (1 + _GAP)
-    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
-    ax.axis("off")
+    names = [f"image {image}" for image in result.image]
+    side_by_side(ax, dict(zip(names, result.pictures(), strict=True)))
     return ax

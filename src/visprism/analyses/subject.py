@@ -19,7 +19,7 @@ from visprism.core.memory import return_free_memory
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.text import number_of
-from visprism.images.batches import Change
+from visprism.images.batches import Change, fixed_augmentation
 from visprism.images.images import Images
 from visprism.passes.forward_passes import default_batch_size
 from visprism.passes.predict import predict
@@ -169,12 +169,12 @@ class Subject:
             raise InputError(
                 "data must be images for augmentation, got tensors. Pass an ImageSet or a name."
             )
-        return self.training_images.fixed_augmentation(
+        return fixed_augmentation(
+            self.training_images.first(self.limit),
             self.preprocessing,
-            batch_size=batch_size or self.batch_size,
-            num_classes=self.num_classes,
+            batch_size or self.batch_size,
+            self.num_classes,
             seed=seed,
-            limit=self.limit,
         )
 
     def pixel_batches(self, batch_size: int | None = None) -> Iterator[tuple[range, Tensor]]:

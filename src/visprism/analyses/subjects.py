@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -20,6 +20,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.devices import default_device
 from visprism.core.errors import InputError
 from visprism.core.files import slug
+from visprism.core.options import check_options, option
 from visprism.core.preprocessing import (
     NORMALIZATIONS,
     OUTPUT,
@@ -59,26 +60,20 @@ class DataOptions:
     """
 
     split: str | None = None
-    limit: int | None = None
-    size: tuple[int, int] | None = None
-    batch_size: int | None = None
+    limit: int | None = option(None, "number of images", minimum=1)
+    size: tuple[int, int] | None = option(None, "height and width", minimum=1)
+    batch_size: int | None = option(None, "number of images", minimum=1)
     skip_bad: bool = False
-    normalization: str = "stated"
+    normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
+        option("stated", "of pixels")
+    )
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("limit", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-        size = self.size
-        if size is not None and not (
-            isinstance(size, tuple)
-            and len(size) == 2
-            and all(isinstance(side, int) and side >= 1 for side in size)
-        ):
-            raise InputError(f"size must be (height, width) in pixels, got {size!r}")
+        check_options(self)
+        if self.size is not None and len(self.size) != 2:
+            raise InputError(f"size must be (height, width) in pixels, got {self.size!r}")
         if (self.mean is None) != (self.std is None):
             raise InputError(
                 f"mean and std must be given together, got {self.mean} and {self.std}"
@@ -87,11 +82,6 @@ class DataOptions:
             raise InputError(
                 f"normalization or mean and std must be given, got both: {self.normalization}, "
                 f"{self.mean} and {self.std}"
-            )
-        if self.normalization not in ("stated", *NORMALIZATIONS):
-            raise InputError(
-                f"normalization must be one of {', '.join(('stated', *NORMALIZATIONS))}, got "
-                f"{self.normalization!r}"
             )
 
     @property

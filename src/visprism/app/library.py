@@ -17,7 +17,7 @@ from visprism.app.forms import Form, Named, named, stated
 from visprism.app.settings import REQUEST, Settings
 from visprism.core.errors import InputError, OutputError, printable
 from visprism.core.files import read_json, slug, write_text
-from visprism.study.monitor import steps_of_run
+from visprism.study.steps import steps_of_run
 from visprism.study.store import INDEX, read_index
 
 State = Literal["waiting", "running", "complete", "failed", "canceled"]

@@ -22,8 +22,8 @@ from visprism.report.drawings import Drawing, drawings
 from visprism.report.page import PageFigures, page_html
 from visprism.study.evolve import joined
 from visprism.study.exports import json_of, markdown_of
-from visprism.study.monitor import steps_of_run
 from visprism.study.report_content import content_of
+from visprism.study.steps import steps_of_run
 from visprism.study.store import INDEX
 from visprism.study.study import Study
 

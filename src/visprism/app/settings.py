@@ -9,7 +9,7 @@ from pathlib import Path
 
 from visprism.core.errors import InputError
 from visprism.core.files import make_folder, slug, write_text
-from visprism.study.monitor import steps_of_run
+from visprism.study.steps import steps_of_run
 
 _TOKEN_FILE = ".visprism-token"
 _FEWEST = 32  # characters of a token

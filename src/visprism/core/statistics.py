@@ -14,21 +14,6 @@ _HALVINGS = 50  # of the ends of the interval of an AUROC
 _LARGEST_CORRECTION = 0.9  # of |b| t in `mean_interval`; at 1 Hall's formula turns
 
 
-def standard_error(
-    total: Float[np.ndarray, "*shape"],
-    squares: Float[np.ndarray, "*shape"],
-    count: Float[np.ndarray, "*shape"],
-) -> Float[np.ndarray, "*shape"]:
-    """Standard error of a mean, from the sum, the sum of squares and the number of images.
-
-    NaN for a single image.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = (squares - total**2 / count) / (count - 1)
-        error = np.sqrt(np.maximum(variance, 0) / count)  # rounding may go below 0
-    return np.where(count > 1, error, np.nan)
-
-
 def t_quantile(count: int) -> float:
     """97.5% quantile of Student's t for the mean of `count` values.
 

@@ -1,6 +1,6 @@
-"""Values as colors: cells on a rectangular grid, and their color bar."""
+"""Values as colors: color bars, pictures on shared axes, and values on a grid."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from visprism.drawing.style import INK, SIMILARITY, tip
 
@@ -55,23 +55,6 @@ def on_grid(
     return columns, rows, grid
 
 
-def cells(ax: Axes, x: np.ndarray, y: np.ndarray, values: np.ndarray) -> None:
-    """A cell for each value at its place on a grid of equal steps; a part may be missing."""
-    columns, rows, image = on_grid(x, y, values)
-    ax.imshow(
-        image,
-        cmap=SIMILARITY,
-        norm=UNIT,
-        extent=(*_edges(columns), *_edges(rows)),
-        origin="lower",
-        interpolation="nearest",
-    )
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(5, integer=True))
-    for side in ("top", "right", "bottom", "left"):
-        ax.spines[side].set_visible(False)
-
-
 def picture(
     ax: Axes,
     image: np.ndarray,
@@ -113,14 +96,28 @@ def caption(
     )
 
 
+def side_by_side(
+    ax: Axes,
+    pictures: Mapping[str, np.ndarray],
+    describe: Callable[[str, AxesImage], str] = lambda name, _: name,
+    *,
+    gap: float = 0.08,
+    fontsize: float | str = "small",
+    **scale: Any,
+) -> None:
+    """Pictures of height 1 from left to right, with texts below, their names by default."""
+    left = 0.0
+    for name, image in pictures.items():
+        width = image.shape[1] / image.shape[0]
+        drawn = picture(ax, image, left, width=width, about=name, **scale)
+        caption(ax, describe(name, drawn), (left + width / 2, 1.0), fontsize=fontsize)
+        left += width * (1 + gap)
+    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
+    ax.axis("off")
+
+
 def framed(ax: Axes, left: float, top: float, width: float, height: float, text: str) -> None:
     """A thin frame around an image, with `text` as its tooltip."""
     frame = Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=0.3)
     frame.set_gid(tip(text))
     ax.add_patch(frame)
-
-
-def _edges(values: np.ndarray) -> tuple[float, float]:
-    """The outer edges of cells centered at equally spaced values."""
-    half = (values[1] - values[0]) / 2 if len(values) > 1 else 0.5
-    return float(values[0] - half), float(values[-1] + half)

@@ -75,20 +75,24 @@ class PlainLogFormatter(LogFormatter):
         return f"{x:g}" if super().__call__(x, pos) else ""
 
 
-def spectra(ax: Axes, result: Any, quantity: str, *, first_kind: bool = False) -> None:
-    """A column against frequency, a curve with its interval per block, colored by depth."""
-    blocks = list(dict.fromkeys(result.block.tolist()))
-    for name in blocks:
+def curves_of_blocks(ax: Axes, result: Any, x_name: str, quantity: str) -> None:
+    """A column against another, a curve with its interval per block, colored by depth."""
+    for name in dict.fromkeys(result.block.tolist()):
         rows = result.select(result.block == name)
         color = DEPTH(float(rows.depth[0]))
-        x, y = rows.frequency, getattr(rows, quantity)
+        x, y = getattr(rows, x_name), getattr(rows, quantity)
         low, high = rows.intervals_of(quantity)
         if np.isfinite([low, high]).all():
             ax.fill_between(x, low, high, color=color, alpha=0.16, linewidth=0)
         gid = tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}")
         ax.plot(x, y, color=color, linewidth=1.1, label=name, gid=gid)
+
+
+def spectra(ax: Axes, result: Any, quantity: str, *, first_kind: bool = False) -> None:
+    """A column against frequency, a curve per block; see `curves_of_blocks`."""
+    curves_of_blocks(ax, result, "frequency", quantity)
     if first_kind:
-        first = result.select(result.block == blocks[0])
+        first = result.select(result.block == result.block[0])
         ax.annotate(
             str(first.kind[0]),
             (first.frequency[-1], getattr(first, quantity)[-1]),

@@ -7,9 +7,16 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from visprism.drawing.color_bars import caption, color_bar, on_grid, picture
-from visprism.drawing.depth import against_depth, kinds_key, points
+from visprism.drawing.color_bars import color_bar, on_grid, side_by_side
+from visprism.drawing.depth import (
+    PlainLogFormatter,
+    against_depth,
+    from_zero,
+    kinds_key,
+    points,
+)
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, legend
 from visprism.table.shapes import (
@@ -22,8 +29,6 @@ from visprism.table.shapes import (
     Surface,
 )
 
-_GAP = 0.08  # between pictures, of the width of one
-
 
 @figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
 def _(
@@ -31,16 +36,21 @@ def _(
     ax: Axes,
     *,
     quantity: str = "",
-    scale: Literal["linear", "log"] = "linear",
+    scale: Literal["", "linear", "zero", "log"] = "",
 ) -> Axes:
     """The value, or another column, against depth, with its 95% interval.
 
-    Where no value is positive the axis is linear.
+    A linear axis from "zero" is for sizes, "log" where models differ by orders of magnitude;
+    where no value is positive the axis is linear.
     """
-    name = quantity or result.value_name
+    name, form = quantity or result.value_name, scale or result.scale
     against_depth(ax, result, name)
-    if (getattr(result, name) > 0).any():
-        ax.set_yscale(scale)
+    if form == "zero":
+        from_zero(ax)
+    if form == "log" and (getattr(result, name) > 0).any():
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter(PlainLogFormatter())
+        ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
     ax.set_ylabel(result.infos()[name].heading)
     return ax
 
@@ -121,7 +131,8 @@ def _value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> N
         for mappable in mappables:
             mappable.set_clim(np.nanmin(ends), np.nanmax(ends))
         label = str(mappables[0].get_label())
-        color_bar(figure, axes, label, mappable=mappables[0], **options)
+        style = PercentFormatter(1, decimals=0) if (ends == (0, 1)).all() else None
+        color_bar(figure, axes, label, mappable=mappables[0], format=style, **options)
 
 
 @figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
@@ -154,6 +165,8 @@ def _(result: Curve, ax: Axes) -> Axes:
         ax.plot(x[rows], value, color=color, linewidth=1.1, label=name or "_value")
     if len(result.series()) > 1:
         legend(ax)
+    if result.of_fractions:
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=result.value_info().heading)
     return ax
@@ -161,11 +174,13 @@ def _(result: Curve, ax: Axes) -> Axes:
 
 @figure(width=2.6, height=2.2, share=False, key=_value_bar, key_width=0.7)
 def _(result: Surface, ax: Axes) -> Axes:
-    """Filled contours of the value over both variables; missing points are left empty."""
+    """The value over both variables, in percent of 0 to 100 for fractions, gaps left empty."""
     x, y = (np.asarray(getattr(result, n), dtype=float) for n in (result.x_name, result.y_name))
     columns, rows, grid = on_grid(x, y, result.values)
     mesh = ax.pcolormesh(columns, rows, grid, cmap=SIMILARITY, shading="nearest")
     mesh.set_label(result.value_info().heading)
+    if result.of_fractions:
+        mesh.set_clim(0, 1)
     infos = result.infos()
     ax.set(xlabel=infos[result.x_name].heading, ylabel=infos[result.y_name].heading)
     return ax
@@ -177,16 +192,7 @@ _PICTURE_BAR = partial(_value_bar, pad=0.01)
 @figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)
 def _(result: Pictures, ax: Axes) -> Axes:
     """The pictures side by side on one color scale, with their names below."""
-    pictures = result.pictures()
-    low, high = np.nanmin(result.values), np.nanmax(result.values)
-    left = 0.0
-    for name, image in pictures.items():
-        width = image.shape[1] / image.shape[0]
-        scale = {"cmap": SIMILARITY, "vmin": low, "vmax": high}
-        drawn = picture(ax, image, left, width=width, about=name, **scale)
-        drawn.set_label(result.value_info().heading)
-        caption(ax, name, (left + width / 2, 1.0), fontsize="small")
-        left += width * (1 + _GAP)
-    ax.set(xlim=(0, max(left, 1e-9)), ylim=(1, 0))
-    ax.axis("off")
+    ends = {"vmin": np.nanmin(result.values), "vmax": np.nanmax(result.values)}
+    heading = result.value_info().heading
+    side_by_side(ax, result.pictures(), cmap=SIMILARITY, label=heading, **ends)
     return ax

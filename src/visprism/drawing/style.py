@@ -5,11 +5,12 @@ with any color vision can distinguish, and a marker each, so that a print in gra
 too. Depth is plasma without its palest end, which is hard to see on white.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
@@ -107,6 +108,35 @@ def legend(ax: Axes, **style: Any) -> None:
     handles, labels = ax.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     ax.legend(once.values(), once, **style)
+
+
+def named_points(
+    ax: Axes,
+    names: Sequence[str],
+    values: Any,
+    about: Sequence[str],
+    colors: Sequence[str],
+    markers: str | Sequence[str] = "o",
+) -> None:
+    """A point with its 95% interval for each name, from top to bottom.
+
+    Args:
+        ax: to draw on.
+        names: of the rows.
+        values: an `Estimated` column.
+        about: text of each point, when it is pointed at.
+        colors: of the points.
+        markers: of the points.
+    """
+    for i, (color, text) in enumerate(zip(colors, about, strict=True)):
+        value, low, high = (float(x[i]) for x in (values, values.low, values.high))
+        ax.errorbar(
+            value, -i, xerr=[[value - low], [high - value]], color=color, elinewidth=0.9,
+            marker=markers[i % len(markers)], markersize=4, linestyle="none", gid=tip(text),
+        )  # fmt: skip
+    ax.set_yticks(-np.arange(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.set(ylim=(0.6 - len(names), 0.6))
 
 
 def tip(text: str) -> str:

@@ -6,7 +6,7 @@ value for one model. Answers of two models are paired by `Answer.id`, never by t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, isfinite, nan
+from math import exp, isfinite, isnan, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -92,17 +92,32 @@ class Answer:
         return f"largest of {self.selected}{rest}"
 
     @property
+    def shown(self) -> tuple[float, float, float]:
+        """Value and ends as text has them: fractions in percent."""
+        scale = 100 if self.unit in ("%", POINTS) else 1
+        return scale * self.value, scale * self.low, scale * self.high
+
+    @property
     def number(self) -> str:
         """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
-        scale = 100 if self.unit in ("%", POINTS) else 1
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
-        value, low, high = (scale * number for number in (self.value, self.low, self.high))
+        value, low, high = self.shown
         form = resolved(value, low, high, ".3g")
         if not (isfinite(low) and isfinite(high)):
             return f"{value:{form}}{unit}"
         percent = "%" if self.unit == "%" else ""
         interval = f"[{low:{form}}{percent}, {high:{form}}{percent}]"
         return f"{value:{form}}{unit} {interval}"
+
+    def sentence(self, units: str) -> str:
+        """Quantity, number, what it is measured over, and what it means."""
+        if isnan(self.value):
+            return f"{self.quantity} undefined over {units}: {self.missing}"
+        missing = self.missing and not isfinite(self.low)
+        reason = f" (no interval: {self.missing})" if missing else ""
+        words = self.reading or ("not significant" if self.low <= 0 <= self.high else "")
+        meaning = f", {words}" if words else ""
+        return f"{self.quantity}: {self.number}{reason} over {units}{meaning}"
 
 
 @dataclass(frozen=True)
@@ -141,24 +156,17 @@ class EstimateInfo:
         numbers = (float(value), low, high)
         if self.average == "geometric":
             numbers = tuple(exp(number) - 1 for number in numbers)
-        declared: dict[str, Any] = {
-            "unit": self.unit,
-            "over": self.over,
-            "claim": self.claim,
-            "average": self.average,
-            "missing": missing,
-            "in_pixels": self.in_pixels,
-            "symbol": self.symbol,
+        same = ("unit", "over", "claim", "average", "in_pixels", "symbol", "comparison")
+        fields: dict[str, Any] = {name: getattr(self, name) for name in same} | {
+            "quantity": ", ".join([self.label, *rows]),
             "measure": self.label if rows else "",
+            "missing": missing,
             "id": id,
-            "comparison": self.comparison,
             "by_unit": by_unit,
         }
         question = self.question.text if self.question else ""
-        fields: dict[str, Any] = (
-            {"quantity": ", ".join([self.label, *rows])} | declared | further
-        )
-        return Answer(question, value=numbers[0], low=numbers[1], high=numbers[2], **fields)
+        value, low, high = numbers
+        return Answer(question, value=value, low=low, high=high, **(fields | further))
 
 
 def reason_without(by_unit: np.ndarray, over: str) -> str:

@@ -30,7 +30,6 @@ of the confidences within the bins that do not count as calibrated.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
@@ -45,7 +44,7 @@ _BEYOND = 1 + 1e-9  # the rounding of a gap that is 0
 _ROUNDING = 1e-9  # images; a smaller gap of a bin is 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Bins:
     """Images, sums of confidences and of their squares, correct images; one row per sample."""
 
@@ -54,12 +53,18 @@ class Bins:
     squares: Float[np.ndarray, "r m"]
     correct: Float[np.ndarray, "r m"]
 
+    def __post_init__(self) -> None:
+        self.total = self.images.sum(1)
+        self.filled = np.maximum(self.images, 1)  # to divide by
+        self.mean = self.confidence / self.filled  # 0 of an empty bin
+        self.gap = self.correct / self.filled - self.mean
+        margin = 0.5 / (self.images + 1)
+        inside = np.clip(self.mean, margin, 1 - margin)
+        self.deviation = np.sqrt(inside * (1 - inside))  # of one image
+
     @classmethod
     def of(
-        cls,
-        confidence: Float32[np.ndarray, " n"],
-        correct: Bool[np.ndarray, " n"],
-        bins: int,
+        cls, confidence: Float32[np.ndarray, " n"], correct: Bool[np.ndarray, " n"], bins: int
     ) -> "Bins":
         """Bins (i/m, (i+1)/m] of one sample."""
         number, values = _bin_numbers(confidence, bins), confidence.astype(np.float64)
@@ -72,97 +77,66 @@ class Bins:
     @property
     def ece(self) -> Float[np.ndarray, " r"]:
         """Sum over bins of |accuracy - mean confidence|, weighted by their images."""
-        return np.abs(self.correct - self.confidence).sum(1) / self.images.sum(1)
-
-    @cached_property
-    def filled(self) -> Float[np.ndarray, "r m"]:
-        """Number of images of each bin, and 1 of an empty one, to divide by."""
-        return np.maximum(self.images, 1)
-
-    @cached_property
-    def mean_confidence(self) -> Float[np.ndarray, "r m"]:
-        """Mean confidence of each bin; 0 of an empty one."""
-        return self.confidence / self.filled
-
-    @cached_property
-    def gap(self) -> Float[np.ndarray, "r m"]:
-        """Accuracy minus mean confidence of each bin."""
-        return self.correct / self.filled - self.mean_confidence
-
-    @cached_property
-    def deviations(self) -> Float[np.ndarray, "r m"]:
-        """Standard deviation of one image in each bin."""
-        margin = 0.5 / (self.images + 1)
-        inside = np.clip(self.mean_confidence, margin, 1 - margin)
-        return np.sqrt(inside * (1 - inside))
+        return np.abs(self.correct - self.confidence).sum(1) / self.total
 
     @property
-    def ends(self) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
-        """The h at which every accuracy is 0 or 1, and the one at which all are calibrated."""
-        gap = np.abs(self.correct - self.confidence) / self.filled
-        return -(1 / self.deviations).max(1), _BEYOND * (gap / self.deviations).max(1)
+    def calibrated(self) -> Float[np.ndarray, " r"]:
+        """The h at which every bin is calibrated."""
+        return _BEYOND * (np.abs(self.gap) / self.deviation).max(1)
 
-    def accuracies(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, "r m"]:
-        """Accuracy of the model in each bin at h."""
-        confidence, gap, deviation = self.mean_confidence, self.gap, self.deviations
-        size = np.maximum(np.abs(gap) - h[:, None] * deviation, 0)
-        either = np.abs(gap) <= 0.5 * deviation / np.sqrt(self.filled)
-        inwards = np.where(confidence > 0.5, -1.0, 1.0)
-        sign = np.where(either & (h[:, None] < 0), inwards, np.sign(gap))
-        return np.clip(confidence + sign * size, 0, 1)
+    def gaps(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, "r m"]:
+        """Accuracy of the model minus mean confidence in each bin at h; 0 where rounded."""
+        size = np.maximum(np.abs(self.gap) - h[:, None] * self.deviation, 0)
+        either = np.abs(self.gap) <= 0.5 * self.deviation / np.sqrt(self.filled)
+        inwards = np.where(self.mean > 0.5, -1.0, 1.0)
+        sign = np.where(either & (h[:, None] < 0), inwards, np.sign(self.gap))
+        gap = np.clip(self.mean + sign * size, 0, 1) - self.mean
+        return np.where(np.abs(gap) * self.images > _ROUNDING, gap, 0.0)
+
+    def model_ece(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+        """ECE of the model at h."""
+        return (self.images * np.abs(self.gaps(h))).sum(1) / self.total
 
     def expected(
         self, h: Float[np.ndarray, " r"]
-    ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
-        """Mean and standard deviation of the sample's ECE, and the model's ECE, at h."""
-        n, total = self.images, self.images.sum(1)
-        accuracy = self.accuracies(h)
-        mean, variance = _absolute_deviation(n, accuracy, self.confidence)
-        model = (n * np.abs(accuracy - self.mean_confidence)).sum(1) / total
-        return mean.sum(1) / total, np.sqrt(variance.sum(1)) / total, model
+    ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
+        """Mean and standard deviation of the sample's ECE at h."""
+        accuracy = self.mean + self.gaps(h)
+        mean, variance = _absolute_deviation(self.images, accuracy, self.confidence)
+        return mean.sum(1) / self.total, np.sqrt(variance.sum(1)) / self.total
 
-    def threshold(self, deviations: float | Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
+    def threshold(self, deviations: float) -> Float[np.ndarray, " r"]:
         """The h at which mean + `deviations` · deviation is the sample's ECE.
 
         It is the largest h where already a calibrated model reaches the sample's ECE.
         """
-        smallest, largest = self.ends
-        calibrated, deviation, _model = self.expected(largest)
-        # An ECE far below a calibrated model's would bound the model's at 0.
-        least = np.where(np.less(deviations, 0), calibrated - _FAR_BELOW * deviation, 0)
-        ece = np.maximum(self.ece, least)
-        reached = calibrated + deviations * deviation >= ece
+        ece, (mean, deviation) = self.ece, self.expected(self.calibrated)
+        if deviations < 0:  # an ECE far below a calibrated model's would bound the model's at 0
+            ece = np.maximum(ece, mean - _FAR_BELOW * deviation)
+        reached = mean + deviations * deviation >= ece
         # A model that is always right with confidence 1 has an ECE of 0 in every sample.
-        reached &= np.greater_equal(deviations, 0) | (deviation > 0)
-        low, high = smallest, largest
+        reached &= (deviation > 0) | (deviations >= 0)
+        low, high = -(1 / self.deviation).max(1), self.calibrated
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            mean, deviation, _model = self.expected(middle)
+            mean, deviation = self.expected(middle)
             below = mean + deviations * deviation < ece
             low, high = np.where(below, low, middle), np.where(below, middle, high)
-        return np.where(reached, largest, low)
-
-    def confidence_error(self, h: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-        """Standard error of the model's ECE at h that is due to the sample's confidences."""
-        n, total = self.images, self.images.sum(1)
-        mean = self.mean_confidence
-        gap = np.abs(self.accuracies(h) - mean)
-        within = np.maximum(self.squares / self.filled - mean**2, 0) * (gap * n > _ROUNDING)
-        center = (n * gap).sum(1, keepdims=True) / total[:, None]
-        variance = (n * ((gap - center) ** 2 + within)).sum(1) / np.maximum(total - 1, 1)
-        return np.sqrt(variance / total)
+        return np.where(reached, self.calibrated, low)
 
     def intervals(
         self,
     ) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
         """The debiased ECE and both ends of its 95% interval."""
-        targets = np.array([0.0, NORMAL_95, -NORMAL_95]).repeat(len(self.images))
-        sums = (self.images, self.confidence, self.squares, self.correct)
-        thrice = Bins(*(np.tile(values, (3, 1)) for values in sums))
-        h = thrice.threshold(targets)
-        # The model's ECE; 0 where a calibrated one reaches the sample's.
-        debiased, low, high = thrice.expected(h)[2].reshape(3, -1)
-        margin = NORMAL_95 * self.confidence_error(h[: len(self.images)])
+        debiased, low, high = (
+            self.model_ece(self.threshold(d)) for d in (0.0, NORMAL_95, -NORMAL_95)
+        )
+        # The error that is due to the sample's confidences.
+        gap = np.abs(self.gaps(self.threshold(0.0)))
+        within = np.maximum(self.squares / self.filled - self.mean**2, 0) * (gap > 0)
+        squares = self.images * ((gap - debiased[:, None]) ** 2 + within)
+        variance = squares.sum(1) / np.maximum(self.total - 1, 1)
+        margin = NORMAL_95 * np.sqrt(variance / self.total)
         below, above = np.hypot(debiased - low, margin), np.hypot(high - debiased, margin)
         return debiased, np.maximum(debiased - below, 0), debiased + above
 
@@ -172,17 +146,8 @@ class CalibrationError:
     """ECE of a sample, and what it says of the model."""
 
     value: float  # of the sample
-    debiased: float  # of the model
-    low: float  # 95% interval of the model's ECE; NaN where there is none
-    high: float
+    debiased: Number  # of the model; by unit, plus the influence of each image
     calibrated: float  # expected ECE of a calibrated model in as many images
-    by_image: Float[np.ndarray, " n"]  # the debiased ECE plus the influence of each image
-
-    @property
-    def number(self) -> Number:
-        """The debiased ECE with its interval."""
-        missing = "" if np.isfinite(self.low) else f"fewer than {FEWEST_IMAGES} images"
-        return Number(self.debiased, self.low, self.high, self.by_image, missing)
 
 
 def calibration_error(
@@ -193,6 +158,10 @@ def calibration_error(
     The interval is NaN for fewer than 100 images. It needs no minimum of wrong predictions: a
     rule on these would leave out the samples in which the model happens to err rarely, and the
     others have too large an error on average.
+
+    By image the debiased ECE is sign(g_b) (correct - confidence), up to its mean, with g_b the
+    debiased gap of the image's bin, and 0 in a bin that counts as calibrated. Their correlation
+    between two models is the correlation of the two debiased ECEs.
 
     Args:
         confidence: probability of the predicted class.
@@ -206,38 +175,20 @@ def calibration_error(
     """
     binned = Bins.of(confidence, correct, bins)
     debiased, low, high = (ends.item() for ends in binned.intervals())
-    if len(correct) < FEWEST_IMAGES:
-        low = high = float("nan")
-    contributions = _contributions(
-        binned, _bin_numbers(confidence, bins), correct - confidence.astype(np.float64)
-    )
+    few = f"fewer than {FEWEST_IMAGES} images" if len(correct) < FEWEST_IMAGES else ""
+    sign = np.sign(binned.gaps(binned.threshold(0.0))[0])
+    influence = sign[_bin_numbers(confidence, bins)] * (correct - confidence.astype(np.float64))
+    by_image = debiased + influence - influence.mean()
+    ends = (np.nan, np.nan) if few else (low, high)
     return CalibrationError(
         value=float(binned.ece[0]),
-        debiased=debiased,
-        low=low,
-        high=high,
-        calibrated=float(binned.expected(binned.ends[1])[0][0]),
-        by_image=debiased + contributions - contributions.mean(),
+        debiased=Number(debiased, *ends, by_image, few),
+        calibrated=float(binned.expected(binned.calibrated)[0][0]),
     )
-
-
-def _contributions(
-    binned: Bins,
-    number: Int[np.ndarray, " n"],
-    difference: Float[np.ndarray, " n"],
-) -> Float[np.ndarray, " n"]:
-    """Contribution of each image to the debiased ECE, up to its mean.
-
-    It is sign(g_b) (correct - confidence) with g_b the debiased gap of the image's bin, and 0
-    in a bin that counts as calibrated. Their correlation between two models is the correlation
-    of the two debiased ECEs.
-    """
-    gap = binned.accuracies(binned.threshold(0.0)) * binned.images - binned.confidence
-    sign = np.where(np.abs(gap[0]) > _ROUNDING, np.sign(gap[0]), 0.0)
-    return sign[number] * difference
 
 
 def _bin_numbers(confidence: Float32[np.ndarray, " n"], bins: int) -> Int[np.ndarray, " n"]:
+    """Number of the bin (i/m, (i+1)/m] of each confidence, compared in float32."""
     edges = (np.arange(1, bins) / bins).astype(np.float32)
     return np.searchsorted(edges, confidence, side="left")
 

@@ -108,9 +108,6 @@ class Number(float):
     def __reduce__(self) -> Any:
         return Number, (float(self), self.low, self.high, self.by_unit, self.missing)
 
-    def __deepcopy__(self, _memo: Any) -> "Number":
-        return self
-
 
 # Intervals of means over units, column by column.
 

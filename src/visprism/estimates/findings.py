@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from visprism.core.errors import InputError
+from visprism.core.provenance import Provenance
 from visprism.core.statistics import wilson
 from visprism.estimates.text import images_text
 
@@ -164,14 +165,13 @@ def at_chance(accuracy: float, images: int, classes: int) -> bool:
     return bool(low[0] <= 1 / classes)
 
 
-def chance_findings(
-    accuracy: float, images: int, classes: int, split: str = ""
-) -> tuple[Finding, ...]:
+def chance_findings(accuracy: float, origin: Provenance, classes: int) -> tuple[Finding, ...]:
     """VP101 for an accuracy that is not significantly above chance; empty otherwise."""
-    if not at_chance(accuracy, images, classes):
+    if not at_chance(accuracy, origin.images, classes):
         return ()
+    images = images_text(origin.images, origin.split)
     text = (
-        f"accuracy {accuracy:.1%} on these {images_text(images, split)} is not significantly "
+        f"accuracy {accuracy:.1%} on these {images} is not significantly "
         f"above chance ({1 / classes:.1%} for {classes} classes): the model may be "
         "untrained, or trained on other labels or on images of another size or "
         "normalization; the labels may be in another order, or the images too few to tell"

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from math import isclose, isfinite
 from typing import Any
 
-from visprism.core.statistics import FEWEST_DIFFERENT, FEWEST_VALUES
-
+DASH = "\N{EN DASH}"  # where there is no number
 _MORE_DIGITS = 4  # at most, so that a value and the ends of its interval differ as text
 
 
@@ -58,20 +57,6 @@ def interval_text(
     return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
-def missing_interval(low: float, number: int, units: str = "images") -> str:
-    """Why a mean over images has no interval; "" where it has one or nothing is recorded.
-
-    Example:
-        >>> missing_interval(float("nan"), 16), missing_interval(0.5, 16)
-        (' (no interval: fewer than 32 images)', '')
-    """
-    if isfinite(low) or not number:
-        return ""
-    if number < FEWEST_VALUES:
-        return f" (no interval: fewer than {FEWEST_VALUES} {units})"
-    return f" (no interval: fewer than {FEWEST_DIFFERENT} {units} differ from the others)"
-
-
 def images_text(images: int, split: str = "") -> str:
     """The images of a measurement, with their split: ``10,000 test images``.
 
@@ -83,16 +68,17 @@ def images_text(images: int, split: str = "") -> str:
     return f"{images:,} {kind}image{'' if images == 1 else 's'}"
 
 
-def points_text(value: float, low: float, high: float) -> str:
-    """A difference of two fractions in percentage points, with its interval, if there is one.
+def points_text(number: float) -> str:
+    """A difference of two fractions in percentage points, with its interval, if it has one.
 
     Example:
-        >>> points_text(0.215, 0.17, 0.26)
-        '21.5 percentage points [17.0, 26.0]'
+        >>> points_text(0.215)
+        '21.5 percentage points'
     """
+    low, high = (getattr(number, end, float("nan")) for end in ("low", "high"))
+    value, low, high = 100 * float(number), 100 * low, 100 * high
     if not (isfinite(low) and isfinite(high)):
-        return f"{100 * value:.1f} percentage points"
-    value, low, high = (100 * number for number in (value, low, high))
+        return f"{value:.1f} percentage points"
     form = resolved(value, low, high, ".1f")
     return f"{value:{form}} percentage points [{low:{form}}, {high:{form}}]"
 

@@ -1,6 +1,6 @@
 """Conv blocks: the residual blocks of a CNN that an MSA block can replace, and their choice."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,7 +34,6 @@ class ConvBlock:
     stride: int
     grid: tuple[int, int]  # of its output
     post_activation: bool  # whether an activation follows the sum
-    repeated: tuple[str, ...] = ()  # blocks of its stage that are called several times
 
 
 def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
@@ -48,28 +47,21 @@ def conv_blocks(model: nn.Module, images: Images) -> tuple[ConvBlock, ...]:
     The model must be in evaluation mode, and a few images of the size of its input suffice.
     """
     anatomy = dissect(model, images)
-    described = [(block.stage, _fields(anatomy, block)) for block in anatomy.blocks]
-    residual = [(stage, values) for stage, values in described if values is not None]
     calls = anatomy.graph.calls
-    once = [(stage, values) for stage, values in residual if calls[values["name"]] == 1]
-    if not once:
+    described = [(block.stage, _fields(anatomy, block)) for block in anatomy.blocks]
+    residual = [
+        (stage, values) for stage, values in described if values and calls[values["name"]] == 1
+    ]
+    if not residual:
         kinds = ", ".join(dict.fromkeys(block.kind for block in anatomy.blocks))
         raise InputError(
             "model must have a residual block with a spatial convolution that is called once, "
             f"and {type(model).__name__} has none (its blocks are {kinds}). Use a CNN such as "
             "ResNet, RegNet or ConvNeXt."
         )
-    stages = sorted({stage for stage, _ in once})
-    repeated = [
-        (stage, values["name"]) for stage, values in residual if calls[values["name"]] > 1
-    ]
+    stages = sorted({stage for stage, _ in residual})
     return tuple(
-        ConvBlock(
-            stage=stages.index(stage) + 1,
-            repeated=tuple(dict.fromkeys(name for other, name in repeated if other == stage)),
-            **values,
-        )
-        for stage, values in once
+        ConvBlock(stage=stages.index(stage) + 1, **values) for stage, values in residual
     )
 
 
@@ -154,67 +146,31 @@ def select_blocks(blocks: Sequence[ConvBlock], placement: Placement) -> tuple[st
         [block.name for block in blocks if block.stage == stage]
         for stage in sorted({block.stage for block in blocks})
     ]
-    if isinstance(placement, str):
-        if placement not in _RULES:
+    most = [(len(names) + 1) // 2 for names in stages]
+    if isinstance(placement, str) and placement in _RULES:
+        counts = most if placement == "alternate" else [1] * len(stages)
+    elif placement and all(type(number) is int for number in placement):
+        counts = [int(number) for number in placement]
+        if len(counts) != len(stages) or any(
+            not 0 <= number <= limit for number, limit in zip(counts, most, strict=True)
+        ):
             raise InputError(
-                f"placement must be {' or '.join(map(repr, _RULES))}, names of blocks, or one "
-                f"number per stage, got {placement!r}"
+                f"placement must have one number per stage, at most {most}, which are every "
+                f"second of {list(map(len, stages))} blocks, got {tuple(counts)}"
             )
-        _refuse_shared(blocks)
-        every = placement == "alternate"
-        return _alternate(stages, [(len(names) + 1) // 2 if every else 1 for names in stages])
-    entries = list(placement) if isinstance(placement, Iterable) else [None]
-    if all(isinstance(name, str) for name in entries):
-        return _named(stages, [str(name) for name in entries])
-    if not all(type(number) is int for number in entries):
-        raise InputError(
-            f"placement must be names of blocks, or one integer per stage, got {placement!r}"
-        )
-    counts = [int(number) for number in entries]  # pyrefly: ignore (see above)
-    if len(counts) != len(stages):
-        raise InputError(
-            f"placement must have one number per stage ({len(stages)} stages of "
-            f"{', '.join(str(len(names)) for names in stages)} blocks), got {tuple(counts)}"
-        )
-    for stage, (names, number) in enumerate(zip(stages, counts, strict=True), 1):
-        if not 0 <= number <= (len(names) + 1) // 2:
+    else:
+        available = [block.name for block in blocks]
+        names = [placement] if isinstance(placement, str) else list(map(str, placement))
+        unknown = [name for name in names if name not in available]
+        if unknown or len(set(names)) < len(names):
             raise InputError(
-                f"placement must be 0 to {(len(names) + 1) // 2} in stage {stage}, where every "
-                f"second of {len(names)} blocks can be replaced, got {number}"
+                f"placement must be {' or '.join(map(repr, _RULES))}, one number per stage, or "
+                f"names of residual Conv blocks ({', '.join(available)}), got "
+                f"{repr(unknown[0]) if unknown else 'a name twice'}"
             )
-    if any(counts):
-        _refuse_shared(blocks)
-    return _alternate(stages, counts)
-
-
-def _refuse_shared(blocks: Sequence[ConvBlock]) -> None:
-    """Refuse stages with blocks that are called several times, which no rule can count."""
-    for block in blocks:
-        if block.repeated:
-            names = ", ".join(other.name for other in blocks if other.stage == block.stage)
-            raise InputError(
-                f"placement must be names of blocks, because stage {block.stage} has blocks "
-                f"that are called several times ({', '.join(block.repeated)}) and cannot be "
-                f"replaced. The blocks of this stage are {names}."
-            )
-
-
-def _alternate(stages: Sequence[list[str]], counts: Sequence[int]) -> tuple[str, ...]:
-    """The last blocks of each stage, every second one, as many as counted."""
+        return tuple(sorted(names, key=available.index))
     return tuple(
         name
         for names, number in zip(stages, counts, strict=True)
         for name in sorted(names[::-1][: 2 * number : 2], key=names.index)
     )
-
-
-def _named(stages: Sequence[list[str]], names: Sequence[str]) -> tuple[str, ...]:
-    available = [name for stage in stages for name in stage]
-    unknown = [name for name in names if name not in available]
-    if unknown or len(set(names)) < len(names):
-        problem = repr(unknown[0]) if unknown else "a name twice"
-        raise InputError(
-            f"placement must be names of residual Conv blocks ({', '.join(available)}), got "
-            f"{problem}"
-        )
-    return tuple(sorted(names, key=available.index))

@@ -65,17 +65,15 @@ class ReplacementSearch(Result):
 
     def candidates(self) -> list["ReplacementSearch"]:
         """The rows of each candidate of the search, in the order of training."""
-        search = self.select(self.phase == SEARCH)
-        return [
-            search.select(search.candidate == number) for number in np.unique(search.candidate)
-        ]
+        return self._by_candidate(SEARCH)
 
     def confirmed(self) -> list["ReplacementSearch"]:
         """The rows of the CNN and of the selected network with new seeds; empty without."""
-        fresh = self.select(self.phase == CONFIRMATION)
-        return [
-            fresh.select(fresh.candidate == number) for number in np.unique(fresh.candidate)
-        ]
+        return self._by_candidate(CONFIRMATION)
+
+    def _by_candidate(self, phase: str) -> list["ReplacementSearch"]:
+        rows = self.select(self.phase == phase)
+        return [rows.select(rows.candidate == number) for number in np.unique(rows.candidate)]
 
     def summary(self) -> tuple[float, float, float]:
         """MSA blocks of one candidate, its mean accuracy, and the standard error over seeds."""
@@ -87,7 +85,7 @@ class ReplacementSearch(Result):
 
         Over the paired differences d of n seeds that selected nothing, mean(d) ± t s / sqrt(n)
         with t the 97.5% quantile of Student's distribution with n - 1 degrees of freedom. NaN
-        where no block was selected, or no confirmation was run.
+        where no block was selected.
         """
         networks = self.confirmed()
         if not networks:
@@ -110,25 +108,14 @@ class ReplacementSearch(Result):
                 f"candidates selected ({test})"
             )
             return
-        selected = Finding(
+        yield Finding(
             f"{len(self.best)} MSA blocks selected ({', '.join(self.best)}) in {number} "
             f"candidates ({test})"
         )
         gain, low, high = self.confirmed_gain()
-        if not np.isfinite(gain):
-            last = [candidate for candidate in tried if candidate.selected[0]][-1]
-            searched, _ = paired_gain(tried[0].accuracy, last.accuracy)
-            yield selected
-            yield (
-                f"validation accuracy {tried[0].accuracy.mean():.1%} of the CNN, "
-                f"{last.accuracy.mean():.1%} of the selected network: {100 * searched:+.2g} "
-                "percentage points in the runs that selected it, which overestimate the gain"
-            )
-            return
         means = [network.accuracy.mean() for network in self.confirmed()]
         count = len(self.confirmed()[0])
         significant = "" if low > 0 or high < 0 else ", not significant"
-        yield selected
         yield (
             f"with {count} new seeds, validation accuracy {means[0]:.1%} of the CNN and "
             f"{means[1]:.1%} of the selected network: {100 * gain:+.2g} percentage points "

@@ -17,7 +17,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import atomic_write, exists, not_written
 from visprism.core.provenance import fingerprint
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.harmonize.blocks import conv_blocks, select_blocks
+from visprism.harmonize.blocks import conv_blocks
 from visprism.harmonize.convert import MSAConfig, harmonize_model
 from visprism.harmonize.replacement_search import (
     CONFIRMATION,
@@ -95,10 +95,7 @@ def search_replacements(
             f"repeats must be at least 2, got {repeats}: the variance between seeds must be "
             "estimated"
         )
-    if not 0 < alpha <= 0.5:
-        raise InputError(f"alpha must be in (0, 0.5], got {alpha}")
     blocks = conv_blocks(model, images)
-    select_blocks(blocks, "end-of-stage")  # raises where a stage has no defined end
     stage_of = {block.name: block.stage for block in blocks}
     order = list(stage_of)
     stages = [
@@ -289,7 +286,7 @@ class RecipeTrainer:
 
     def __call__(self, candidate: nn.Module, seed: int) -> float:
         """Train a candidate in place with a seed; returns its validation accuracy."""
-        recipe = replace(self._recipe, seed=seed, snapshot_every=0)
+        recipe = replace(self._recipe, seed=seed)
         history = fit(
             candidate,
             training_feed(self._job, self._training, self.preprocessing, recipe, self._run),

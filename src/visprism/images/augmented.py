@@ -24,7 +24,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.run import stream
 from visprism.images.augmentation import Augmentation
 from visprism.images.image_set import ImageSet
-from visprism.images.pixels import center_crop, normalized, stacked
+from visprism.images.pixels import center_crop, normalized, pictures, stacked
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,6 @@ class Augmenter:
     num_classes: int
     seed: int
 
-    def __post_init__(self) -> None:
-        height, width = self.preprocessing.size
-        if self.augmentation.padding >= min(height, width):
-            raise InputError(
-                f"padding must be less than the side of the images ({height}x{width} pixels), "
-                f"got {self.augmentation.padding}"
-            )
-
     def plan(
         self, numbers: Int64[Tensor, " b"], *use: object, part: tuple[int, int] = (0, 1)
     ) -> AugmentationPlan:
@@ -169,13 +161,14 @@ class Augmenter:
         if not len(images):  # of a share without an image
             return torch.empty(0, 3, *self.preprocessing.size, dtype=torch.uint8)
         if augmentation.area < 1:
-            images = stacked(_each(self._crop, _pictures(images), plan.seeds, _CROP))
+            images = pictures(images) if isinstance(images, Tensor) else images
+            images = stacked(_each(self._crop, images, plan.seeds, _CROP))
         elif not isinstance(images, Tensor):
             images = stacked(center_crop(image, self.preprocessing) for image in images)
         images = shifted(images, plan.corner, plan.flip, augmentation.padding)
         if not augmentation.rand_augment:
             return images
-        return stacked(_each(self._operate, _pictures(images), plan.seeds, _OPERATIONS))
+        return stacked(_each(self._operate, pictures(images), plan.seeds, _OPERATIONS))
 
     def batch(
         self,
@@ -257,12 +250,6 @@ def shifted(
     if flip.any():
         crops[flip] = crops[flip].flip(3)
     return crops
-
-
-def _pictures(images: Sequence[Image.Image] | Tensor) -> Sequence[Image.Image]:
-    if not isinstance(images, Tensor):
-        return images
-    return [Image.fromarray(pixels) for pixels in images.permute(0, 2, 3, 1).numpy()]
 
 
 def _each(

@@ -1,10 +1,10 @@
 """Batches: image sets as preprocessed tensors, most of them prepared ahead in threads."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import UInt8
@@ -18,29 +18,11 @@ from visprism.images.augmented import Augmenter, checked_labels
 from visprism.images.image_set import ImageSet
 from visprism.images.pixels import crops_of, framing, normalized
 
-T = TypeVar("T")
 _THREADS = 8  # at most, that prepare batches
 _SMALL = 64  # pixels: longest side of images with padding instead of random resized crops
 
 # Changes crops in eight bits, given the indices of their images.
 Change = Callable[[UInt8[Tensor, "b c h w"], Sequence[int]], UInt8[Tensor, "b c h w"]]
-
-
-def prepared_ahead(
-    prepare: Callable[[int], T], numbers: Iterable[int], threads: int = 1
-) -> Iterator[T]:
-    """What `prepare` returns for each number; threads prepare the next ones meanwhile."""
-    workers = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="batches")
-    ahead: deque[Future[T]] = deque()
-    try:
-        for number in numbers:
-            ahead.append(workers.submit(prepare, number))
-            if len(ahead) > threads:  # one to yield, and one in preparation by each thread
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-    finally:
-        workers.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True)
@@ -67,9 +49,20 @@ class Batches(Sequence):
         return self._prepared(self.numbers[index])
 
     def __iter__(self) -> Iterator:
-        if self.threads:
-            return prepared_ahead(self._prepared, self.numbers, self.threads)
-        return map(self._prepared, self.numbers)
+        if not self.threads:
+            yield from map(self._prepared, self.numbers)
+            return
+        workers = ThreadPoolExecutor(self.threads, thread_name_prefix="batches")
+        ahead: deque[Future] = deque()
+        try:
+            for number in self.numbers:
+                ahead.append(workers.submit(self._prepared, number))
+                if len(ahead) > self.threads:  # one to yield, and one for each thread
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            workers.shutdown(cancel_futures=True)
 
     def _prepared(self, number: int) -> Any:
         start = number * self.batch_size
@@ -78,8 +71,6 @@ class Batches(Sequence):
 
 def in_batches(prepare: Callable[[range], Any], images: int, batch_size: int) -> Batches:
     """`Batches` of a number of images."""
-    if batch_size < 1:
-        raise InputError(f"batch_size must be positive, got {batch_size}")
     return Batches(prepare, images, batch_size, range(-(-images // batch_size)))
 
 

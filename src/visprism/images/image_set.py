@@ -75,11 +75,6 @@ class ImageSet:
 
     def subset(self, positions: Int[np.ndarray, " m"]) -> "ImageSet":
         """The image set with only the images at `positions`, in that order."""
-        if len(positions) and not 0 <= positions.min() <= positions.max() < len(self):
-            raise InputError(
-                f"positions must be between 0 and {len(self) - 1}, got {positions.min()} to "
-                f"{positions.max()}"
-            )
         chosen = positions.tolist()
         before = np.arange(len(self)) if self.positions is None else self.positions
         size_of = self.size_of
@@ -112,6 +107,8 @@ def balanced(
     Images are selected at random from each class. With one seed, a smaller limit selects a
     subset of what a larger limit selects.
     """
+    if limit < 1:
+        raise InputError(f"limit must be positive, got {limit}")
     generator = stream(seed, "balanced")
     order, turn, count = _turns(
         targets, torch.randperm(len(targets), generator=generator).numpy()
@@ -181,8 +178,6 @@ def statistics(
     Every pixel has the same weight, so that a large image weighs more than a small one. Costs
     one pass over the images, and the memory of 256 of them.
     """
-    if not len(image_set):
-        raise InputError(f"{image_set.name} must have at least one image, got none")
     counts = np.zeros((3, 256), np.int64)
     starts = range(0, len(image_set), _READ)
     for start in progress(starts, "channel statistics") if progress else starts:

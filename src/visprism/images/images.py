@@ -5,20 +5,20 @@ Whatever the user has (an image set, a data set, a loader, an iterable of batche
 what a larger limit selects.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import NORMALIZATIONS, Preprocessing, unnormalized
-from visprism.images.batches import Batches, Change, batches, fixed_augmentation, in_batches
+from visprism.images.batches import Batches, Change, batches, in_batches
 from visprism.images.image_set import NO_CLASS, ImageSet, nested_order
 from visprism.images.pixels import crops_of, framing, normalized
 
@@ -51,8 +51,7 @@ class Images:
     # a tensor (n, c, h, w), or a mapping of tensors for models with several inputs.
     tensors: Any = field(default=None, repr=False)
     normalization: Preprocessing | None = None  # of the tensors, where it is known
-    _crops: dict[Preprocessing, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
-    _one_at_a_time: Lock = field(default_factory=Lock, repr=False)
+    _crops: dict[tuple[Preprocessing, int], Tensor] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -60,7 +59,7 @@ class Images:
     @property
     def image_shape(self) -> tuple[int, ...]:
         """Shape of one image of tensors, (C, H, W) unless the model takes something else."""
-        return tuple(_first(self.tensors).shape[1:])
+        return tuple(_tensors(self.tensors)[0].shape[1:])
 
     @property
     def classes(self) -> int | None:
@@ -103,7 +102,7 @@ class Images:
         if self.image_set is not None:
             way = required(preprocessing)
             return batches(
-                self._first_images(limit),
+                self.first(limit),
                 way,
                 batch_size,
                 change=change,
@@ -120,19 +119,6 @@ class Images:
 
         labels = None if self.targets is None else torch.from_numpy(self.targets)
         return in_batches(prepare, min(len(self), limit or len(self)), batch_size)
-
-    def fixed_augmentation(
-        self,
-        preprocessing: Preprocessing,
-        *,
-        batch_size: int,
-        num_classes: int,
-        seed: int,
-        limit: int | None = None,
-    ) -> Batches:
-        """Augmented batches with soft targets; see `fixed_augmentation`."""
-        images = self._first_images(limit)
-        return fixed_augmentation(images, preprocessing, batch_size, num_classes, seed=seed)
 
     def pixels(
         self, preprocessing: Preprocessing | None, start: int, stop: int
@@ -164,33 +150,26 @@ class Images:
             digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
-    def _first_images(self, limit: int | None) -> ImageSet:
+    def first(self, limit: int | None) -> ImageSet:
+        """The first images, of images that are decoded on demand."""
         images = self.image_set
         assert images is not None
         return images if limit is None else images.subset(np.arange(min(limit, len(images))))
 
     def _crops_of(self, preprocessing: Preprocessing, rows: range) -> UInt8[Tensor, "b 3 h w"]:
-        """The crops of consecutive images; a copy, which may be changed.
-
-        Crops of the first images stay in memory, for each size, crop and interpolation.
-        """
-        images = self._first_images(None)
+        """The crops of consecutive images; a copy, which may be changed."""
+        images = self.first(None)
         way = replace(framing(images, preprocessing), mean=(0.0,), std=(1.0,))
-        with self._one_at_a_time:
-            if way not in self._crops:
-                left = _CROP_BYTES - sum(crops.nbytes for crops, _ in self._crops.values())
-                number = min(len(images), left // (3 * way.size[0] * way.size[1]))
-                crops = torch.empty(number, 3, *way.size, dtype=torch.uint8)
-                self._crops[way] = crops, torch.zeros(number, dtype=torch.bool)
-        crops, is_read = self._crops[way]
-        if rows.stop <= len(crops) and is_read[rows.start : rows.stop].all():
-            return crops[rows.start : rows.stop].clone()
-        decoded = crops_of(images, way, rows)
-        fitting = min(rows.stop, len(crops)) - rows.start
-        if fitting > 0:
-            crops[rows.start : rows.start + fitting] = decoded[:fitting]
-            is_read[rows.start : rows.start + fitting] = True
-        return decoded
+        crops = {row: self._crops.get((way, row)) for row in rows}
+        missing = [row for row, crop in crops.items() if crop is None]
+        if missing:
+            decoded = crops_of(images, way, missing)
+            crops |= zip(missing, decoded, strict=True)
+            in_memory = list(self._crops.values())  # other threads add to it meanwhile
+            left = _CROP_BYTES - sum(crop.nbytes for crop in in_memory)
+            kept = missing[: max(0, left // decoded[0].nbytes)]
+            self._crops.update({(way, row): crops[row] for row in kept})
+        return torch.stack(list(crops.values()))
 
 
 def decoded_images(image_set: ImageSet) -> Images:
@@ -281,33 +260,31 @@ def tensor_images(
     targets: list[Tensor] = []
     number = size = 0
     reason = ""
-    for batch in _to_the_end(data):
-        pictures, given = _split_batch(batch)
-        taken = len(_first(pictures))
-        labels, fault = _class_indices(given, taken)
+    for batch in data:
+        inputs, given = _split_batch(batch)
+        tensors = _tensors(inputs)
+        labels, fault = _class_indices(given, len(tensors[0]))
         reason = reason or fault
-        if limit is not None and number + taken > limit:
-            taken = limit - number
-            pictures = _rows(pictures, range(taken))
-            labels = None if labels is None else labels[:taken]
-        if images and _shapes_text(pictures) != _shapes_text(images[0]):
+        if images and _shapes_text(inputs) != _shapes_text(images[0]):
             raise InputError(
-                f"all batches must hold images of one size, got {_shapes_text(pictures)} after "
+                f"all batches must hold images of one size, got {_shapes_text(inputs)} after "
                 f"{_shapes_text(images[0])}"
             )
         if images and not reason and (labels is None) != (not targets):
             raise InputError("either all batches or none must have targets")
-        images.append(_copied(pictures))
-        targets += [] if labels is None else [labels]
+        taken = len(tensors[0]) if limit is None else min(len(tensors[0]), limit - number)
+        # A copy, as some loaders fill the same memory with each batch.
+        images.append(tree_map(lambda t: t[:taken].to("cpu", copy=True), inputs))  # noqa: B023
+        targets += [] if labels is None else [labels[:taken]]
         number += taken
-        size += sum(t.numel() * t.element_size() for t in _tensors(pictures))
+        size += sum(tensor.nbytes for tensor in _tensors(images[-1]))
         if size > _MOST_BYTES:
             raise InputError(
                 f"data must fit into {_MOST_BYTES // 2**30} GiB of memory as tensors; the "
                 f"first {number} images need more. Pass a limit, an ImageSet or a Dataset of "
                 "images."
             )
-        if limit is not None and number >= limit:
+        if number == limit:
             break
     if not number:
         raise InputError("data must give at least one image, got none")
@@ -316,52 +293,30 @@ def tensor_images(
     if seed is not None:
         by_class = np.full(number, NO_CLASS) if classes is None else classes
         order = nested_order(by_class, seed=seed)
-    several = isinstance(images[0], Mapping)
+
+    def stacked(*batches: Tensor) -> Tensor:
+        """The rows of all batches in the order, without a second copy of them."""
+        rows = torch.from_numpy(np.argsort(order)).split([len(batch) for batch in batches])
+        ordered = batches[0].new_empty((number, *batches[0].shape[1:]))
+        for batch, places in zip(batches, rows, strict=True):
+            ordered[places] = batch
+        return ordered
+
     return Images(
         name="the given images",
         split="",
         targets=None if classes is None else classes[order],
         positions=order,
         without_labels=reason,
-        tensors=(
-            {key: _stacked([p[key] for p in images], order) for key in images[0]}
-            if several
-            else _stacked(images, order)
-        ),
+        tensors=tree_map(stacked, *images),
         normalization=preprocessing,
     )
-
-
-def _stacked(batches: Sequence[Tensor], order: Int64[np.ndarray, " n"]) -> Tensor:
-    """The rows of all batches in an order, without a second copy of them."""
-    rows = torch.from_numpy(np.argsort(order)).split([len(batch) for batch in batches])
-    first = batches[0]
-    stacked = first.new_empty((len(order), *first.shape[1:]))
-    for batch, places in zip(batches, rows, strict=True):
-        stacked[places] = batch
-    return stacked
 
 
 def to_pixels(images: Tensor, preprocessing: Preprocessing) -> UInt8[Tensor, "b c h w"]:
     """Pixels 0 ... 255 from normalized images; exact where they came from eight bits."""
     pixels = unnormalized(images, preprocessing.mean, preprocessing.std)
     return pixels.mul(255).round().to(torch.uint8)
-
-
-def _to_the_end(data: Iterable) -> Iterator:
-    """The batches; an error of the user's loader says after how many it came."""
-    number = 0
-    try:
-        for batch in data:
-            yield batch
-            number += 1
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"data must be readable to its end, got {type(error).__name__} after {number} "
-            f"batches: {error}"
-        ) from error
 
 
 def _split_batch(batch: Any) -> tuple[Any, Any]:
@@ -372,15 +327,14 @@ def _split_batch(batch: Any) -> tuple[Any, Any]:
                 f"a batch must be images or (images, targets), got {len(batch)} items"
             )
         return batch[0], batch[1] if len(batch) == 2 else None
-    if isinstance(batch, Mapping):
-        labels = [value for key, value in batch.items() if key in LABELS]
-        # Other vectors, such as indices, are no input of a model.
-        inputs = {
-            k: v for k, v in batch.items() if k not in LABELS and getattr(v, "ndim", 0) > 1
-        }
-        if inputs and len(labels) == 1:
-            return next(iter(inputs.values())) if len(inputs) == 1 else inputs, labels[0]
-    return batch, None
+    if not isinstance(batch, Mapping):
+        return batch, None
+    labels = [value for key, value in batch.items() if key in LABELS]
+    # Other vectors, such as indices, are no input of a model.
+    inputs = {k: v for k, v in batch.items() if k not in LABELS and getattr(v, "ndim", 0) > 1}
+    if not inputs or len(labels) != 1:
+        return dict(batch), None
+    return next(iter(inputs.values())) if len(inputs) == 1 else inputs, labels[0]
 
 
 def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
@@ -398,42 +352,28 @@ def _class_indices(targets: Any, images: int) -> tuple[Tensor | None, str]:
     return None, f"targets must be one class index per image ({images}), got {given}"
 
 
-def _tensors(images: Any) -> list[Any]:
-    return list(images.values()) if isinstance(images, Mapping) else [images]
-
-
-def _first(images: Any) -> Tensor:
-    tensors = _tensors(images)
+def _tensors(images: Any) -> list[Tensor]:
+    """The tensors of a batch: one, unless the model has several inputs."""
+    tensors = list(images.values()) if isinstance(images, Mapping) else [images]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
-        remedy = (
-            "Convert the images by torch.from_numpy."
-            if isinstance(images, np.ndarray)
-            else "Pass a Dataset of PIL images as it is, without a DataLoader."
+        raise InputError(
+            f"images must be tensors, got {type(images).__name__}. Convert them, or pass a "
+            "Dataset of PIL images without a DataLoader."
         )
-        raise InputError(f"images must be tensors, got {type(images).__name__}. {remedy}")
+    if tensors[0].layout is not torch.strided:
+        raise InputError(
+            f"images must be dense tensors, got {tensors[0].layout}. Use to_dense()."
+        )
     if isinstance(images, Tensor) and images.ndim == 1:
         raise InputError(
             f"images must have shape (B, C, H, W), got {tuple(images.shape)}. Images and "
             "targets are a pair: [(images, targets)]."
         )
-    if any(t.layout is not torch.strided for t in tensors):
-        raise InputError(
-            f"images must be dense tensors, got {tensors[0].layout}. Use to_dense()."
-        )
-    return tensors[0]
-
-
-def _copied(images: Any) -> Any:
-    """A copy on the CPU, as some loaders fill the same memory with each batch."""
-    if isinstance(images, Mapping):
-        return {key: tensor.to("cpu", copy=True) for key, tensor in images.items()}
-    return images.to("cpu", copy=True)
+    return tensors
 
 
 def _rows(images: Any, rows: range) -> Any:
-    if isinstance(images, Mapping):
-        return {key: tensor[rows.start : rows.stop] for key, tensor in images.items()}
-    return images[rows.start : rows.stop]
+    return tree_map(lambda tensor: tensor[rows.start : rows.stop], images)
 
 
 def _shapes_text(images: Any) -> str:

@@ -60,8 +60,6 @@ def load_data(
         progress: shows how many files are checked.
         accept: receives the images before their files are read, and may raise.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
     images, fraction = _opened(spec, split, side)
     if fraction is not None:
         images = stratified(images, fraction, seed=seed)
@@ -92,8 +90,6 @@ def _opened(spec: str, split: str | None, side: int | None) -> tuple[ImageSet, f
     kinds = {key: kind for key, kind in kinds.items() if key != "split"} | {"subset": float}
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key in options:
-            raise InputError(f"data must name the option {key} once, got {spec!r}")
         if key not in kinds:
             raise InputError(
                 f"options of data {name} must be of {', '.join(kinds)}, got {key!r} in {spec!r}"
@@ -163,8 +159,6 @@ def image_set(
         >>> len(pictures), pictures[0][0].mode
         (8, 'RGB')
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be positive, got {limit}")
     pictures = image_set_of(data, limit=limit, seed=seed)
     if pictures is None:
         raise InputError(
@@ -189,7 +183,9 @@ def image_set_of(dataset: Any, *, limit: int | None = None, seed: int = 0) -> Im
     if label is None:
         labels = [NO_CLASS] * number
     elif labels is None:
-        rows = balanced(np.full(number, NO_CLASS), limit or number, seed=seed)
+        rows = balanced(
+            np.full(number, NO_CLASS), number if limit is None else limit, seed=seed
+        )
         labels = [_parted(dataset[i])[1] for i in rows.tolist()]
 
     def read(positions: Sequence[int]) -> list[Image.Image]:
@@ -310,13 +306,7 @@ def _targets(dataset: Any) -> Any:
 
 
 def _length(dataset: Any) -> int:
-    try:
-        number = len(dataset)
-    except TypeError:
-        raise InputError(
-            f"data must have a length, got the data set {type(dataset).__name__} without one. "
-            "Pass a DataLoader."
-        ) from None
+    number = len(dataset)
     if not number:
         raise InputError(
             f"data must have at least one image, got an empty {type(dataset).__name__}"

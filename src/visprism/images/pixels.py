@@ -95,6 +95,11 @@ def center_crop(image: Image.Image, preprocessing: Preprocessing) -> Image.Image
     return image.crop((left, top, left + width, top + height))
 
 
+def pictures(pixels: UInt8[Tensor, "b 3 h w"]) -> list[Image.Image]:
+    """A batch as images; the reverse of `stacked`."""
+    return [Image.fromarray(image) for image in pixels.permute(0, 2, 3, 1).cpu().numpy()]
+
+
 def stacked(images: Iterable[Image.Image]) -> UInt8[Tensor, "b 3 h w"]:
     """Images of one size as a batch."""
     return torch.stack([torch.from_numpy(np.array(i)).permute(2, 0, 1) for i in images])

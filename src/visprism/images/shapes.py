@@ -7,11 +7,10 @@ only; it is drawn on the plane, so that any size shows the same picture.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer, UInt8, UInt32, UInt64
+from jaxtyping import Float, Int64, Integer, UInt8, UInt64
 from PIL import Image
 
 from visprism.core.errors import InputError
@@ -20,7 +19,6 @@ from visprism.images.image_set import DATA, ImageSet, chosen_split
 
 Plane = np.ndarray  # (b, h, w)
 PerImage = np.ndarray  # (b,), or (b, 1, 1) with a plane
-Texture = Callable[[Plane, Plane, PerImage, PerImage], Plane]
 
 
 # Textures, as functions of (u, v) in periods of the pattern, the side of a pixel in the same
@@ -152,17 +150,17 @@ def grain(u: Plane, v: Plane, pixel: PerImage, key: PerImage) -> Plane:
     )
 
 
-_TEXTURES = (
-    bricks, cells, checks, clouds, dots,
-    grain, ripples, scales, stripes, zigzag,
-)  # fmt: skip
-TEXTURES: dict[str, Texture] = {function.__name__: function for function in _TEXTURES}
+TEXTURES: dict[str, Callable[..., Plane]] = {
+    function.__name__: function
+    for function in (
+        bricks, cells, checks, clouds, dots, grain, ripples, scales, stripes, zigzag,
+    )
+}  # fmt: skip
 
 # Silhouettes, as functions of points (x, y) with y upwards: how far a point lies outside the
 # outline, negative inside. Each covers an area of 1, so that the filled fraction of the image
 # does not reveal the class, and none is a rotation of another.
 Points = np.ndarray
-Silhouette = Callable[[Points, Points], Points]
 
 
 def _disk(x: Points, y: Points, radius: float) -> Points:
@@ -241,11 +239,12 @@ def hourglass(x: Points, y: Points) -> Points:
     return np.maximum(np.abs(y) - 0.643, _beyond(np.abs(x), np.abs(y), -45, 0.0487))
 
 
-_SILHOUETTES = (
-    arrow, crescent, cross, disk, heart,
-    hourglass, ring, square, star, triangle,
-)  # fmt: skip
-SILHOUETTES: dict[str, Silhouette] = {function.__name__: function for function in _SILHOUETTES}
+SILHOUETTES: dict[str, Callable[..., Points]] = {
+    function.__name__: function
+    for function in (
+        arrow, crescent, cross, disk, heart, hourglass, ring, square, star, triangle,
+    )
+}  # fmt: skip
 
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
@@ -286,59 +285,37 @@ STEP = (0.18, 0.34)  # in lightness, from the background to the filling
 CONTRAST = (0.06, 0.13)  # of a texture: half the step between its two colors
 DULL, BRIGHT = (0.01, 0.07), (0.13, 0.24)  # chroma of background and filling; 0 is gray
 TURN = (0.0, 2 * np.pi)
-CENTERD = (-0.5, 0.5)
+CENTERED = (-0.5, 0.5)  # the image reaches from -0.5 to 0.5
+
+Between = Callable[[float, float], PerImage]  # the next random numbers, in this range
 
 
-@dataclass(frozen=True)
-class TexturedSurface:
-    """How textures are laid out and colored; one row per image."""
-
-    texture: Int64[np.ndarray, " b"]  # index into TEXTURES
-    period: PerImage
-    angle: PerImage
-    x: PerImage  # its origin; the image reaches from -0.5 to 0.5
-    y: PerImage
-    key: UInt32[np.ndarray, " b"]  # of a random texture
-    contrast: PerImage
-    chroma: PerImage
-    lightness: PerImage  # mean of its two colors
-    hues: Float[np.ndarray, "2 b"]  # of the dark one and the light one, in turns
-
-
-@dataclass(frozen=True)
-class Scenes:
-    """Content of the images; one row per image."""
-
-    shape: Int64[np.ndarray, " b"]  # index into SILHOUETTES
-    scale: PerImage
-    angle: PerImage
-    x: PerImage
-    y: PerImage
-    filling: TexturedSurface
-    background: TexturedSurface
-
-
-def scenes(key: int, positions: Int64[np.ndarray, " b"], cues: str = "independent") -> Scenes:
-    """Content of the images at these positions.
+def render(
+    key: int, positions: Int64[np.ndarray, " b"], size: int, cues: str = "independent"
+) -> UInt8[np.ndarray, "b {size} {size} 3"]:
+    """Draw the images at these positions.
 
     Each hundred of consecutive images holds every pair of a shape and a texture once, if they
     are independent.
     """
-    draw = iter(uniform_numbers(key, positions, 32))
+    numbers = iter(uniform_numbers(key, positions, 32))
+
+    def between(low: float, high: float) -> PerImage:
+        return low + (high - low) * next(numbers)
+
     shape, texture = labels(positions, cues)
-    other = (texture + 1 + (9 * next(draw)).astype(np.int64)) % 10
-    scale = _between(SCALE, draw)
+    other = (texture + 1 + (9 * next(numbers)).astype(np.int64)) % 10
+    scale = between(*SCALE)
     room = SPREAD * (1 - 1.36 * scale)  # some tips are cut off by the image's edge
-    lightness, hue = _between(BACKGROUND, draw), next(draw)
-    return Scenes(
-        shape=shape,
-        scale=scale,
-        angle=_between(ANGLE, draw),
-        x=room * _between(CENTERD, draw),
-        y=room * _between(CENTERD, draw),
-        filling=_surface(texture, lightness + _between(STEP, draw), hue + 0.5, BRIGHT, draw),
-        background=_surface(other, lightness, hue, DULL, draw),
-    )
+    lightness, hue = between(*BACKGROUND), next(numbers)
+    angle, x, y = between(*ANGLE), room * between(*CENTERED), room * between(*CENTERED)
+    u, v = _coordinates(size, angle, x, y, scale)
+    inside = coverage(-_by_kind(SILHOUETTES, shape, u, v), 1 / (size * _column(scale)))
+    lighter = lightness + between(*STEP)
+    front = _painted(size, texture, lighter, hue + 0.5, BRIGHT, between)
+    back = _painted(size, other, lightness, hue, DULL, between)
+    image = back + (front - back) * inside[..., None]
+    return (255 * image.clip(0, 1) + 0.5).astype(np.uint8)
 
 
 def labels(
@@ -353,78 +330,48 @@ def labels(
     return shape, turn % len(TEXTURES)
 
 
-def _surface(
+def _painted(
+    size: int,
     texture: Int64[np.ndarray, " b"],
     lightness: PerImage,
     hue: PerImage,
     chroma: tuple[float, float],
-    draw: Iterator[PerImage],
-) -> TexturedSurface:
-    dark = hue + _between((-0.2, 0.2), draw)
-    return TexturedSurface(
-        texture=texture,
-        period=_between(PERIOD, draw),
-        angle=_between(TURN, draw),
-        x=_between(CENTERD, draw),
-        y=_between(CENTERD, draw),
-        key=(next(draw) * 2**32).astype(np.uint32),
-        contrast=_between(CONTRAST, draw),
-        chroma=_between(chroma, draw),
-        lightness=lightness,
-        hues=np.stack([dark, dark + _between((-0.12, 0.12), draw)]),
-    )
-
-
-def _between(span: tuple[float, float], draw: Iterator[PerImage]) -> PerImage:
-    low, high = span
-    return low + (high - low) * next(draw)
-
-
-def render(scenes: Scenes, size: int) -> UInt8[np.ndarray, "b {size} {size} 3"]:
-    """Draw the images; the work is done for all images of one silhouette or texture at once."""
-    at = (np.arange(size, dtype=np.float32) + 0.5) / size - 0.5
-    x, y = np.broadcast_arrays(at[None, None, :], -at[None, :, None])
-    inside = np.empty((len(scenes.shape), size, size), np.float32)
-    for which, rows in _groups(scenes.shape, SILHOUETTES):
-        scale = _column(scenes.scale[rows])
-        u, v = _turned(x, y, scenes, rows)
-        inside[rows] = coverage(-which(u / scale, v / scale), 1 / (size * scale))
-    front, back = (_paint(s, x, y, size) for s in (scenes.filling, scenes.background))
-    image = back + (front - back) * inside[..., None]
-    return (255 * image.clip(0, 1) + 0.5).astype(np.uint8)
-
-
-def _paint(
-    surface: TexturedSurface, x: Plane, y: Plane, size: int
+    between: Between,
 ) -> Float[np.ndarray, "b h w 3"]:
-    pattern = np.empty((len(surface.texture), size, size), np.float32)
-    for which, rows in _groups(surface.texture, TEXTURES):
-        period = _column(surface.period[rows])
-        u, v = _turned(x, y, surface, rows)
-        key = surface.key[rows][:, None, None]
-        pattern[rows] = which(u / period, v / period, 1 / (size * period), key)
+    """A random layout of each texture in two colors, whose mean has this lightness."""
+    dark = hue + between(-0.2, 0.2)  # in turns, as all hues
+    period = between(*PERIOD)
+    u, v = _coordinates(size, between(*TURN), between(*CENTERED), between(*CENTERED), period)
+    key = (between(0, 1) * 2**32).astype(np.uint32)[:, None, None]
+    pattern = _by_kind(TEXTURES, texture, u, v, 1 / (size * _column(period)), key)
+    contrast, color = between(*CONTRAST), between(*chroma)
+    hues = np.stack([dark, dark + between(-0.12, 0.12)])
     # Red, green and blue lie a third of a turn apart.
-    wheel = np.cos(2 * np.pi * (surface.hues[..., None] + np.arange(3) / 3))
-    signs = np.array([-1, 1])[:, None]
-    light = surface.lightness + signs * surface.contrast
-    colors = light[..., None] + surface.chroma[:, None] * wheel
+    wheel = np.cos(2 * np.pi * (hues[..., None] + np.arange(3) / 3))
+    light = lightness + np.array([-1, 1])[:, None] * contrast
+    colors = light[..., None] + color[:, None] * wheel
     dark, bright = colors.astype(np.float32)[:, :, None, None, :]
     return dark + (bright - dark) * pattern[..., None]
 
 
-def _groups(kinds: Int64[np.ndarray, " b"], named: dict) -> Iterator[tuple]:
-    """Each function of `named` that occurs in `kinds`, and where."""
-    for kind, function in enumerate(named.values()):
+def _by_kind(functions: dict, kinds: Int64[np.ndarray, " b"], *arguments: np.ndarray) -> Plane:
+    """The values of each image's own function; one call for all images of a kind."""
+    values = np.empty_like(arguments[0])
+    for kind, function in enumerate(functions.values()):
         (rows,) = np.nonzero(kinds == kind)
         if len(rows):
-            yield function, rows
+            values[rows] = function(*(argument[rows] for argument in arguments))
+    return values
 
 
-def _turned(x: Plane, y: Plane, thing: Scenes | TexturedSurface, rows: np.ndarray) -> tuple:
-    """Coordinates around the thing's origin, along its own axes."""
-    x, y = x - _column(thing.x[rows]), y - _column(thing.y[rows])
-    cos, sin = _column(np.cos(thing.angle[rows])), _column(np.sin(thing.angle[rows]))
-    return cos * x + sin * y, cos * y - sin * x
+def _coordinates(
+    size: int, angle: PerImage, x: PerImage, y: PerImage, unit: PerImage
+) -> tuple[Plane, Plane]:
+    """Coordinates of the pixels around (x, y), turned by the angle, in multiples of a unit."""
+    at = (np.arange(size, dtype=np.float32) + 0.5) / size - 0.5
+    across, up = at[None, None, :] - _column(x), -at[None, :, None] - _column(y)
+    cos, sin = _column(np.cos(angle)), _column(np.sin(angle))
+    return (cos * across + sin * up) / _column(unit), (cos * up - sin * across) / _column(unit)
 
 
 def _column(values: PerImage) -> Float[np.ndarray, "b 1 1"]:
@@ -457,7 +404,7 @@ def shapes(
         return [
             Image.fromarray(image)
             for start in range(0, len(chosen), at_once)
-            for image in render(scenes(key, chosen[start : start + at_once], cues), size)
+            for image in render(key, chosen[start : start + at_once], size, cues)
         ]
 
     both = dict(zip(TARGETS, labels(positions, cues), strict=True))

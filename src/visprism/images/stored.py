@@ -8,7 +8,6 @@ are marked as framed, and images are not cropped.
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -17,6 +16,7 @@ from jaxtyping import Int64
 from PIL import Image
 
 from visprism.core.errors import InputError
+from visprism.images.corruptions.severities import check_severity
 from visprism.images.folders import folder
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, chosen_split
 
@@ -82,7 +82,7 @@ def imagenet_c(
     path: str, *, split: str | None = None, corruption: str = _NOISE, severity: int = 3
 ) -> ImageSet:
     """ImageNet-C, from DIR with CORRUPTION/SEVERITY/CLASS/IMAGE; severity 1 to 5."""
-    _check_severity(severity)
+    check_severity(severity)
     chosen_split(("test",), split, "imagenet_c")
     root = Path(path).expanduser()
     available = {p.parent.name for p in root.glob(f"*/{severity}") if p.is_dir()}
@@ -140,21 +140,19 @@ def condition_of(spec: str) -> tuple[str, int]:
         ('fog', 5)
     """
     body, _, query = spec.partition("?")
-    function = _CORRUPTED.get(body.partition(":")[0])
-    if function is None:
+    if body.partition(":")[0] not in _CORRUPTED:
         return "", 0
-    defaults = {name: p.default for name, p in signature(function).parameters.items()}
-    options = defaults | dict(parse_qsl(query))
-    return str(options["corruption"]), int(options["severity"])
+    options = {"corruption": _NOISE, "severity": "3"} | dict(parse_qsl(query))
+    return options["corruption"], int(options["severity"])
 
 
-_CORRUPTED = {"cifar10_c": cifar10_c, "cifar100_c": cifar100_c, "imagenet_c": imagenet_c}
+_CORRUPTED = ("cifar10_c", "cifar100_c", "imagenet_c")
 
 
 def _cifar_c(
     name: str, path: str, split: str | None, corruption: str, severity: int, classes: int
 ) -> ImageSet:
-    _check_severity(severity)
+    check_severity(severity)
     chosen_split(("test",), split, name)
     root = Path(path).expanduser()
     images = _array(name, root, corruption, 4)
@@ -212,8 +210,3 @@ def _array(name: str, root: Path, stem: str, axes: int) -> np.ndarray:
 def _missing(name: str, root: Path, wanted: str, available: set[str]) -> str:
     there = f"it has {', '.join(sorted(available))}" if available else "it holds no such set"
     return f"{name}: there is no {root}/{wanted}; {there}"
-
-
-def _check_severity(severity: int) -> None:
-    if severity not in range(1, _SEVERITIES + 1):
-        raise InputError(f"severity must be 1 to 5, got {severity}")

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 _MOST_BYTES = 2**28  # of row groups in memory
-_MOST_CLASSES = 10**6  # numbers of classes without names; more are not classes
 
 
 @DATA.register
@@ -94,7 +93,7 @@ def parquet(
     except (ArrowException, OSError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the classes in {name} cannot be read ({error})") from error
     names = features.get(label, {}).get("names")
-    return _row_set(name, split, _Rows(files, image).__getitem__, targets, names)
+    return _row_set(name, split, _cells(files, image), targets, names)
 
 
 def _row_set(
@@ -123,29 +122,28 @@ def _row_set(
     )
 
 
-class _Rows:
+def _cells(files: Sequence["ParquetFile"], column: str) -> Callable[[int], bytes]:
     """The cells of one column over several files; up to 256 MiB of row groups are in memory.
 
     Images are read in random order, in which any two of a batch lie in different groups.
     """
+    places = [(file, g) for file in files for g in range(file.num_row_groups)]
+    groups = [file.metadata.row_group(g) for file, g in places]
+    starts = np.cumsum([0, *(group.num_rows for group in groups)])
+    largest = max(1, *(group.total_byte_size for group in groups), 0)
+    one_at_a_time = Lock()  # pyarrow's reader of a file crashes in two threads
 
-    def __init__(self, files: Sequence["ParquetFile"], column: str) -> None:
-        self._column = column
-        self._groups = [(file, g) for file in files for g in range(file.num_row_groups)]
-        groups = [file.metadata.row_group(g) for file, g in self._groups]
-        self._starts = np.cumsum([0, *(group.num_rows for group in groups)])
-        self._one_at_a_time = Lock()  # pyarrow's reader of a file crashes in two threads
-        largest = max(1, *(group.total_byte_size for group in groups), 0)
-        self._cells = lru_cache(maxsize=max(2, _MOST_BYTES // largest))(self._load)
+    @lru_cache(maxsize=max(2, _MOST_BYTES // largest))
+    def load(group: int) -> "ChunkedArray":
+        file, g = places[group]
+        with one_at_a_time:
+            return file.read_row_group(g, columns=[column]).column(0)
 
-    def _load(self, group: int) -> "ChunkedArray":
-        file, g = self._groups[group]
-        with self._one_at_a_time:
-            return file.read_row_group(g, columns=[self._column]).column(0)
+    def cell(row: int) -> bytes:
+        group = int(np.searchsorted(starts, row, side="right")) - 1
+        return _bytes(load(group)[row - int(starts[group])].as_py())
 
-    def __getitem__(self, row: int) -> bytes:
-        group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return _bytes(self._cells(group)[row - int(self._starts[group])].as_py())
+    return cell
 
 
 def _bytes(cell: bytes | dict[str, Any] | None) -> bytes:
@@ -180,31 +178,23 @@ def _split_of(file: Path, root: Path) -> str:
 def _features(schema: "Schema") -> dict[str, Any]:
     """What Hugging Face's ``datasets`` notes about the columns; empty where it did not."""
     try:
-        notes = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-        features = notes.get("info", {}).get("features", {})
-        items = features.items()
-    except (ValueError, AttributeError, RecursionError):  # other programs write there too
-        return {}
-    return {k: v for k, v in items if isinstance(v, dict) and k in schema.names}
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {k: v for k, v in features.items() if isinstance(v, dict) and k in schema.names}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}  # other programs write there too
 
 
 def _column(option: str, wanted: str, candidates: Sequence[str], name: str) -> str:
     """The column `wanted`, or the only one of its kind if none is named."""
     if wanted in candidates:
         return wanted
-    kind, names = {"image": "image", "label": "class"}[option], ", ".join(candidates)
-    if wanted:
-        raise InputError(
-            f"{option} must be a {kind} column of {name} ({names or 'none'}), got {wanted!r}"
-        )
-    if not candidates:
-        raise InputError(f"{name} must have a column of type {kind}, got none")
-    if len(candidates) > 1:
-        raise InputError(
-            f"{name} has several {kind} columns ({names}). Select one, such as "
-            f"?{option}={candidates[0]}."
-        )
-    return candidates[0]
+    if len(candidates) == 1 and not wanted:
+        return candidates[0]
+    kind, names = {"image": "image", "label": "class"}[option], ", ".join(candidates) or "none"
+    raise InputError(
+        f"{option} must be one of the {kind} columns of {name} ({names}), got {wanted!r}. "
+        f"Select one, such as ?{option}={candidates[0] if candidates else 'NAME'}."
+    )
 
 
 def _class_names(
@@ -213,21 +203,12 @@ def _class_names(
     """The names of the classes; none where the data does not name them."""
     if not len(targets):
         raise InputError(f"{name} must have at least one image, got none")
-    named = stored is not None
-    if not named:
-        if targets.max() >= _MOST_CLASSES:
-            raise InputError(
-                f"labels of {name} must be less than {_MOST_CLASSES}, got {targets.max()}"
-            )
-        stored = list(map(str, range(targets.max() + 1)))
-    if not isinstance(stored, list | tuple) or not all(isinstance(n, str) for n in stored):
-        raise InputError(
-            f"the class names of {name} must be a list of text, got {stored!r:.80}"
-        )
-    wrong = (targets < 0) | (targets >= len(stored))
+    names = tuple(map(str, stored)) if isinstance(stored, list | tuple) else ()
+    number = len(names) or targets.max() + 1
+    wrong = (targets < 0) | (targets >= number)
     if wrong.any() and (targets != NO_CLASS).any():  # none has a label in some test splits
         raise InputError(
-            f"labels of {name} must be in 0 ... {len(stored) - 1}, got {targets[wrong][0]} and "
+            f"labels of {name} must be in 0 ... {number - 1}, got {targets[wrong][0]} and "
             f"{wrong.sum() - 1} more"
         )
-    return tuple(stored) if named else ()
+    return names

@@ -184,8 +184,6 @@ def loader_feed(
         compute: device of the batches.
     """
     name = image_set.name
-    if not len(image_set):
-        raise InputError(f"{name} must have at least one batch of images, got none")
     if not 1 <= batch_size <= len(image_set):
         raise InputError(
             f"batch_size must be at most the number of images of {name} ({len(image_set)}), "
@@ -196,7 +194,7 @@ def loader_feed(
             f"workers must be 0, or positive where processes can be forked, as on Linux, got "
             f"{workers}"
         )
-    feed = Feed(
+    return Feed(
         image_set,
         torch.from_numpy(image_set.targets),
         num_classes=checked_labels(image_set, num_classes),
@@ -207,5 +205,3 @@ def loader_feed(
         workers=workers,
         compute=compute,
     )
-    _ = feed.augmenter  # checks the padding here, not in the first epoch
-    return feed

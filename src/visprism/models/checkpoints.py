@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -65,20 +65,10 @@ def read_metadata(path: Path | str) -> Metadata:
         ) from error
 
 
-def encode_metadata(*, recipe: object = None, **entries: Any) -> dict[str, str]:
-    """The metadata, entries of `Metadata`, as text for the header of a safetensors file."""
-    if is_dataclass(recipe) and not isinstance(recipe, type):
-        recipe = asdict(recipe)
-    if not isinstance(recipe, Mapping | None):
-        raise InputError(
-            "recipe must be a dataclass or a dictionary, got one of type "
-            f"{type(recipe).__name__}"
-        )
-    content = asdict(
-        Metadata(recipe or {}, **{k: v for k, v in entries.items() if v is not None})
-    )
+def _encoded(metadata: Metadata) -> dict[str, str]:
+    """The metadata as text for the header of a safetensors file."""
     try:
-        return {_ENTRY: json.dumps(content)}
+        return {_ENTRY: json.dumps(msgspec.to_builtins(metadata))}
     except (TypeError, ValueError) as error:
         raise InputError(
             f"metadata of a checkpoint must be text, numbers, lists and dictionaries: {error}"
@@ -215,13 +205,14 @@ def save_checkpoint(
         metrics: values by name.
         provenance: versions, data and command of the training.
     """
-    head = encode_metadata(
-        recipe=recipe,
-        preprocessing=preprocessing,
-        class_names=tuple(class_names),
-        metrics=metrics,
-        provenance=provenance,
+    metadata = Metadata(
+        recipe or {},  # pyrefly: ignore (a dataclass becomes a dictionary)
+        preprocessing,
+        tuple(class_names),
+        metrics or {},
+        provenance,
     )
+    head = _encoded(metadata)
     # Copies: the format has no place for two names of one tensor.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in model.state_dict().items()}
     with atomic_write(Path(path)) as scratch:

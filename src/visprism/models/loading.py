@@ -111,8 +111,8 @@ class _Stored:
         if author is None:
             metadata = read_metadata(path)
             return cls(state, {}, metadata.preprocessing, metadata.recipe)
-        arguments = author.options(state, path)
-        return cls(author.translated(state, path), arguments, author.preprocessing(state))
+        preprocessing = author.preprocessing(state)
+        return cls(author.translated(state), author.options(state), preprocessing)
 
 
 def _with_model(text: str) -> str:

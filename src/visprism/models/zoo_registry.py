@@ -11,6 +11,7 @@ signatures.
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 from torch import nn
@@ -64,6 +65,43 @@ def image_size(name: str) -> int:
     """
     stated = re.search(r"_(\d+)$", name)
     return int(stated[1]) if stated else _SMALL
+
+
+def extends(
+    base: Callable[..., Any], **defaults: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator for a family that also takes the options of `base`, some with other defaults.
+
+    The family hands them on as ``**options``; the signature lists them before its own.
+    """
+
+    def decorate(family: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(family)
+        def extended(*shape: Any, **options: Any) -> Any:
+            return family(*shape, **{**defaults, **options})
+
+        signature = inspect.signature(family)
+        own = dict(signature.parameters)
+        del own["options"]
+        shape = [own.pop(k) for k in list(own) if own[k].kind is own[k].POSITIONAL_OR_KEYWORD]
+        inherited = {
+            key: p.replace(default=defaults.get(key, p.default))
+            for key, p in inspect.signature(base).parameters.items()
+            if p.kind is p.KEYWORD_ONLY
+        }
+        parameters = [*shape, *(inherited | own).values()]
+        setattr(extended, "__signature__", signature.replace(parameters=parameters))  # noqa: B010
+        return extended
+
+    return decorate
+
+
+def check_per_stage(name: str, values: Sequence[int], depths: Sequence[int]) -> None:
+    """Require a number for each stage."""
+    if len(values) != len(depths):
+        raise InputError(
+            f"{name} must have one number per stage ({len(depths)}), got {tuple(values)}"
+        )
 
 
 class Zoo(Registry):

@@ -5,7 +5,7 @@ then computes only what follows it: of n equal blocks n / 2 forward passes in al
 holds the tensors of one batch at all cuts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -17,15 +17,14 @@ from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.run.ablations import Ablation
 from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at
 from visprism.anatomy.run.replaced_parts import ReplacedPart, Replacement
-from visprism.anatomy.trace.forward import Images, forward, part_of, pixels
+from visprism.anatomy.trace.forward import Images, forward, part_of
 from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
-from visprism.passes.perturbed import Paired
-from visprism.passes.predictions import Predictions
+from visprism.passes.batches import Batch, check_evaluation_mode, labeled
+from visprism.passes.perturbed import Paired, paired_outcomes
 
 _TRIAL_IMAGES = 2  # images on which partial forward passes are compared with full ones
 
@@ -44,52 +43,31 @@ def ablated_outcomes(
     """
     check_evaluation_mode(anatomy.model)
     run = run.on(anatomy.model)
-    paired = Paired(len(ablations))
     partial: set[int] | None = None  # cuts at which a forward pass can start
-    shape, largest = (), 0
-    shared = share(batches)
-    ticks = run.ticks(shared, 1 + len(ablations), label)
-    with torch.no_grad(), run.compute.borrow(anatomy.model), ticks as tick:
-        for start, batch in positioned(shared):
-            images, targets = labeled(batch, run.compute)
-            shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
+
+    def passes(
+        images: Images, _targets: Int64[Tensor, " b"], _indices: range
+    ) -> Iterator[Float[Tensor, "b k"]]:
+        nonlocal partial
+        with run.compute.autocast():
+            if partial is None:
+                trial = part_of(images, 0, _TRIAL_IMAGES)
+                partial = can_start_at(anatomy, trial, [a.cut for a in ablations])
+            cuts = {a.cut for a in ablations if a.cut in partial}
+            recording = cache_cuts(anatomy, images, cuts) if cuts else None
+            logits = forward(anatomy.model, images) if recording is None else recording.logits
+        yield logits.float()
+        for ablated in ablations:
             with run.compute.autocast():
-                if partial is None:
-                    trial = part_of(images, 0, _TRIAL_IMAGES)
-                    partial = can_start_at(anatomy, trial, [a.cut for a in ablations])
-                _add(paired, anatomy, ablations, partial, images, targets, start, tick)
-    paired = paired.gathered()
-    provenance = run.measured(images=paired.images, batch_size=largest, image_shape=shape)
-    return paired, partial or set(), provenance
+                if recording is not None and ablated.cut in cuts:
+                    logits = ablated.from_cut(anatomy, images, recording)
+                else:
+                    logits = ablated.full_pass(anatomy, images)
+            yield logits
 
-
-def _add(
-    paired: Paired,
-    anatomy: Anatomy,
-    ablations: Sequence[Ablation],
-    partial: set[int],
-    images: Images,
-    targets: Int64[Tensor, " b"],
-    start: int,
-    tick: Callable[[], None],
-) -> None:
-    """Add the outcomes of one batch; a tick before each pass."""
-    tick()
-    from_cut = [a for a in ablations if a.cut in partial]
-    if from_cut:
-        recording = cache_cuts(anatomy, images, {a.cut for a in from_cut})
-        logits = recording.logits
-    else:
-        recording, logits = None, forward(anatomy.model, images)
-    logits = logits.float().cpu()
-    paired.reference(Predictions(logits, targets).logits, targets, start)  # checks both
-    for column, ablated in enumerate(ablations):
-        tick()
-        if recording is not None and ablated.cut in partial:
-            logits = ablated.from_cut(anatomy, images, recording)
-        else:
-            logits = ablated.full_pass(anatomy, images)
-        paired.add(column, logits.float().cpu())
+    with torch.no_grad(), run.compute.borrow(anatomy.model):
+        paired, origin = paired_outcomes(batches, passes, len(ablations), label=label, run=run)
+    return paired, partial or set(), origin
 
 
 def replacements(
@@ -157,8 +135,6 @@ def _means(
                 forward(anatomy.model, pixels)
     gathered = gather((images, [s.cpu() if isinstance(s, Tensor) else s for s in sums]))
     total_images = sum(number for number, _ in gathered)
-    if not total_images:
-        raise InputError("data must hold at least one image, got none")
     means = []
     for index, part in enumerate(parts):
         total = sum(process[index] for _, process in gathered)

@@ -2,12 +2,12 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int, Int64
+from jaxtyping import Int64
 from torch import Tensor, nn
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
@@ -130,21 +130,16 @@ def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
         start += number if world_size() == 1 else world_size() * size
 
 
-def image_indices(sizes: Sequence[Sequence[int]]) -> list[Int[np.ndarray, " n"]]:
-    """Indices in the data of the images that each process saw; they take turns with batches.
+def in_order(parts: Sequence[B]) -> list[B]:
+    """What all processes have of each of their batches, in the order of the data.
 
-    Example:
-        >>> image_indices([[2, 1], [3]])
-        [array([0, 1, 5]), array([2, 3, 4])]
+    Processes take turns with the batches.
     """
-    turns = [(i, process) for process, numbers in enumerate(sizes) for i in range(len(numbers))]
-    indices: list[list[int]] = [[] for _ in sizes]
-    start = 0
-    for turn, process in sorted(turns):
-        number = sizes[process][turn]
-        indices[process] += range(start, start + number)
-        start += number
-    return [np.array(images, dtype=np.int64) for images in indices]
+    turns = zip_longest(*gather(list(parts)))
+    every = [part for turn in turns for part in turn if part is not None]
+    if not every:
+        raise InputError("batches must hold at least one image, got none")
+    return every
 
 
 def _number(batch: Any) -> int:

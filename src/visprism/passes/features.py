@@ -15,11 +15,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
-from visprism.anatomy.blocks.attention import Attention, Weights
 from visprism.anatomy.run.surgery import watch
 from visprism.anatomy.trace.forward import Images, batch_size, forward
 from visprism.core.devices import Compute, on_cpu
@@ -27,7 +26,7 @@ from visprism.core.errors import InputError
 from visprism.core.processes import gather, rank, world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import Neighbors
 from visprism.table.result import Result
 
@@ -114,50 +113,30 @@ class FeatureStatistic(ABC):
 
 
 class AttentionStatistic(FeatureStatistic):
-    """A statistic of each image's attention weights, computed a few images at a time.
-
-    A pass gives `reduce` the weights of a few images, while they are in the processor's cache,
-    and `finish` what was reduced of the whole batch.
-    """
+    """A statistic of each image's attention weights."""
 
     sees = "attention"
-
-    def extract(self, x: Weights) -> Tensor:
-        """The statistics of one attention; see `FeatureStatistic.extract`."""
-        return self.finish(x.attention, self.reduce(x))
-
-    @abstractmethod
-    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
-        """Sums over the weights; the first axis of each is the images."""
-
-    @abstractmethod
-    def finish(self, attention: Attention, reduced: tuple[Tensor, ...]) -> Tensor:
-        """The statistics, from what was reduced."""
 
 
 @dataclass
 class Gathered:
     """What a pass has gathered of one statistic so far, in this process."""
 
-    by_image: dict[Any, list[np.ndarray]] = field(default_factory=dict)
+    by_image: list[Arrays] = field(default_factory=list)  # of each batch
     sums: Arrays = field(default_factory=dict)
 
     def add(self, by_image: Arrays, sums: Arrays) -> None:
         """Append the values of a batch, and add its sums."""
-        for key, values in by_image.items():
-            self.by_image.setdefault(key, []).append(values)
+        self.by_image.append(by_image)
         for key, value in sums.items():
             self.sums[key] = self.sums[key] + value if key in self.sums else value
 
-    def of_all_processes(self, image: Int[np.ndarray, " n"]) -> tuple[Arrays, Arrays]:
+    def of_all_processes(self) -> tuple[Arrays, Arrays]:
         """By image in the order of the data; sums added in the order of ranks: equal bits."""
-        parts, total = gather((self.by_image, self.sums)), Gathered()
-        for by_image, sums in parts:
+        batches, total = in_order(self.by_image), Gathered()
+        for sums in gather(self.sums):
             total.add({}, sums)
-            for key, batches in by_image.items():
-                total.by_image.setdefault(key, []).extend(batches)
-        order = np.argsort(image)
-        return {k: np.concatenate(v)[order] for k, v in total.by_image.items()}, total.sums
+        return {k: np.concatenate([b[k] for b in batches]) for k in batches[0]}, total.sums
 
 
 def observe(
@@ -214,31 +193,16 @@ def observations(
                 sums = statistic.sums(extracts, number, run.seed)
                 part.add(statistic.by_image(extracts), sums)
             sizes.append(batch_size(images))
-    by_process = gather(sizes)
-    every = [size for process in by_process for size in process]
-    if not any(every):
-        raise InputError("batches must hold at least one image, got none")
-    image = np.concatenate(image_indices(by_process))
+    every = in_order(sizes)
     origin = run.measured(
         images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
     )
-    between = blocks_off_grid(anatomy)
-    return [
-        tuple(
-            result.measured(origin)
-            for result in statistic.results(
-                Seen(
-                    *part.of_all_processes(image),
-                    sum(every),
-                    anatomy,
-                    between,
-                    run.seed,
-                    origin,
-                )
-            )
-        )
-        for statistic, part in zip(statistics, gathered, strict=True)
-    ]
+    between, measured = blocks_off_grid(anatomy), []
+    for statistic, part in zip(statistics, gathered, strict=True):
+        seen = Seen(*part.of_all_processes(), sum(every), anatomy, between, run.seed, origin)
+        results = statistic.results(seen)
+        measured.append(tuple(result.measured(origin) for result in results))
+    return measured
 
 
 @contextmanager

@@ -3,22 +3,29 @@
 Differences are taken image by image, so that the difficulty of an image cancels.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from visprism.anatomy.trace.forward import Images
+from visprism.anatomy.trace.forward import pixels as pixels_of
 from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.preprocessing import unnormalized
-from visprism.core.processes import add_up, gather, share
+from visprism.core.processes import add_up, share
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run, stream
-from visprism.passes.batches import Batch, check_evaluation_mode, labeled, positioned
+from visprism.passes.batches import (
+    Batch,
+    check_evaluation_mode,
+    in_order,
+    labeled,
+    positioned,
+)
 from visprism.passes.forward_passes import inference
 from visprism.passes.predictions import Predictions
 
@@ -68,48 +75,24 @@ def random_numbers(
     return torch.stack([draw(size, generator=stream(*use, index)) for index in indices])
 
 
+@dataclass(frozen=True)
 class Paired:
-    """Correctness and NLL of each image without any change and under each condition.
+    """Correctness and NLL of each image without any change and under each condition."""
 
-    For each batch `reference` comes first, then `add` for each condition.
-    """
-
-    def __init__(self, conditions: int) -> None:
-        self._conditions = conditions
-        self._rows: list[np.ndarray] = []  # of each batch: index, and pairs (correct, NLL)
-        self._targets = torch.empty(0, dtype=torch.long)
-        self.classes = 0  # of the model; 0 without any image in this process
-        self.rms = np.zeros(conditions)  # root mean square of each change of the pixels
-
-    @property
-    def images(self) -> int:
-        """Number of images."""
-        return sum(len(rows) for rows in self._rows)
+    correct: Float[np.ndarray, "n conditions"]  # 1 or 0; the reference comes first
+    losses: Float[np.ndarray, "n conditions"]  # NLL in nats; the reference comes first
+    classes: int  # of the model
+    rms: Float[np.ndarray, " conditions"]  # root mean square of each change of the pixels
 
     @property
     def accuracy(self) -> float:
         """Accuracy of the reference."""
-        return float(self._values()[:, 0, 0].mean())
+        return float(self.correct[:, 0].mean())
 
     @property
     def nll(self) -> float:
         """Mean NLL of the reference, in nats."""
         return float(self.losses.mean(0)[0])
-
-    @property
-    def indices(self) -> Int64[np.ndarray, " n"]:
-        """Index of each image in the data, in ascending order once `gathered`."""
-        return np.concatenate(self._rows)[:, 0, 0].astype(np.int64)
-
-    @property
-    def correct(self) -> Float[np.ndarray, "n conditions"]:
-        """1 where an image is classified correctly, 0 where not; the reference comes first."""
-        return self._values()[:, :, 0]
-
-    @property
-    def losses(self) -> Float[np.ndarray, "n conditions"]:
-        """NLL of each image in nats; the reference comes first."""
-        return self._values()[:, :, 1]
 
     @property
     def drops(self) -> Float[np.ndarray, "n conditions"]:
@@ -121,40 +104,43 @@ class Paired:
         """Rise of the NLL under each condition, in nats."""
         return self.losses[:, 1:] - self.losses[:, :1]
 
-    def reference(
-        self, logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"], start: int
-    ) -> None:
-        """Add the logits of a batch without any change."""
-        self._targets, self.classes = targets, logits.shape[1]
-        rows = np.full((len(targets), 2 + self._conditions, 2), np.nan)
-        rows[:, 0, 0] = np.arange(start, start + len(targets))
-        rows[:, 1] = _outcome(logits, targets)
-        self._rows.append(rows)
 
-    def add(self, condition: int, logits: Float[Tensor, "b k"]) -> None:
-        """Add the logits of the same batch under a condition."""
-        self._rows[-1][:, 2 + condition] = _outcome(logits, self._targets)
+# The logits of a batch without any change and under each condition, each computed when asked
+# for, from its images, targets and the indices of the images in the data.
+Passes = Callable[[Images, Int64[Tensor, " b"], range], Iterator[Float[Tensor, "b k"]]]
 
-    def gathered(self) -> "Paired":
-        """The same for the images of all processes, in the order of the data."""
-        rows = [row for rows in gather(self._rows) for row in rows]
-        if not rows:
-            raise InputError("data must hold at least one image, got none")
-        values = np.concatenate(rows)
-        united = Paired(self._conditions)
-        united.classes = max(gather(self.classes))
-        united._rows = [values[np.argsort(values[:, 0, 0], kind="stable")]]
-        return united
 
-    def _values(self) -> Float[np.ndarray, "n conditions 2"]:
-        return np.concatenate(self._rows)[:, 1:]
+def paired_outcomes(
+    batches: Iterable[Batch], passes: Passes, conditions: int, *, label: str, run: Run
+) -> tuple[Paired, Provenance]:
+    """The outcomes of the same images in each pass, in the order of the data."""
+    parts: list[tuple[np.ndarray, int, torch.Size]] = []  # of each batch
+    shared = share(batches)
+    with run.ticks(shared, 1 + conditions, label) as tick:
+        for start, batch in positioned(shared):
+            images, targets = labeled(batch, run.compute)
+            logits = passes(images, targets, range(start, start + len(targets)))
+            tick()
+            reference = Predictions(next(logits), targets).logits.float()  # checks both
+            outcomes = [_outcome(reference, targets)]
+            for _ in range(conditions):
+                tick()
+                outcomes.append(_outcome(next(logits), targets))
+            rows = np.stack(outcomes, axis=1)
+            parts.append((rows, reference.shape[1], pixels_of(images).shape[1:]))
+    rows, (classes, *_), (shape, *_) = zip(*in_order(parts), strict=True)
+    correct, losses = np.moveaxis(np.concatenate(rows), 2, 0)
+    origin = run.measured(
+        images=len(correct), batch_size=max(map(len, rows)), image_shape=shape
+    )
+    return Paired(correct, losses, classes, np.zeros(conditions)), origin
 
 
 def _outcome(
     logits: Float[Tensor, "b k"], targets: Int64[Tensor, " b"]
 ) -> Float[np.ndarray, "b 2"]:
     """Whether each image is classified correctly, and its NLL."""
-    logits = logits.double()
+    logits = logits.float().cpu().double()
     loss = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
     return torch.stack([(logits.argmax(1) == targets).double(), loss], dim=1).numpy()
 
@@ -172,43 +158,39 @@ def evaluate_perturbed(
     """Correctness and NLL of each image without and with each change of its pixels."""
     check_evaluation_mode(model)
     run = run.on(model)
-    paired = Paired(conditions)
-    shape, largest = (), 0
     power = torch.zeros(conditions, 2, dtype=torch.float64)  # sum of squares, and number
-    with ExitStack() as stack:
-        predict = stack.enter_context(inference(model, run.compute))
-        shared = share(batches)
-        tick = stack.enter_context(run.ticks(shared, 1 + conditions, "perturbed images"))
-        for start, batch in positioned(shared):
-            tick()
-            images, targets = labeled(batch, run.compute)
+    with inference(model, run.compute) as predict:
+
+        def passes(
+            images: Images, targets: Int64[Tensor, " b"], indices: range
+        ) -> Iterator[Float[Tensor, "b k"]]:
             pixels = space.pixels(images)
-            shape, largest = tuple(pixels.shape[1:]), max(largest, len(targets))
-            indices = range(start, start + len(targets))
             if clean is None:
-                logits = predict(space.normalized(pixels)).float().cpu()
+                yield predict(space.normalized(pixels)).float()
             else:
-                logits = _rows(clean, targets, start)
-            paired.reference(Predictions(logits, targets).logits, targets, start)
+                yield _rows(clean, targets, indices)
             for condition in range(conditions):
-                tick()
                 new = perturb(condition, pixels, targets.to(pixels.device), indices)
                 change = in_float64(new - pixels)
                 power[condition, 0] += change.square().sum().cpu()
                 power[condition, 1] += change.numel()
-                paired.add(condition, predict(space.normalized(new)).float().cpu())
-    paired = paired.gathered()
-    power = add_up(power)
-    paired.rms = (power[:, 0] / power[:, 1]).sqrt().numpy()
-    return paired, run.measured(images=paired.images, batch_size=largest, image_shape=shape)
+                yield predict(space.normalized(new))
+
+        paired, origin = paired_outcomes(
+            batches, passes, conditions, label="perturbed images", run=run
+        )
+    total = add_up(power)
+    return replace(paired, rms=(total[:, 0] / total[:, 1]).sqrt().numpy()), origin
 
 
-def _rows(clean: Predictions, targets: Int64[Tensor, " b"], start: int) -> Float[Tensor, "b k"]:
+def _rows(
+    clean: Predictions, targets: Int64[Tensor, " b"], indices: range
+) -> Float[Tensor, "b k"]:
     """The logits of a batch among all images' logits."""
-    rows = slice(start, start + len(targets))
+    rows = slice(indices.start, indices.stop)
     if clean.logits.ndim != 2 or not torch.equal(clean.targets[rows], targets):
         raise InputError(
             "clean must be predictions of one pass over the same images in the same order, got "
-            f"{len(clean)} predictions whose targets differ, starting at image {start}"
+            f"{len(clean)} predictions whose targets differ, starting at image {indices.start}"
         )
     return clean.logits[rows]

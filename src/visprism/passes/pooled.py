@@ -1,14 +1,13 @@
 """Pooled features: one vector for each image and block, of its class tokens or its grid."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
@@ -16,10 +15,9 @@ from visprism.anatomy.run.surgery import watch_tokens
 from visprism.anatomy.trace.forward import batch_size, forward
 from visprism.core.devices import on_cpu
 from visprism.core.errors import InputError
-from visprism.core.processes import gather
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of, targets_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, targets_of
 from visprism.passes.tokens import token_roles
 
 Pooling = Literal["mean", "class", "both"]
@@ -80,11 +78,8 @@ def pooled_features(
     pass; memory is one float32 for each image and channel of a block (or several with "both").
     """
     blocks = blocks_on_grid(anatomy)
-    parts: list[dict[str, np.ndarray]] = []
-    targets: list[np.ndarray] = []
-    logits: list[np.ndarray] = []
+    parts: list[tuple] = []  # of each batch: vectors by block, targets, logits, inputs, size
     inputs: list[np.ndarray] = []
-    sizes: list[int] = []
     with run.compute.borrow(anatomy.model), torch.no_grad():
         chosen = _class_tokens(anatomy, blocks, pooling)
 
@@ -99,17 +94,39 @@ def pooled_features(
         with watch_tokens(anatomy, keep, blocks=watched) as vectors, read:
             for batch in run.track_share(batches, "pooling features"):
                 images = images_of(batch, anatomy, run.compute)
+                inputs.clear()
                 with run.compute.autocast():
                     output = forward(anatomy.model, images)
                 arrays = [x.numpy() for x in on_cpu([*vectors.values()])]
-                parts.append(dict(zip(vectors, arrays, strict=True)))
-                if output.ndim == 2:
-                    logits.append(output.float().cpu().numpy())
-                of_batch = targets_of(batch)
-                targets += [] if of_batch is None else [of_batch.numpy()]
-                sizes.append(batch_size(images))
-    measured = partial(run.measured, image_shape=anatomy.image_shape)
-    return _joined(watched, parts, targets, logits, inputs, sizes, measured)
+                targets = targets_of(batch)
+                parts.append(
+                    (
+                        dict(zip(vectors, arrays, strict=True)),
+                        None if targets is None else targets.numpy(),
+                        output.float().cpu().numpy() if output.ndim == 2 else None,
+                        inputs[0] if len(inputs) == 1 else None,
+                        batch_size(images),
+                    )
+                )
+    by_block, *others, sizes = zip(*in_order(parts), strict=True)
+    features = {b: np.concatenate([part[b.name] for part in by_block]) for b in watched}
+    for block, values in features.items():
+        if not np.isfinite(values).all():
+            raise InputError(
+                f"features must be finite, got NaN or infinity from block {block.name!r}. "
+                "Check the weights and the preprocessing."
+            )
+    all_targets, logits, all_inputs = map(_rows, others)
+    origin = run.measured(
+        images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
+    )
+    return PooledFeatures(features, all_targets, logits, origin, all_inputs)
+
+
+def _rows(parts: tuple[np.ndarray | None, ...]) -> np.ndarray | None:
+    """The rows of all batches; None where a batch had none."""
+    rows = [part for part in parts if part is not None]
+    return np.concatenate(rows) if len(rows) == len(parts) else None
 
 
 @contextmanager
@@ -142,43 +159,3 @@ def _class_tokens(
             "has no class token that its head reads"
         )
     return chosen
-
-
-def _joined(
-    blocks: list[Block],
-    parts: list[dict[str, np.ndarray]],
-    targets: list[np.ndarray],
-    logits: list[np.ndarray],
-    inputs: list[np.ndarray],
-    sizes: list[int],
-    measured: Callable[..., Provenance],
-) -> PooledFeatures:
-    """What all processes gathered, in the order of the data."""
-    gathered = gather((parts, targets, logits, inputs, sizes))
-    by_process = [process[4] for process in gathered]
-    images = sum(map(sum, by_process))
-    if not images:
-        raise InputError("batches must hold at least one image, got none")
-    order = np.argsort(np.concatenate(image_indices(by_process)))
-    every = [part for process in gathered for part in process[0]]
-    features = {b: np.concatenate([part[b.name] for part in every])[order] for b in blocks}
-    for block, values in features.items():
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"features must be finite, got NaN or infinity from block {block.name!r}. "
-                "Check the weights and the preprocessing."
-            )
-    return PooledFeatures(
-        features,
-        _rows([t for process in gathered for t in process[1]], order),
-        _rows([t for process in gathered for t in process[2]], order),
-        measured(images=images, batch_size=max(map(max, filter(None, by_process)))),
-        _rows([t for process in gathered for t in process[3]], order),
-    )
-
-
-def _rows(parts: list[np.ndarray], order: Int[np.ndarray, " n"]) -> np.ndarray | None:
-    """The rows of all batches in the order of the data; None where batches had none."""
-    if sum(map(len, parts)) != len(order):
-        return None
-    return np.concatenate(parts)[order]

@@ -11,9 +11,9 @@ from visprism.anatomy.trace.forward import Images, batch_size, pixels
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.memory import reused_memory
-from visprism.core.processes import gather, rank, world_size
+from visprism.core.processes import rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, stream
-from visprism.passes.batches import Batch, check_evaluation_mode, labeled
+from visprism.passes.batches import Batch, check_evaluation_mode, in_order, labeled
 from visprism.passes.forward_passes import Forward, inference
 from visprism.passes.predictions import Predictions
 
@@ -70,9 +70,6 @@ def _has_running_statistics(module: nn.Module) -> bool:
     return any("running_" in name for name, _ in module.named_buffers())
 
 
-_BatchLogits = tuple[Tensor, Tensor]  # logits (s, b, k) and targets (b,)
-
-
 def predict(
     model: nn.Module | Sequence[nn.Module],
     batches: Iterable[Batch],
@@ -104,9 +101,7 @@ def predict(
     models = [model] if isinstance(model, nn.Module) else list(model)
     _check(models, samples)
     run = run.at(device).on(models[0])
-    parts: list[_BatchLogits] = []
-    shape: tuple[int, ...] = ()
-    largest = 0
+    parts: list[tuple[Tensor, Tensor, torch.Size]] = []  # logits (s, b, k), targets, shape
     with reused_memory(), ExitStack() as stack:
         forwards = [
             stack.enter_context(inference(member, run.compute, dropout=samples > 1))
@@ -115,16 +110,16 @@ def predict(
         for turn, batch in enumerate(run.track_share(batches, "predictions")):
             images, targets = labeled(batch, run.compute)
             number = rank() + turn * world_size()
-            shape, largest = tuple(pixels(images).shape[1:]), max(largest, len(targets))
             passes = _passes(models, forwards, images, samples, run, number)
-            parts.append((torch.stack(passes), targets))
+            parts.append((torch.stack(passes), targets, pixels(images).shape[1:]))
             if samples > 1 and not turn:
                 _check_stochastic(models, parts[0][0], samples)
-    parts, shape, largest = _gathered(parts, shape, largest)
-    targets = torch.cat([targets for _, targets in parts])
-    logits = torch.cat([logits for logits, _ in parts], dim=1)
-    provenance = run.measured(images=len(targets), batch_size=largest, image_shape=shape)
-    return Predictions(logits if len(logits) > 1 else logits[0], targets, provenance)
+    logits, targets, (shape, *_) = zip(*in_order(parts), strict=True)
+    provenance = run.measured(
+        images=sum(map(len, targets)), batch_size=max(map(len, targets)), image_shape=shape
+    )
+    stack = torch.cat(logits, dim=1)
+    return Predictions(stack if len(stack) > 1 else stack[0], torch.cat(targets), provenance)
 
 
 def _check(models: Sequence[nn.Module], samples: int) -> None:
@@ -188,18 +183,3 @@ def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor,
             "Return their magnitude or real part."
         )
     return logits.float().cpu()
-
-
-def _gathered(
-    parts: list[_BatchLogits], shape: tuple[int, ...], largest: int
-) -> tuple[list[_BatchLogits], tuple[int, ...], int]:
-    """The logits of all processes, in the order of the batches, and the largest batch."""
-    ranks = gather((parts, shape, largest))
-    longest = max(len(batches) for batches, *_ in ranks)
-    if not longest:
-        raise InputError("data must hold at least one image, got none")
-    united = [
-        batches[turn] for turn in range(longest) for batches, *_ in ranks if turn < len(batches)
-    ]
-    shape = next(shape for batches, shape, _ in ranks if batches)
-    return united, shape, max(largest for *_, largest in ranks)

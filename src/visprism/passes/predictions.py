@@ -13,7 +13,6 @@ from torch import Tensor
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 
-_ROWS = 4096  # images of a block
 _SUM = 1e-2  # tolerance of the sum of probabilities, which half precision needs
 
 
@@ -92,18 +91,16 @@ def _check_targets(targets: Tensor, classes: int) -> None:
 def check_logits(members: Float[Tensor, "s n k"]) -> None:
     """Check that the largest logits are finite, and that logits are no probabilities."""
     rows = members.flatten(0, 1)
-    sums = torch.zeros(2, dtype=torch.long)  # rows that sum to 1, or to 100
-    for block in rows.split(_ROWS):
-        highest = block.amax(1)  # NaN if one of the row is
-        if not torch.isfinite(highest).all():
-            number = int((~torch.isfinite(highest)).sum())
-            raise InputError(
-                "logits must be finite, or negative infinity for some classes, got NaN or "
-                f"infinity as the largest logit of {number} of {len(block)} images. Check the "
-                "weights, the preprocessing and the precision."
-            )
-        sums += _like_probabilities(block, highest)
-    ones, hundreds = sums.tolist()
+    highest = rows.amax(1)  # NaN if one of the row is
+    if not torch.isfinite(highest).all():
+        number = int((~torch.isfinite(highest)).sum())
+        raise InputError(
+            "logits must be finite, or negative infinity for some classes, got NaN or "
+            f"infinity as the largest logit of {number} of {len(rows)} images. Check the "
+            "weights, the preprocessing and the precision."
+        )
+    sums = rows[rows.amin(1) >= 0].float().sum(1)
+    ones, hundreds = (int(((sums - t).abs() < t * _SUM).sum()) for t in (1, 100))
     if 2 * ones > len(rows):
         reason = f"between 0 and 1 that sum to 1 in {ones} of {len(rows)} images"
     elif 2 * hundreds > len(rows):
@@ -114,21 +111,6 @@ def check_logits(members: Float[Tensor, "s n k"]) -> None:
         f"logits must not be probabilities, got values {reason}. Use the output before the "
         "softmax, or the logarithm of the probabilities."
     )
-
-
-def _like_probabilities(
-    block: Float[Tensor, "b k"], highest: Float[Tensor, " b"]
-) -> Int64[Tensor, " 2"]:
-    """Number of rows that sum to 1, and of rows that sum to 100."""
-    none = torch.zeros(2, dtype=torch.long)
-    if not (highest <= 100 * (1 + _SUM)).any():
-        return none
-    low = block.amin(1) >= 0
-    if not low.any():  # true of nearly all logits, which saves the sums
-        return none
-    sums = block.float().sum(1)
-    one, hundred = (low & ((sums - total).abs() < total * _SUM) for total in (1, 100))
-    return torch.stack([one.sum(), hundred.sum()]).cpu()
 
 
 def _described(tensor: Tensor) -> str:

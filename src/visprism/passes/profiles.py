@@ -15,13 +15,12 @@ from math import gcd, prod
 
 import numpy as np
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from visprism.core.devices import for_complex
 from visprism.core.errors import InputError
-from visprism.passes.blocks import cache_chunks, channel_mean
 
 # Keeps log finite where an amplitude is 0; the paper's code has 1e-6 too.
 _FLOOR = 1e-6
@@ -29,39 +28,23 @@ _FLOOR = 1e-6
 Grid = tuple[int, int]  # (height, width)
 
 
-# Log amplitude.
-
-
-def _log_amplitude(amplitude: Float[Tensor, "m n r"]) -> Float[Tensor, "m n r"]:
-    return (amplitude + _FLOOR).log()
-
-
-def _mean_over_live(
-    amplitude: Float[Tensor, "m n r"], x: Float[Tensor, "b c h w"]
-) -> Float[Tensor, "_ n"]:
+def _mean_over_live(amplitude: Float[Tensor, "b c n"]) -> Float[Tensor, "b n"]:
     """Mean log amplitude over the channels of an image that are not zero everywhere.
 
     A dead channel has no spectrum; as a flat one it would draw the mean to 0 at every
     frequency. If all are dead, the log amplitude is the log of 1e-6.
     """
-    live = (amplitude.amax(1, keepdim=True) != 0).to(amplitude)  # NaN is not dead
-    fraction = channel_mean(live, x)
-    level = channel_mean(live * _log_amplitude(amplitude), x) / fraction
+    live = (amplitude.amax(2, keepdim=True) != 0).to(amplitude)  # NaN is not dead
+    fraction = live.mean(1)
+    level = (live * (amplitude + _FLOOR).log()).mean(1) / fraction
     return torch.where(fraction == 0, math.log(_FLOOR), level)
-
-
-# The whole plane.
 
 
 def log_amplitude_plane(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b h w"]:
     """Log amplitude at all frequencies, mean over channels; frequency 0 at (h // 2, w // 2)."""
     amplitude = torch.fft.fft2(for_complex(x)).abs().to(x.device)
     amplitude = torch.fft.fftshift(amplitude, dim=(-2, -1)).flatten(2)
-    live = amplitude.amax(2, keepdim=True) != 0
-    fraction = live.to(amplitude).mean(1)
-    level = (live * _log_amplitude(amplitude)).mean(1) / fraction
-    level = torch.where(fraction == 0, math.log(_FLOOR), level)
-    return level.unflatten(1, x.shape[2:])
+    return _mean_over_live(amplitude).unflatten(1, x.shape[2:])
 
 
 # Along the diagonal.
@@ -78,23 +61,18 @@ def diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     With g = gcd(h, w), F(k h/g, k w/g) depends only on u + v mod g: it is the 1-D transform of
     the sums over the wrapped antidiagonals. No 2-D transform is made.
     """
-    side = common_side((x.shape[2], x.shape[3]))
-    amplitudes = (_diagonal_of(chunk, side) for chunk in cache_chunks(x))
-    return torch.cat([_mean_over_live(amplitude, x) for amplitude in amplitudes])
+    return _mean_over_live(_diagonal_of(x, common_side((x.shape[2], x.shape[3]))))
 
 
-def _diagonal_of(chunk: Float[Tensor, "m h w r"], side: int) -> Float[Tensor, "m k r"]:
+def _diagonal_of(x: Float[Tensor, "b c h w"], side: int) -> Float[Tensor, "b c k"]:
     """Amplitude on the diagonal."""
-    m, h, w, r = chunk.shape
-    mean = chunk.mean((1, 2), keepdim=True)
+    mean = x.mean((2, 3), keepdim=True)
     # A column of zeros more, and place (u, v) comes to u (w + 1) + v = u + v mod side. Without
     # the mean, the sums keep their digits where it is large.
-    padded = chunk.new_empty(m, h, w + 1, r)
-    torch.sub(chunk, mean, out=padded[:, :, :w])
-    padded[:, :, w] = 0
-    antidiagonals = padded.view(m, -1, side, r).sum(1)
-    amplitude = torch.fft.rfft(for_complex(antidiagonals), dim=1).abs().to(chunk.device)
-    amplitude[:, 0] = mean[:, 0, 0].abs() * (h * w)
+    padded = functional.pad(x - mean, (0, 1))
+    antidiagonals = padded.flatten(2).unflatten(2, (-1, side)).sum(2)
+    amplitude = torch.fft.rfft(for_complex(antidiagonals)).abs().to(x.device)
+    amplitude[..., 0] = mean[..., 0, 0].abs() * prod(x.shape[2:])
     return amplitude
 
 
@@ -128,8 +106,7 @@ def paper_diagonal(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
             f"feature maps must be square for protocol='paper', got {h}x{w}. Use "
             "protocol='default'."
         )
-    amplitudes = (_diagonal_of(chunk, h)[:, : (h + 1) // 2] for chunk in cache_chunks(x))
-    return torch.cat([channel_mean(_log_amplitude(amplitude), x) for amplitude in amplitudes])
+    return (_diagonal_of(x, h)[..., : (h + 1) // 2] + _FLOOR).log().mean(1)
 
 
 # Over rings.
@@ -147,16 +124,10 @@ def radial(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b k"]:
     the highest frequency along an axis, so the corners of the plane are in none.
     """
     weights = torch.from_numpy(_rings((x.shape[2], x.shape[3]))[0]).to(x)
-    amplitudes = (_plane_of(chunk) for chunk in cache_chunks(x))
-    return torch.cat([_mean_over_live(amplitude, x) for amplitude in amplitudes]) @ weights
-
-
-def _plane_of(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m n r"]:
-    """Amplitude on the half of the plane that the other mirrors."""
-    mean = chunk.mean((1, 2), keepdim=True)
-    amplitude = torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2)).abs().to(chunk.device)
-    amplitude[:, 0, 0] = mean[:, 0, 0].abs() * prod(chunk.shape[1:3])
-    return rearrange(amplitude, "m h w r -> m (h w) r")
+    mean = x.mean((2, 3), keepdim=True)
+    amplitude = torch.fft.rfft2(for_complex(x - mean)).abs().to(x.device)
+    amplitude[..., 0, 0] = mean[..., 0, 0].abs() * prod(x.shape[2:])
+    return _mean_over_live(amplitude.flatten(2)) @ weights
 
 
 @cache

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.run.attention_weights import attend, attend_in_parts, watch_heads
+from visprism.anatomy.run.attention_weights import attend, watch_heads
 from visprism.anatomy.run.interception import fixed_image_size, intercept
 from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.passes.features import AttentionStatistic, FeatureStatistic
+from visprism.passes.features import FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles
 
 # After the sum: what acts on each position by itself, or moves numbers without changing them.
@@ -102,7 +102,7 @@ def branch_maps(
         for end, node in (("input", branch.input), ("output", branch.output)):
             assert node.layout is not None
             reads[node.index] = reading(f"{branch.block.name} {end}", node.layout)
-    with fixed_image_size(anatomy), intercept(anatomy, reads=reads, changes={}):
+    with fixed_image_size(anatomy), intercept(anatomy, reads=reads):
         yield extracts
 
 
@@ -172,42 +172,13 @@ def _tokens(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: Exi
 def _attention(
     anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack
 ) -> Tap:
-    imagewise = [
-        statistic for statistic in statistics if isinstance(statistic, AttentionStatistic)
-    ]
-    if len(imagewise) == len(statistics):
-        attended = _attention_in_parts(anatomy, imagewise)
-    else:
-
-        def extract(weights: Weights) -> list[Tensor]:
-            with _without_autocast(weights.values):
-                precise = replace(weights, values=_precise(weights.values))
-                return [statistic.extract(precise) for statistic in statistics]
-
-        attended = attend(anatomy, extract)
-    sources = {attention.name: attention for attention in attentions(anatomy)}
-    return Tap(statistics, sources, stack.enter_context(attended))
-
-
-def _attention_in_parts(
-    anatomy: Anatomy, statistics: Sequence[AttentionStatistic]
-) -> AbstractContextManager[dict[str, list[Tensor]]]:
-    Reduced = list[tuple[Tensor, ...]]  # by statistic
-
-    def reduce(weights: Weights) -> Reduced:
+    def extract(weights: Weights) -> list[Tensor]:
         with _without_autocast(weights.values):
             precise = replace(weights, values=_precise(weights.values))
-            return [statistic.reduce(precise) for statistic in statistics]
+            return [statistic.extract(precise) for statistic in statistics]
 
-    def finish(attention: Attention, parts: list[Reduced]) -> list[Tensor]:
-        extracts = []
-        for statistic, of_statistic in zip(statistics, zip(*parts, strict=True), strict=True):
-            reduced = tuple(torch.cat(tensors) for tensors in zip(*of_statistic, strict=True))
-            with _without_autocast(reduced[0]):
-                extracts.append(statistic.finish(attention, reduced))
-        return extracts
-
-    return attend_in_parts(anatomy, reduce, finish)
+    sources = {attention.name: attention for attention in attentions(anatomy)}
+    return Tap(statistics, sources, stack.enter_context(attend(anatomy, extract)))
 
 
 def _residual_branches(

@@ -21,7 +21,7 @@ from visprism.core.run import Progress
 from visprism.drawing.panel import panel
 from visprism.drawing.registry import frame_of
 from visprism.drawing.save import render_formats
-from visprism.report.content import Chapter, Content, SectionContent
+from visprism.report.content import Content, SectionContent
 from visprism.report.overview import overview
 from visprism.table.result import Result
 
@@ -72,28 +72,25 @@ def drawings(content: Content, *, footer: bool = False) -> list[Drawing]:
             "Quantities of each block against depth",
             partial(overview, content.results(), footer=footer),
         ),
-        *_drawings_of(content.chapters, footer=footer),
+        *(drawing for part in content.parts for drawing in _drawings_of(part, footer=footer)),
     ]
 
 
-def _drawings_of(chapters: Sequence[Chapter], *, footer: bool) -> Iterator[Drawing]:
-    for chapter in chapters:
-        for part in chapter.sections:
-            yield from _drawings_of_steps(part, footer=footer)
-            for place, (ending, options) in enumerate(part.section.figures.items()):
-                for suffix, results in part.panels.items():
-                    if part.steps and not place and not suffix:
-                        continue  # the last of the steps
-                    shown = {n: r for n, r in results.items() if r.has_figure(**options)}
-                    if not shown:
-                        continue
-                    yield Drawing(
-                        "-".join(filter(None, (part.anchor, ending))) + suffix,
-                        part.anchor,
-                        f"{part.section.title}: {', '.join(shown)}",
-                        partial(panel, shown, footer=footer, **options),
-                        first=not place,
-                    )
+def _drawings_of(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:
+    yield from _drawings_of_steps(part, footer=footer)
+    for place, (ending, options) in enumerate(part.section.figures.items()):
+        for suffix, results in part.panels.items():
+            if part.steps and not place and not suffix:
+                continue  # the last of the steps
+            shown = {n: r for n, r in results.items() if r.has_figure(**options)}
+            if shown:
+                yield Drawing(
+                    "-".join(filter(None, (part.anchor, ending))) + suffix,
+                    part.anchor,
+                    f"{part.section.title}: {', '.join(shown)}",
+                    partial(panel, shown, footer=footer, **options),
+                    first=not place,
+                )
 
 
 def _drawings_of_steps(part: SectionContent, *, footer: bool) -> Iterator[Drawing]:
@@ -161,26 +158,15 @@ def _processes(figures: int) -> int:
     return max(1, min(cores, _MOST, figures // _FEWEST))
 
 
-# What each pool draws: forked processes inherit it, so that results are not sent to them.
-_DRAWINGS: dict[int, Sequence[Drawing]] = {}
-
-
 def _shared(
     todo: Sequence[Drawing], formats: Sequence[str], processes: int
 ) -> Iterator[dict[str, bytes]]:
-    key = id(todo)
-    _DRAWINGS[key] = todo
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(processes, context, initializer=_begin)
     with warnings.catch_warnings(), pool:
         # A warning of Python 3.12, about a fork with other threads; the processes start none.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded")
-        try:
-            files = partial(_files, key, tuple(formats))
-            yield from pool.map(files, range(len(todo)))
-        finally:
-            del _DRAWINGS[key]
-            pool.shutdown(cancel_futures=True)
+        yield from pool.map(partial(Drawing.files, formats=formats), todo)
 
 
 def _begin() -> None:
@@ -188,7 +174,3 @@ def _begin() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # What a process inherits stays: to search it for garbage takes longer than a figure.
     gc.freeze()
-
-
-def _files(key: int, formats: Sequence[str], number: int) -> dict[str, bytes]:
-    return _DRAWINGS[key][number].files(formats)

@@ -29,9 +29,11 @@ from visprism.drawing.style import (
 )
 from visprism.estimates.findings import CODES
 from visprism.estimates.questions import PAPER_CLAIMS
-from visprism.report.content import Content, SectionContent, label_of
+from visprism.estimates.text import DASH
+from visprism.report.content import Content, SectionContent, claim_of, label_of
 from visprism.report.drawings import Drawing
-from visprism.report.tables import DASH, Table, table_cell, table_of, typeset
+from visprism.report.rows import images_of
+from visprism.report.tables import Table, cell_text, is_large, table_of, typeset
 from visprism.report.terms import TermLinks
 
 # Parts that a stand-alone file needs and an inline figure must not have.
@@ -161,9 +163,9 @@ def page_html(content: Content, figures: PageFigures) -> str:
         scripts=[Markup(_template_text(name)) for name in _SCRIPTS],
         style=Markup(style_sheet()),
         script_hashes=Markup(script_hashes()),
-        sections={
-            part.anchor: _section_context(part) for c in content.chapters for part in c.sections
-        },
+        claim_of=claim_of,
+        images_of=images_of,
+        sections={part.anchor: _section_context(part) for part in content.parts},
         all_codes=CODES,
         codes={code: (CODES[code], places) for code, places in content.codes.items()},
         marks=_MARKS,
@@ -244,7 +246,8 @@ def _template() -> jinja2.Template:
     environment = templates("visprism.report")
     environment.filters["typeset"] = typeset
     environment.filters["capital"] = _capitalized
-    environment.filters["cell"] = lambda value: table_cell(value).text
+    environment.filters["cell"] = cell_text
+    environment.tests["large"] = is_large
     environment.filters["option"] = _option_text
     environment.filters["breakable"] = lambda name: Markup(  # it may wrap after punctuation
         re.sub(r"([._/:@?&])(?=\w)", r"\1<wbr>", str(escape(name)))

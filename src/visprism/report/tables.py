@@ -8,21 +8,13 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
+from visprism.estimates.text import DASH
 from visprism.table.result import Result
 
-MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 MAX_ROWS = 300  # of a table in the page; files hold all rows
 _LARGE = 1e5  # integers from here on are read as 25.6 M, not as 25557032
-
-
-@dataclass(frozen=True)
-class TableCell:
-    """One entry of a table."""
-
-    text: str
-    numeric: bool
-    value: str = ""  # to sort by, where the text does not do
 
 
 @dataclass(frozen=True)
@@ -40,8 +32,8 @@ class Table:
     """A result as a table: columns in the order of declaration, scalars apart."""
 
     heads: Sequence[TableHead]
-    rows: Sequence[Sequence[TableCell]]
-    scalars: Sequence[tuple[TableHead, TableCell]]
+    rows: Sequence[Sequence[Any]]
+    scalars: Sequence[tuple[TableHead, Any]]
     hidden: int = 0  # rows beyond `MAX_ROWS`
 
 
@@ -49,12 +41,12 @@ def table_of(result: Result) -> Table:
     """The table of a result, made from the declarations of its columns."""
     columns = {n: v for n in result.infos() if isinstance(v := getattr(result, n), np.ndarray)}
     scalars = {n: getattr(result, n) for n in result.infos() if n not in columns}
-    cells = [[table_cell(v) for v in c[:MAX_ROWS].tolist()] for c in columns.values()]
+    cells = [column[:MAX_ROWS].tolist() for column in columns.values()]
     return Table(
         heads=[_head(result, name, values) for name, values in columns.items()],
         rows=[list(row) for row in zip(*cells, strict=True)],
         scalars=[
-            (_head(result, name, np.array(value)), table_cell(value))
+            (_head(result, name, np.array(value)), value)
             for name, value in scalars.items()
             if value != ""
         ],
@@ -62,26 +54,27 @@ def table_of(result: Result) -> Table:
     )
 
 
-def table_cell(value: Any) -> TableCell:
+def cell_text(value: Any) -> str:
     r"""One value: four digits, large amounts with a prefix, a dash where there is no number.
 
     Example:
-        >>> table_cell(25_557_032)
-        TableCell(text='25.6\xa0M', numeric=True, value='25557032')
+        >>> cell_text(25_557_032), cell_text(-0.12345)
+        ('25.6\xa0M', '−0.1235')
     """
-    if value is None:
-        return TableCell(DASH, numeric=False)
     if isinstance(value, str):
-        return TableCell(value, numeric=False)
+        return value
     if isinstance(value, bool):
-        return TableCell("yes" if value else "no", numeric=False)
-    if not isfinite(value):
-        return TableCell(DASH, numeric=True)
-    if isinstance(value, int):
-        if abs(value) >= _LARGE:
-            return TableCell(amount(value), numeric=True, value=str(value))
-        return TableCell(str(value).replace("-", MINUS), numeric=True)
-    return TableCell(f"{value:.4g}".replace("-", MINUS), numeric=True)
+        return "yes" if value else "no"
+    if value is None or not isfinite(value):
+        return DASH
+    if is_large(value):
+        return amount(value)
+    return (str(value) if isinstance(value, int) else f"{value:.4g}").replace("-", MINUS)
+
+
+def is_large(value: Any) -> bool:
+    """Whether the text of a number is an amount, which does not do to sort by."""
+    return isinstance(value, int) and abs(value) >= _LARGE
 
 
 def amount(number: SupportsFloat) -> str:

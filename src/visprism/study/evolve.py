@@ -1,21 +1,19 @@
 """Evolution: the analyses of `examine` over the checkpoints of one or more trainings."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis
 from visprism.analyses.evolution import Evolution
 from visprism.analyses.features.cka import CKA, Similarity
 from visprism.analyses.features.fourier import Spectrum
 from visprism.analyses.subjects import DataOptions, images_of
-from visprism.core.errors import DamagedError, InputError
+from visprism.core.errors import InputError
 from visprism.core.files import slug
 from visprism.core.options import Effort
 from visprism.core.preprocessing import Preprocessing
@@ -24,10 +22,12 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import CurvatureDuringTraining
+from visprism.study.checkpoints_of_run import checkpoints_in, loaded_checkpoint, of_one_network
 from visprism.study.events import silent
 from visprism.study.examination import LATE
 from visprism.study.examine import examine
-from visprism.study.monitor import WATCHED, step_folders, steps_of_run
+from visprism.study.monitor import WATCHED
+from visprism.study.steps import steps_of_run
 from visprism.study.store import key_of
 from visprism.study.study import Entry, Failure, Study
 from visprism.table.result import Result
@@ -35,13 +35,6 @@ from visprism.table.shapes import ScalarPerBlock
 
 MOST_STEPS = 12  # whose spectra and CKA a page shows
 _LAST = "last step"
-# The step in the name of a checkpoint; a number with a point is a metric.
-_STEPS = (r"step[-_=]?(\d+)", r"epoch[-_=]?(\d+)", r"(?<![\d.])\d+(?!\d|\.\d)")
-_SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".tar")
-_WEIGHTS = (  # of Transformers, in a folder for each step
-    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)  # fmt: skip
 
 
 def evolve(
@@ -178,89 +171,6 @@ def _folders(runs: Any) -> dict[str, Path]:
     return named
 
 
-def checkpoints_in(folder: Path) -> dict[int, Path]:
-    """The checkpoints of a folder by step, in order; of a run of visprism, its snapshots.
-
-    The step is the number after "step" in the name, else that after "epoch", else the last
-    integer.
-    """
-    snapshots = folder / "snapshots"
-    inside = sorted((snapshots if snapshots.is_dir() else folder).iterdir())
-    steps: dict[int, Path] = {}
-    for path in inside:
-        weights = next((path / name for name in _WEIGHTS if (path / name).is_file()), None)
-        file = path if path.is_file() and path.name.endswith(_SUFFIXES) else weights
-        bare = re.sub(r"(\.(safetensors|pt|pth|ckpt|bin|tar))+$", "", path.name)
-        numbers = next(filter(None, (re.findall(pattern, bare) for pattern in _STEPS)), None)
-        if file is None or numbers is None or path.name.startswith("recovery-"):  # of timm
-            continue
-        step = int(numbers[-1])
-        if step in steps:
-            raise InputError(
-                f"{folder} must have one checkpoint for each step, got {steps[step].name} and "
-                f"{file.name} for {step}. Move one of them away."
-            )
-        steps[step] = file
-    if len(steps) < 2:
-        hint = ". The studies of its monitor need no data" * bool(step_folders(folder))
-        raise InputError(
-            f"{folder} must hold at least two checkpoints with the number of their step in "
-            f"their names, got {len(steps)}{hint}"
-        )
-    return dict(sorted(steps.items()))
-
-
-def loaded_checkpoint(path: Path, model: Any) -> Any:
-    """The model with the weights of a checkpoint."""
-    from visprism.models.checkpoints import load_checkpoint, read_metadata, require_finite
-    from visprism.models.loading import LoadedModel, load_model
-    from visprism.models.state_dicts import read_state_dict
-
-    if model is None and (path.parent / "config.json").is_file():
-        state = read_state_dict(path)
-        require_finite(state, state, path)
-        return load_model(f"hf:{path.parent}")
-    if model is None:
-        if path.suffix != ".safetensors" or read_metadata(path).provenance is None:
-            raise InputError(f"model must be named for {path}, which does not name it")
-        return load_model(str(path))
-    if isinstance(model, str):
-        return load_model(f"{model}@{path}")
-    if isinstance(model, LoadedModel):
-        return replace(model, model=loaded_checkpoint(path, model.model))
-    if not isinstance(model, nn.Module):
-        raise InputError(f"model must be an nn.Module or a name, got {type(model).__name__}")
-    other = deepcopy(model)
-    load_checkpoint(other, path)
-    return other.eval()
-
-
-def of_one_network(
-    files: Mapping[int, Path], model: Any
-) -> tuple[dict[int, Path], dict[int, str]]:
-    """Checkpoints, which must be of one network, and why others are damaged; by step."""
-    readable, damaged = {}, {}
-    first: tuple[Path, dict[str, tuple[int, ...]]] | None = None
-    for step, path in files.items():
-        try:
-            loaded = loaded_checkpoint(path, model)
-        except DamagedError as error:
-            damaged[step] = str(error)
-            continue
-        readable[step] = path
-        module = loaded if isinstance(loaded, nn.Module) else loaded.model
-        shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
-        first = first or (path, shapes)
-        if shapes != first[1]:
-            raise InputError(
-                f"checkpoints of a run must be of one network, and {path} is of another one "
-                f"than {first[0].name}. Move one of them away."
-            )
-    if not readable:
-        raise InputError(next(iter(damaged.values())))
-    return readable, damaged
-
-
 def joined(
     runs: Mapping[str, Mapping[int, Study]],
     failures: Iterable[Failure] = (),
@@ -356,16 +266,9 @@ def _alarms(run: str, studies: Mapping[int, Study]) -> Iterator[str]:
 def _losses(studies: Mapping[int, Study], origin: Provenance) -> Iterator[Evolution]:
     """The loss that the training reported, if it did at several steps."""
     losses = {s: of.header.get("metrics", {}).get("loss") for s, of in sorted(studies.items())}
-    losses = {step: loss for step, loss in losses.items() if loss is not None}
-    if len(losses) > 1:
-        nothing = [float("nan")] * len(losses)
-        yield Evolution(
-            step=np.array(list(losses)),
-            part=np.full(len(losses), ""),
-            value=Estimated(list(losses.values()), nothing, nothing),
-            quantity="Loss, as the training reports it",
-            provenance=origin,
-        )
+    rows = [(step, "", loss, nan, nan) for step, loss in losses.items() if loss is not None]
+    if len(rows) > 1:
+        yield _curve(rows, "Loss, as the training reports it", "", origin)
 
 
 def _settling(to_last: Mapping[int, Study]) -> Evolution | None:
@@ -380,17 +283,29 @@ def _settling(to_last: Mapping[int, Study]) -> Evolution | None:
     }
     for step, pair in pairs.items():
         for i in np.flatnonzero((pair.block == pair.other) & pair.defined):
-            cka = pair.cka[i], pair.cka.low[i], pair.cka.high[i]
-            rows.append((step, pair.block[i], *cka))
+            cka = pair.cka[i]
+            rows.append((step, pair.block[i], cka, cka.low, cka.high))
     if not rows:
         return None
+    origin = next(iter(pairs.values())).provenance
+    return _curve(rows, "CKA of a block with itself at the last step", "", origin)
+
+
+def _curve(
+    rows: Iterable[tuple[int, str, float, float, float]],
+    quantity: str,
+    unit: str,
+    origin: Provenance,
+) -> Evolution:
+    """Rows of a step, a part of the model, a value and both ends of its interval."""
     step, part, value, low, high = zip(*rows, strict=True)
     return Evolution(
         step=np.array(step),
         part=np.array(part),
         value=Estimated(value, low, high),
-        quantity="CKA of a block with itself at the last step",
-        provenance=next(iter(pairs.values())).provenance,
+        quantity=quantity,
+        unit=unit,
+        provenance=origin,
     )
 
 
@@ -449,12 +364,4 @@ def _evolutions(by_step: Mapping[int, Sequence[Result]]) -> Iterator[Evolution]:
                 curves.setdefault(named, []).extend((step, *row) for row in rows)
     origin = next(iter(by_step.values()))[0].provenance
     for (quantity, unit), rows in curves.items():
-        steps, parts, value, low, high = zip(*rows, strict=True)
-        yield Evolution(
-            step=np.array(steps),
-            part=np.array(parts),
-            value=Estimated(value, low, high),
-            quantity=quantity,
-            unit=unit,
-            provenance=origin,
-        )
+        yield _curve(rows, quantity, unit, origin)

@@ -1,163 +1,39 @@
 """One examination: what a study measures, in which order, and what it keeps."""
 
 import json
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
-from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any
 
-import numpy as np
 import torch
-from torch import nn
 
 from visprism.analyses.base import ANALYSES, Analysis, FeatureAnalysis, Needs
 from visprism.analyses.subject import Measured, Subject
-from visprism.anatomy.trace.forward import forward
-from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError, OutputError
 from visprism.core.options import Effort, option_values
 from visprism.core.processes import gather
-from visprism.core.provenance import bytes_of, machine, revision
+from visprism.core.provenance import machine, revision
 from visprism.core.run import Run, TimeBudgetError
-from visprism.passes.batches import on_device
+from visprism.estimates.text import number_of, some_of
 from visprism.passes.features import observations
+from visprism.report.rows import pairs_of
 from visprism.study.events import Finished, Listener, Planned, Started, Stopped, silent
-from visprism.study.plan import Plan, Speed, Step, duration, number_of_images, ordered_steps
-from visprism.study.store import Store, key_of
+from visprism.study.identity import Identities
+from visprism.study.plan import (
+    Plan,
+    Speed,
+    Step,
+    duration,
+    number_of_images,
+    ordered_steps,
+    reason_to_skip,
+)
+from visprism.study.store import Store
 from visprism.study.study import FROM_PYTHON, Entry, Failure, Kind, Study
-from visprism.study.table import pairs_of
 from visprism.table.result import Result
 
-_NO_DERIVATIVES = {torch.bfloat16, torch.float16, torch.complex64, torch.complex128}
 _LONGEST = 500  # characters of a reason
-_NUMBERS = 64  # of the outputs, that are stored and compared
-_APART = 1e-2  # relative; batches of another size are added up in another order
-_RTOL, _ATOL = 1e-3, 1e-5  # rounding differs between machines and numbers of threads
-
-
-def fingerprint_of(model: nn.Module) -> str:
-    """A digest of the parameters, the buffers, the structure and the code of a model.
-
-    For each module it covers the methods of its class, unless it is one of torch, and
-    attributes that are numbers, strings or tuples of these.
-    """
-    digest = blake2b(str(model).encode(), digest_size=16)
-    codes: dict[type, str] = {}
-    for name, module in model.named_modules():
-        kind = type(module)
-        if kind not in codes:
-            codes[kind] = code_of(kind)
-        settings = {k: v for k, v in sorted(vars(module).items()) if _is_setting(k, v)}
-        digest.update(f"{name}{codes[kind]}{settings}".encode())
-    for name, value in model.state_dict().items():
-        for tensor in tensors_in(value):  # quantized layers hold theirs in tuples
-            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(bytes_of(tensor))
-    return digest.hexdigest()
-
-
-def code_of(cls: type) -> str:
-    """A digest of the methods of a class and of its bases outside of torch and Python."""
-    digest = blake2b(digest_size=16)
-    for base in cls.__mro__:
-        if base.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing"):
-            continue
-        for name, value in sorted(vars(base).items()):
-            function = getattr(value, "__func__", getattr(value, "fget", value))
-            if isinstance(function, FunctionType):
-                digest.update(f"{name}{_code_text(function.__code__)}".encode())
-    return digest.hexdigest()
-
-
-def plug_in_code(cls: type[Analysis]) -> str:
-    """A digest of the file of an analysis outside of visprism, or of its class without a file.
-
-    Empty for analyses of visprism, which its version covers.
-    """
-    if cls.__module__.partition(".")[0] == "visprism":
-        return ""
-    path = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if path is None or not Path(path).is_file():
-        return code_of(cls)
-    return blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
-
-
-def _code_text(code: CodeType) -> str:
-    """What a function does, without the places of its lines."""
-    constants = [
-        _code_text(c)
-        if isinstance(c, CodeType)
-        else repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c)
-        for c in code.co_consts
-    ]
-    return repr((code.co_code, constants, code.co_names, code.co_varnames))
-
-
-def _is_setting(name: str, value: Any) -> bool:
-    """Whether an attribute of a module is a plain value that `forward` may use."""
-    values = value if isinstance(value, tuple | list) else (value,)
-    plain = all(isinstance(v, bool | int | float | str | None) for v in values)
-    return plain and name != "training" and not name.startswith("_")
-
-
-def outputs_of(subject: Subject, run: Run) -> list[float]:
-    """The first numbers of what a model returns for its first images.
-
-    Weights and methods do not tell everything that `forward` uses; outputs do. An image's
-    outputs must not depend on the others of its batch, since analyses cut batches differently.
-
-    Cost: two forward passes of at most two images, and one of each.
-    """
-    few = subject.limited(min(2, subject.num_images))
-    both, *each = (
-        batch[0] if isinstance(batch, tuple | list) else batch
-        for number in (2, 1)
-        for batch in few.batches(number)
-    )
-    with torch.no_grad(), run.compute.borrow(subject.model):
-        outputs, again, *alone = (
-            forward(subject.model, on_device(images, run.compute))
-            for images in (both, both, *each)
-        )
-    alone = torch.cat(alone)
-    if alone.shape != outputs.shape:
-        raise InputError(
-            f"outputs of {subject.name} must have one row for each image, and a single image "
-            f"has {len(alone) // len(each)}. squeeze() drops the axis of a single image; "
-            "flatten(1) keeps it."
-        )
-    least = _APART * float(alone.abs().max())
-    if float((outputs - again).abs().max()) > least:
-        raise InputError(
-            f"outputs of {subject.name} must be the same in every pass over the same images. "
-            "In evaluation mode it must draw no random numbers, and not change its buffers."
-        )
-    apart = float((outputs - alone).abs().max())
-    if apart > least:
-        raise InputError(
-            f"outputs of {subject.name} for an image must not depend on other images of its "
-            f"batch, and differ by {apart:.3g} in a batch of one. `predict` measures it in "
-            "the batches of a loader."
-        )
-    return outputs.flatten()[:_NUMBERS].cpu().double().tolist()
-
-
-def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) -> int:
-    """Index of the outputs among outputs of earlier runs, to which new ones are added."""
-    for index, stored in enumerate(earlier):
-        if len(stored) == len(outputs) and np.allclose(
-            outputs, np.array(stored, dtype=float), rtol=_RTOL, atol=_ATOL, equal_nan=True
-        ):
-            return index
-    earlier.append(list(outputs))
-    return len(earlier) - 1
-
-
-_UNTRAINED = "the model has random weights. Name the analysis to run it anyway."
 Place = tuple[tuple[str, ...], str]  # models and analysis
 LATE = "A longer time limit measures it; a study with a folder resumes."
 
@@ -177,11 +53,12 @@ class Examination:
     budget: float | None = None  # seconds
     entries: dict[Place, Entry] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
-    identities: dict[str, tuple[str, int]] = field(default_factory=dict)  # by name of the model
-    refused: dict[str, Failure] = field(default_factory=dict)  # of models without one
-    contents: dict[str, list[str]] = field(default_factory=dict)  # by analysis and options
-    applicable: dict[str, list[Subject]] = field(default_factory=dict)  # by analysis
+    refused: dict[str, Failure] = field(default_factory=dict)  # models without an identity
+    applicable: dict[str, list[str]] = field(default_factory=dict)  # by analysis: models
     superseded: int = 0  # stored results of these names that another model, or way, gave
+
+    def __post_init__(self) -> None:
+        self.identities = Identities(self.run, self.store.header)
 
     def perform(self) -> None:
         """Plan and measure; what an interruption leaves is complete as far as it goes."""
@@ -189,18 +66,18 @@ class Examination:
             self.store.header.pop(name, None)
         for subject in self.subjects:
             try:
-                self._identity(subject)
+                self.identities.add(subject)
             except Exception as error:  # a model may raise anything
                 self._raise_or_go_on(error)
                 self.refused[subject.name] = self._failure(subject.name, "", error)
         stored = self._stored()
         steps = self._steps(stored)
-        for analysis in (a for step in steps for a in step.analyses):
-            for models, name in stored:
-                if name == analysis.name:
-                    key = self._key(analysis, self._of(models, self._images(analysis)))
-                    if key in stored[models, name]:
-                        self._resume(key)
+        wanted = {a.name: a for step in steps for a in step.analyses}
+        for (models, name), keys in stored.items():
+            if name in wanted:
+                subjects = self._of(models, self._images(wanted[name]))
+                if (key := self._key(wanted[name], subjects)) in keys:
+                    self._resume(key)
         plan = self._plan(steps)
         self.notify(Planned(plan, self._preparation()))
         for entry in self.entries.values():
@@ -234,14 +111,14 @@ class Examination:
         images = self.store.header.setdefault("sizes", {})
         for analysis in self.analyses:
             failures = {s.name: self._inapplicable(analysis, s) for s in self.subjects}
-            fitting = [s for s in self.subjects if not failures[s.name]]
+            fitting = [name for name in self._names if not failures[name]]
             self.applicable[analysis.name] = fitting
             for failure in filter(None, failures.values()):
                 self._fail(failure)
             if not fitting:  # of which the cost need not be known
                 continue
             number, beyond = number_of_images(analysis, self.subjects, self.effort)
-            for name in _names(fitting):
+            for name in fitting:
                 if beyond and not self.named and ((name,), analysis.name) not in stored:
                     self._fail(Failure(name, analysis.name, beyond, "effort"))
             if beyond and not self.named:
@@ -259,10 +136,11 @@ class Examination:
 
     def _plan(self, steps: Sequence[Step]) -> Plan:
         """The steps with the seconds of what is not stored."""
-        late = [s for s in self.subjects if any(self._missing(step, s) for step in steps)]
-        late = [] if self.notify is silent else late
-        speeds, shown = {}, self.store.header.setdefault("speed", {})
-        for subject in late:
+        speeds = {subject.name: Speed(0.0) for subject in self.subjects}
+        shown = self.store.header.setdefault("speed", {})
+        for subject in [] if self.notify is silent else self.subjects:
+            if not any(self._missing(step, subject.name) for step in steps):
+                continue
             try:
                 speeds[subject.name] = Speed.of(subject, self.run)
                 shown[subject.name] = Speed.timings(subject, self.run)
@@ -270,44 +148,28 @@ class Examination:
                 self._raise_or_go_on(error)
         planned = []
         for step in steps:
-            seconds, stored = {}, set()
-            for subject in self._subjects(step):
-                wanted = self._missing(step, subject)
-                speed = speeds.get(subject.name, Speed(0.0))
-                seconds[subject.name] = (
-                    speed.seconds(wanted, subject.limited(step.images)) if wanted else 0.0
-                )
-                stored |= set() if wanted else {subject.name}
-            comparing = [
-                analysis.comparison_cost(s.limited(step.images)).seconds(
-                    step.images, speeds[s.name].forward if s.name in speeds else 0.0
-                )
+            names = {name for a in step.analyses for name in self.applicable[a.name]}
+            missing = {name: self._missing(step, name) for name in self._names if name in names}
+            seconds = {
+                s.name: speeds[s.name].seconds(missing[s.name], s)
+                for s in self._of(missing, step.images)
+            }
+            comparing = sum(
+                analysis.comparison_cost(s).seconds(step.images, speeds[s.name].forward)
                 for analysis in step.analyses
                 for pair in pairs_of(self.applicable[analysis.name])
-                if (_names(pair), analysis.name) not in self.entries
-                for s in pair
-            ]
-            planned.append(
-                replace(
-                    step,
-                    seconds=seconds,
-                    comparing=sum(comparing, start=0.0),
-                    stored=frozenset(stored),
-                )
+                if (pair, analysis.name) not in self.entries
+                for s in self._of(pair, step.images)
             )
+            stored = frozenset(name for name, analyses in missing.items() if not analyses)
+            planned.append(replace(step, seconds=seconds, comparing=comparing, stored=stored))
         return Plan(tuple(planned), self.effort, self.budget)
 
-    def _subjects(self, step: Step) -> list[Subject]:
-        return [s for s in self.subjects if any(self._applies(a, s) for a in step.analyses)]
-
-    def _applies(self, analysis: Analysis, subject: Subject) -> bool:
-        return any(s.name == subject.name for s in self.applicable[analysis.name])
-
-    def _missing(self, step: Step, subject: Subject) -> list[Analysis]:
+    def _missing(self, step: Step, model: str) -> list[Analysis]:
         return [
             a
             for a in step.analyses
-            if self._applies(a, subject) and ((subject.name,), a.name) not in self.entries
+            if model in self.applicable[a.name] and ((model,), a.name) not in self.entries
         ]
 
     def _preparation(self) -> tuple[str, ...]:
@@ -324,44 +186,33 @@ class Examination:
                 f"{self.store.folder}"
             )
         bad = self.subjects[0].images.skipped
-        named = ", ".join(bad[:3]) + ", ..." * (len(bad) > 3)
-        left_out = [f"unreadable images left out ({len(bad)}): {named}"] if bad else []
+        left_out = [f"unreadable images left out ({len(bad)}): {some_of(bad)}"] if bad else []
         return (*(s.preparation(self.run) for s in self.subjects), *left_out, *again)
 
     def _inapplicable(self, analysis: Analysis, subject: Subject) -> Failure | None:
         if subject.name in self.refused:
             return replace(self.refused[subject.name], analysis=analysis.name)
         try:
-            reason = self._reason_to_skip(analysis, subject)
+            if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
+                reason = "it compares models, and the study has one"
+            elif analysis.needs & Needs.TRAINED and not subject.trained and not self.named:
+                reason = "the model has random weights. Name the analysis to run it anyway."
+            else:
+                reason = reason_to_skip(analysis, subject, self.run.compute.precision)
         except Exception as error:
             self._raise_or_go_on(error)
             return self._failure(subject.name, analysis.name, error)
         return Failure(subject.name, analysis.name, reason, "skipped") if reason else None
 
-    def _reason_to_skip(self, analysis: Analysis, subject: Subject) -> str | None:
-        if Needs.TWO_MODELS in analysis.needs and len(self.subjects) < 2:
-            return "it compares models, and the study has one"
-        if analysis.needs & Needs.TRAINED and not subject.trained and not self.named:
-            return _UNTRAINED
-        cost, precision = analysis.cost(subject), self.run.compute.precision
-        if (cost.gradients or cost.products) and precision != "fp32":
-            return f"precision must be 'fp32' for derivatives of the loss, got {precision!r}"
-        kinds = {p.dtype for p in subject.model.parameters() if p.dtype in _NO_DERIVATIVES}
-        if (cost.gradients or cost.products) and kinds:
-            return (
-                "parameters must be float32 for derivatives of the loss, got "
-                f"{str(kinds.pop()).removeprefix('torch.')}. model.float() converts half "
-                "precision"
-            )
-        return analysis.inapplicable(subject)
-
     # What is measured.
 
     def _measure(self, step: Step, seconds_after: float) -> None:
-        for subject in self._subjects(step):
-            missing = self._missing(step, subject)
-            if missing and self._has_time(subject.name, missing, step, seconds_after):
-                self._measure_one(missing, subject.limited(step.images))
+        left = step.total + seconds_after
+        for subject in self._of(step.seconds, step.images):
+            left -= step.seconds[subject.name]
+            missing = self._missing(step, subject.name)
+            if missing and self._has_time(subject.name, missing, step, left):
+                self._measure_one(missing, subject)
             subject.release()
         for analysis in step.analyses:
             self._compare(analysis, step.images)
@@ -371,46 +222,49 @@ class Examination:
     ) -> bool:
         """Whether the time limit has room; what begins is announced, the rest is listed."""
         seconds = step.seconds[model]
-        if gather(self.run.seconds_left)[0] < seconds:
-            reason = (
-                f"{step.images} image{'s' if step.images != 1 else ''} would take about "
-                f"{duration(seconds)}, and less is left of the time limit. {LATE}"
-            )
-            for analysis in analyses:
-                self._fail(Failure(model, analysis.name, reason, "no time"))
-            return False
-        waiting = list(step.seconds)[list(step.seconds).index(model) + 1 :]
-        left = sum((step.seconds[name] for name in waiting), start=step.comparing)
         names = tuple(a.name for a in analyses)
-        self.notify(Started(model, names, step.images, seconds, left + seconds_after))
-        return True
+        if gather(self.run.seconds_left)[0] >= seconds:
+            self.notify(Started(model, names, step.images, seconds, seconds_after))
+            return True
+        reason = (
+            f"{number_of(step.images, 'image')} would take about {duration(seconds)}, and less "
+            f"is left of the time limit. {LATE}"
+        )
+        for name in names:
+            self._fail(Failure(model, name, reason, "no time"))
+        return False
 
     def _measure_one(self, analyses: Sequence[Analysis], subject: Subject) -> None:
-        begin, again = time.monotonic(), list[Analysis]()
+        begin = time.monotonic()
         training = any(Needs.TRAINING_IMAGES in a.needs for a in analyses)
-        run = subject.named(self.run, training=training)
         try:
-            results = _measured(analyses, subject, run)
+            run = subject.named(self.run, training=training)
+            if len(analyses) > 1:  # of feature maps, which share one pass
+                features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
+                results = observations(subject.anatomy, subject.batches(), features, run=run)
+            else:
+                results = [analyses[0].measure(subject, run)]
             for analysis, of_analysis in zip(analyses, results, strict=True):
                 self._keep(analysis, (subject,), of_analysis, time.monotonic() - begin)
+            return
         except Exception as error:  # a model may raise anything
             self._raise_or_go_on(error)
-            if len(analyses) > 1:
-                again += analyses  # one that cannot be measured costs no other
-            else:
+            if len(analyses) == 1:
                 self._fail(self._failure(subject.name, analyses[0].name, error))
-        for analysis in again:  # the error is gone, and with it the memory of its frames
+                return
+        # The error is gone, and with it the memory of its frames.
+        for analysis in analyses:  # one that cannot be measured costs no other
             self._measure_one([analysis], subject)
 
     def _compare(self, analysis: Analysis, images: int) -> None:
-        singles = {n: self.entries.get(((n,), analysis.name)) for n in self._names}
-        for pair in pairs_of([s for s in self.subjects if singles[s.name]]):
-            names = _names(pair)
+        measured = [n for n in self._names if ((n,), analysis.name) in self.entries]
+        for names in pairs_of(measured):
             if (names, analysis.name) in self.entries:
                 continue
-            pair = tuple(s.limited(images) for s in pair)
-            results = ((s, singles[s.name]) for s in pair)
-            first, second = (Measured(s, entry.results) for s, entry in results if entry)
+            pair = self._of(names, images)
+            first, second = (
+                Measured(s, self.entries[(s.name,), analysis.name].results) for s in pair
+            )
             begin = time.monotonic()
             try:
                 compared = analysis.compare(first, second, pair[0].named(self.run))
@@ -419,8 +273,7 @@ class Examination:
             except Exception as error:
                 self._raise_or_go_on(error)
                 self._fail(self._failure(" and ".join(names), analysis.name, error))
-            for subject in pair:
-                subject.release()
+            pair[0].release()
 
     def _raise_or_go_on(self, error: Exception) -> None:
         if self.on_error == "raise" or isinstance(error, OutputError):
@@ -430,7 +283,7 @@ class Examination:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return _names(self.subjects)
+        return tuple(s.name for s in self.subjects)
 
     def _keep(
         self,
@@ -440,7 +293,7 @@ class Examination:
         seconds: float,
     ) -> None:
         entry = Entry(
-            _names(subjects),
+            tuple(s.name for s in subjects),
             analysis.name,
             tuple(results),
             option_values(analysis),
@@ -458,17 +311,17 @@ class Examination:
         stored: dict[Place, list[str]] = {}
         for key, entry in self.store.entries.items():
             models, name = tuple(entry["models"]), entry["analysis"]
-            in_order = tuple(n for n in self.identities if n in models)
+            in_order = tuple(n for n in self.identities.models if n in models)
             if name not in types or models != in_order:
                 continue
             subjects = self._of(models, entry["images"])
-            digest = self._digest(types[name], entry["options"], subjects)
+            digest = self.identities.key(types[name], entry["options"], subjects)
             if key == digest and self.store.get(key):
                 stored.setdefault((models, name), []).append(key)
             self.superseded += key != digest
         return stored
 
-    def _of(self, models: Sequence[str], images: int) -> list[Subject]:
+    def _of(self, models: Iterable[str], images: int) -> list[Subject]:
         by_name = {s.name: s for s in self.subjects}
         return [by_name[name].limited(images) for name in models]
 
@@ -486,62 +339,21 @@ class Examination:
         self.entries[entry.models, entry.analysis] = entry
 
     def _key(self, analysis: Analysis, subjects: Sequence[Subject]) -> str:
-        return self._digest(type(analysis), option_values(analysis), subjects)
-
-    def _digest(
-        self, analysis: type[Analysis], options: Mapping[str, Any], subjects: Sequence[Subject]
-    ) -> str:
-        return key_of(
-            models=[
-                (s.name, *self._identity(s), str(s.preprocessing), *_recipe_of(s))
-                for s in subjects
-            ],
-            analysis=analysis.name,
-            code="".join([plug_in_code(analysis), *self._content(analysis, options)]),
-            options=options,
-            images=subjects[0].num_images,
-            batch_size=(subjects[0].batch_size, subjects[0].output_batch_size),
-            precision=self.run.compute.precision,
-            study=self.store.header.get("images"),
-            training=self.store.header.get("training images"),
-            seed=self.run.seed,
-        )
-
-    def _content(self, analysis: type[Analysis], options: Mapping[str, Any]) -> list[str]:
-        """Digests of what the options name, read once; none of what cannot be read now."""
-        key = f"{analysis.name} {options}"
-        if key not in self.contents:
-            try:
-                self.contents[key] = analysis.content(options)
-            except InputError:
-                self.contents[key] = []
-        return self.contents[key]
-
-    def _identity(self, subject: Subject) -> tuple[str, int]:
-        """Fingerprint of a model, and which of several models with these weights it is."""
-        if subject.name not in self.identities:
-            fingerprint = fingerprint_of(subject.model)
-            stored = self.store.header.setdefault("outputs", {}).setdefault(fingerprint, [])
-            version = version_of(outputs_of(subject, self.run), stored)
-            self.identities[subject.name] = fingerprint, version
-        return self.identities[subject.name]
+        return self.identities.key(type(analysis), option_values(analysis), subjects)
 
     def result(self, *, seconds: float) -> Study:
         """The study as far as it is complete."""
-        order = [a.name for a in self.analyses]
-        order += [name for name in ANALYSES if name not in order]
-        entries = sorted(
-            self.entries.values(),
-            key=lambda e: (
-                order.index(e.analysis),
-                len(e.models),
-                *map(self._names.index, e.models),
-            ),
-        )
+        order = list(dict.fromkeys([*(a.name for a in self.analyses), *ANALYSES]))
+
+        def place(entry: Entry) -> tuple[int, ...]:
+            models = map(self._names.index, entry.models)
+            return order.index(entry.analysis), len(entry.models), *models
+
+        entries = sorted(self.entries.values(), key=place)
         weights = {
             s.name: {
                 "source": s.spec or FROM_PYTHON,
-                "fingerprint": self.identities.get(s.name, ("", 0))[0],
+                "fingerprint": self.identities.models.get(s.name, ("", 0))[0],
             }
             for s in self.subjects
         }
@@ -576,35 +388,13 @@ class Examination:
         memory = isinstance(error.__cause__, torch.OutOfMemoryError)
         skipped = isinstance(error, InputError) and not self.named and not memory
         kind: Kind = "skipped" if skipped else "failed"
-        kind = "no time" if isinstance(error, TimeBudgetError) else kind
-        return Failure(model, analysis, _reason(error), kind)
+        text = (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
+        if isinstance(error, TimeBudgetError):
+            kind, text = "no time", f"{text}. {LATE}"
+        elif not isinstance(error, InputError):
+            text = f"{type(error).__name__}: {text}"
+        return Failure(model, analysis, text, kind)
 
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         self.notify(Stopped(failure))
-
-
-def _names(subjects: Sequence[Subject]) -> tuple[str, ...]:
-    return tuple(s.name for s in subjects)
-
-
-def _recipe_of(subject: Subject) -> tuple[float, str] | tuple[()]:
-    """What curvature takes from the recipe of the training."""
-    return (subject.weight_decay, subject.decayed) if subject.weight_decay else ()
-
-
-def _measured(
-    analyses: Sequence[Analysis], subject: Subject, run: Run
-) -> Iterator[Sequence[Result]]:
-    """The results of each analysis; analyses of feature maps share one pass."""
-    features = [a for a in analyses if isinstance(a, FeatureAnalysis)]
-    if len(features) < len(analyses) or len(analyses) == 1:
-        return iter([analysis.measure(subject, run) for analysis in analyses])
-    return iter(observations(subject.anatomy, subject.batches(), features, run=run))
-
-
-def _reason(error: Exception) -> str:
-    text = (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
-    if isinstance(error, TimeBudgetError):
-        return f"{text}. {LATE}"
-    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"

@@ -1,16 +1,18 @@
 """Exports of a study: Markdown to read, JSON for other programs."""
 
-import json
 import re
 from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
+import msgspec
+import numpy as np
+
 from visprism.core.provenance import Provenance
 from visprism.estimates.answers import POINTS
-from visprism.report.tables import DASH
+from visprism.estimates.text import DASH
+from visprism.report.rows import Row, findings_of
 from visprism.study.study import Study
-from visprism.study.table import Row, findings_of
 
 _VERDICTS = (
     "C1 to C16 are claims of Park and Kim (2022). A verdict is about all rows of a question "
@@ -53,7 +55,7 @@ def json_of(study: Study) -> str:
             {
                 "analysis": entry.analysis,
                 "models": entry.models,
-                "options": dict(entry.options),
+                "options": entry.options,
                 "images": entry.images,
                 "seconds": entry.seconds,
                 "results": [result.identifier for result in entry.results],
@@ -64,7 +66,7 @@ def json_of(study: Study) -> str:
             }
             for entry in study.entries
         ],
-        "failures": [asdict(failure) for failure in study.failures],
+        "failures": study.failures,
         "alarms": study.alarms,
         "notes": study.notes,
         "data": {"name": origin.data, "split": origin.split, "shape": origin.image_shape},
@@ -76,7 +78,12 @@ def json_of(study: Study) -> str:
             "python": origin.python,
         },
     }
-    return json.dumps(_plain(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    encoded = msgspec.json.encode(content, enc_hook=_plain)  # NaN as null
+    return msgspec.json.format(encoded, indent=1).decode() + "\n"
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _table(study: Study) -> list[str]:
@@ -139,17 +146,3 @@ def _question(row: Row) -> dict[str, Any]:
         },
         "differences": differences,
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, bool | int | str | None):
-        return value
-    if hasattr(value, "item"):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    return str(value)

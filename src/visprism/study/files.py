@@ -1,11 +1,9 @@
 """Files of a study to read: its report with figures, and the exports."""
 
-import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from visprism.core.errors import InputError
-from visprism.core.files import output_folder, write_text
+from visprism.core.files import is_file, output_folder, write_text
 from visprism.core.run import Progress
 from visprism.drawing.save import check_formats
 from visprism.report.drawings import rendered
@@ -22,22 +20,11 @@ def write_report(study: Study, path: Path) -> None:
 
     Tables of the study that stand in ``results`` next to the page are linked.
     """
-    refused = f"path must be a file that can be written, got {path}"
-    try:
-        if path.is_dir():
-            raise InputError(f"{refused} (a folder)")
-        if not path.parent.is_dir():
-            raise InputError(f"{refused} (its folder does not exist)")
-    except OSError as error:  # of a folder that may not be entered
-        raise InputError(f"{refused} ({error.strerror})") from error
     content = content_of(study, files=_tables_beside(path))
     figures = PageFigures(content)
     for drawing, files in rendered(content, ["svg"]):
         figures.add(drawing, files["svg"].decode())
-    try:
-        write_text(path, page_html(content, figures))
-    except OSError as error:
-        raise InputError(f"{refused} ({error.strerror})") from error
+    write_text(path, page_html(content, figures))
 
 
 def write_files(
@@ -54,10 +41,12 @@ def write_files(
     study, which ``figures/.visprism`` lists, are removed; other files in ``figures`` stay.
     """
     formats = check_formats(formats)
-    with output_folder(folder, replaced=["figures"], last="report.html") as scratch:
+    written = folder / "figures" / _WRITTEN
+    earlier = written.read_text("utf-8").splitlines() if is_file(written) else []
+    with output_folder(folder, last="report.html") as scratch:
         content = content_of(study, files=_tables_beside(folder / "report.html"))
         figures = PageFigures(content)
-        _keep_other_files(folder, scratch)
+        (scratch / "figures").mkdir()
         names = []
         kinds = ["svg", *(f for f in formats if f != "svg")]
         for drawing, files in rendered(content, kinds, footer=footer, progress=progress):
@@ -69,18 +58,9 @@ def write_files(
         write_text(scratch / "report.html", page_html(content, figures))
         write_text(scratch / "study.md", markdown_of(study))
         write_text(scratch / "results.json", json_of(study))
-
-
-def _keep_other_files(folder: Path, scratch: Path) -> None:
-    """Copy what somebody else put into ``figures``, since the folder is replaced."""
-    (scratch / "figures").mkdir()
-    written = folder / "figures" / _WRITTEN
-    earlier = written.read_text("utf-8").splitlines() if written.is_file() else []
-    for path in (folder / "figures").glob("*"):
-        if path.is_dir():
-            shutil.copytree(path, scratch / "figures" / path.name)
-        elif path.name not in (*earlier, _WRITTEN):
-            shutil.copy2(path, scratch / "figures")
+    for path in (folder / "figures").iterdir():
+        if path.name in {*earlier} - {*names}:
+            path.unlink()
 
 
 def _tables_beside(path: Path) -> Collection[str]:

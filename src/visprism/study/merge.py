@@ -8,9 +8,9 @@ from typing import Any
 
 from visprism.analyses.base import ANALYSES, Analysis, Needs
 from visprism.core.errors import InputError
+from visprism.report.rows import pairs_of
 from visprism.study.store import Store
 from visprism.study.study import Entry, Failure, Study
-from visprism.study.table import pairs_of
 
 # Fields of the header that make two studies the same, and what they are called.
 _SAME = {
@@ -39,21 +39,17 @@ def merged(studies: Sequence[Study], order: Sequence[str] = ()) -> Study:
     for study in studies[1:]:
         _check_header(first, study)
     _check_entries([entry for study in studies for entry in study.entries])
-    models = tuple(name for study in studies for name in study.models)
-    models = (
-        *(name for name in order if name in models),
-        *(m for m in models if m not in order),
-    )
+    models = [name for study in studies for name in study.models]
+    models.sort(key=lambda name: order.index(name) if name in order else len(order))
     repeated = sorted({name for name in models if models.count(name) > 1})
     if repeated:
         raise InputError(
             f"models must have different names, and {repeated[0]} is in two studies. Leave one "
             "out, or name the models by labels in a study file."
         )
-    order = [name for name in ANALYSES if any(name in study.analyses for study in studies)]
-    order += [name for study in studies for name in study.analyses if name not in order]
     measured = [entry for study in studies for entry in study.entries]
-    entries = sorted(measured, key=lambda entry: order.index(entry.analysis))
+    analyses = list(dict.fromkeys([*ANALYSES, *(entry.analysis for entry in measured)]))
+    entries = sorted(measured, key=lambda entry: analyses.index(entry.analysis))
     failures = [failure for study in studies for failure in study.failures]
     failures += [
         Failure("pairs of models", a, _JOINT, "skipped") for a in _joint(models, entries)
@@ -62,14 +58,14 @@ def merged(studies: Sequence[Study], order: Sequence[str] = ()) -> Study:
     header: dict[str, Any] = {
         **first.header,
         **{name: dict(chain(*(h.get(name, {}).items() for h in headers))) for name in _JOINED},
-        "models": list(models),
+        "models": models,
         "failures": [vars(failure) for failure in failures],
         "keys": [entry.key for entry in entries],
         "untrained": [name for h in headers for name in h.get("untrained", ())],
         "seconds": sum(h.get("seconds", 0.0) for h in headers),
         "machine": "; ".join(dict.fromkeys(h["machine"] for h in headers if "machine" in h)),
     }
-    return Study(models, tuple(entries), tuple(failures), header)
+    return Study(tuple(models), tuple(entries), tuple(failures), header)
 
 
 def with_stored(study: Study, store: Store, before: Mapping[str, Any]) -> Study:

@@ -1,24 +1,17 @@
 """A monitor: analyses of a network while it trains, in any training loop."""
 
 import logging
-import random
-import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from io import BytesIO
 from math import isfinite
 from numbers import Integral
 from pathlib import Path
-from threading import Timer
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -29,67 +22,26 @@ from visprism.core.errors import InputError
 from visprism.core.files import make_folder
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
-from visprism.core.processes import gather, rank, world_size
+from visprism.core.processes import rank
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.panel import panel
-from visprism.drawing.save import render_figure
 from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
-from visprism.study.examination import fingerprint_of
 from visprism.study.examine import examine
-from visprism.study.plan import Speed, duration, number_of_images, ordered_steps
-from visprism.study.store import INDEX
+from visprism.study.identity import fingerprint_of
+from visprism.study.logged import arrays_of, scalars_of
+from visprism.study.plan import duration, number_of_images, ordered_steps
+from visprism.study.share import Group, speed_of_all, waits
+from visprism.study.steps import REPLACED, set_aside, step_folder, step_folders
 from visprism.study.study import Study
-from visprism.table.kinds import TO_LOWEST, TO_MEAN
-from visprism.table.shapes import ScalarPerBlock
+from visprism.study.unchanged import check_whole, unchanged_randomness
 from visprism.training.loggers import Draw, Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")
-# Times the expected seconds, for which the share must have room: of a first measurement, which
-# the plan of `examine` expects, and of the others.
-_CAUTION_AT_FIRST, _CAUTION = 4.0, 2.0
-_PATIENCE = 60.0  # seconds until a process says that it waits for the others
-_STEP = re.compile(r"step-(\d+)")
-_REPLACED = "replaced"  # folder of studies of weights that a resumed training lost
-_HIGH_FREQUENCY = {TO_MEAN.id: "high_frequency", TO_LOWEST.id: "high_frequency_to_lowest"}
-
 _log = logging.getLogger(__name__)
 
 Log = Callable[[int, Mapping[str, float]], object]  # of a step and the values by name
-
-
-@dataclass(frozen=True)
-class _Function:
-    """A function as a logger, and another one for histograms and pictures."""
-
-    log: Log
-    log_arrays: Callable[[int, Draw], object] | None
-
-    def close(self) -> None:
-        """Who gave the function ends what it writes to."""
-
-
-@dataclass
-class _Group:
-    names: Sequence[str]
-    expected: float  # seconds of the next measurement
-    taken: float = 0.0  # seconds so far, with a part of what all groups have taken together
-    measured: bool = False
-
-    def seconds_in(self, study: Study | None) -> float:
-        """Seconds that its analyses took in a study; 0 if it has none of them."""
-        entries = () if study is None else study.entries
-        return max((e.seconds for e in entries if e.analysis in self.names), default=0.0)
-
-    @property
-    def needed(self) -> float:
-        """Seconds for which the share must have room."""
-        return (_CAUTION if self.measured else _CAUTION_AT_FIRST) * self.expected
-
-    def __str__(self) -> str:
-        return ", ".join(self.names)
 
 
 @dataclass(eq=False)
@@ -150,15 +102,9 @@ class Monitor:
     seconds: float = field(default=0.0, init=False)  # that measurements of this process took
     _begin: float | None = field(default=None, init=False, repr=False)
     _planned: bool = field(default=False, init=False, repr=False)
-    _groups: list["_Group"] = field(default_factory=list, init=False, repr=False)
+    _groups: list[Group] = field(default_factory=list, init=False, repr=False)
     _subject: Subject | None = field(default=None, init=False, repr=False)
-    _shapes: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False)
     _last: int = field(default=-1, init=False, repr=False)  # step of the last call
-    # Step of the first call of the training, whether the folder's steps recur, and whether they
-    # are of another training.
-    _first: int = field(default=0, init=False, repr=False)
-    _from_the_start: bool = field(default=False, init=False, repr=False)
-    _others: bool = field(default=False, init=False, repr=False)
     _said: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -173,15 +119,12 @@ class Monitor:
         log = () if self.log is None else self.log
         if isinstance(log, str) or not isinstance(log, Sequence):
             raise InputError(f"log must be a list of loggers, got {log!r}")
-        for name, kind in (("images", DataOptions), ("run", Run)):
-            if not isinstance(given := getattr(self, name), kind):
-                raise InputError(f"{name} must be a {kind.__name__}, got {given!r}")
         names = [logger for logger in log if isinstance(logger, str)]
         if names and self.out is None:
             raise InputError(f"out must be a folder for the logger {names[0]}, got None")
         made = make_loggers(names, self.out, {}) if self.out and rank() == 0 else []
         given = [one for one in log if not isinstance(one, str)]
-        self._loggers: list[Logger | _Function] = [*made]
+        self._loggers: list[Any] = [*made]
         for logger in given:
             if not callable(logger) and not isinstance(logger, Logger):
                 raise InputError(f"log must be loggers, names or functions, got {logger!r}")
@@ -217,13 +160,6 @@ class Monitor:
             )
         if not isinstance(metrics, Mapping | None):
             raise InputError(f"metrics must be numbers by name, got {metrics!r}")
-        if not isinstance(model, nn.Module):
-            kind = type(model).__name__
-            self._say(
-                f"step {step} is not measured: the model must be an nn.Module, got {kind}",
-                of=kind,
-            )
-            return None
         given = () if optimizer is None else optimizer
         optimizers = (given,) if isinstance(given, Optimizer) else tuple(given)
         first = self._begin is None
@@ -235,17 +171,13 @@ class Monitor:
                 self._planned = True
             for group in self._groups:
                 group.taken = self.seconds / len(self._groups)
-        if first:
-            begins = [s.header.get("begin", n) for n, s in self.studies.items()]
-            self._first = min([step, *begins])
-            self._from_the_start = step == self._first
         if step < self._last:
             self._say(
                 f"step must not decrease, got {step} after {self._last}. A new run needs a "
                 "Monitor with another folder.",
                 of="step decreases",
             )
-        if step <= self._last or self._is_stored(model, step) or self._others:
+        if step <= self._last or self._is_stored(model, step):
             return None
         self._last = step
         due = not step % self.every
@@ -275,14 +207,16 @@ class Monitor:
             logger: receives the numbers.
             arrays: for a function, receives the step and what makes histograms and figures.
         """
-        given = logger if isinstance(logger, Logger) else _Function(logger, arrays)
-        self._loggers.append(given)
+        if not isinstance(logger, Logger):  # who gave the function ends what it writes to
+            function = {"log": logger, "log_arrays": arrays, "close": lambda: None}
+            logger = SimpleNamespace(**function, name=_named(logger))
+        self._loggers.append(logger)
 
     def close(self) -> None:
         """End the loggers, and say so if nothing was measured."""
         if self._groups and not self.studies:
             why = f"a measurement is due at multiples of every={self.every}"
-            if any(f"{group} {group.measured}" in self._said for group in self._groups):
+            if any(str(group) in self._said for group in self._groups):
                 why = (
                     f"share={self.share:g} had no room. Give it a larger one, fewer analyses "
                     "or fewer images"
@@ -294,9 +228,8 @@ class Monitor:
     def _is_stored(self, model: nn.Module, step: int) -> bool:
         """Whether the step was measured, of these weights.
 
-        A training that begins where the stored one began and comes to other weights is
-        another one. If one was resumed, the studies from here on are of weights that are
-        lost, and are set aside.
+        If they are of other weights, as of another training, or of one that is resumed and has
+        other rounding, the studies from here on are set aside.
         """
         if step not in self.studies:
             return False
@@ -304,32 +237,16 @@ class Monitor:
         with self._guarded(model, step):
             now = fingerprint_of(self._subject_of(model).model)
             if now not in [weights["fingerprint"] for weights in stored]:
-                self._others = self._from_the_start
                 self._say(
                     f"step {step}: the weights differ from those that were measured in "
-                    f"{self.out}, "
-                    + (
-                        "which is left as it is. Give another training another folder"
-                        if self._others
-                        else f"whose studies from this step on move to {_REPLACED}/"
-                    ),
+                    f"{self.out}, whose studies from this step on move to {REPLACED}/",
                     of="other weights",
                 )
-                if not self._others:
-                    self._set_aside_from(step)
+                self.studies = {n: study for n, study in self.studies.items() if n < step}
+                if self.out and rank() == 0:
+                    set_aside(Path(self.out), step)
                 return False
         return True
-
-    def _set_aside_from(self, first: int) -> None:
-        self.studies = {step: study for step, study in self.studies.items() if step < first}
-        if not self.out or rank() != 0:
-            return
-        for step, folder in step_folders(Path(self.out)).items():
-            if step >= first:
-                aside = Path(self.out) / _REPLACED / folder.name
-                shutil.rmtree(aside, ignore_errors=True)
-                aside.parent.mkdir(exist_ok=True)
-                folder.rename(aside)
 
     def _plan(self, subject: Subject, step: int, optimizers: Sequence[Optimizer]) -> None:
         """Group the analyses that apply by their passes, with the seconds they should take."""
@@ -340,53 +257,27 @@ class Monitor:
                 self._say(f"{name} is not measured: {reason}")
         now = [analysis for analysis in now if not reasons[analysis.name]]
         images = {a.name: number_of_images(a, [subject], self.effort)[0] for a in now}
-        speed = self._speed(subject)
-        for planned in ordered_steps(now, images, [subject]):
-            seconds = speed.seconds(planned.analyses, subject.limited(planned.images))
-            group = _Group([a.name for a in planned.analyses], seconds)
-            for study in reversed(self.studies.values()):
-                if took := group.seconds_in(study):
-                    group.expected, group.measured = took, True
-                    break
-            self._groups.append(group)
+        speed = speed_of_all(subject, self.run, self._say)
+        steps = ordered_steps(now, images, [subject])
+        self._groups = [Group.of(s, subject, speed, [*self.studies.values()]) for s in steps]
 
-    def _speed(self, subject: Subject) -> Speed:
-        """The speed of the slowest process; a sentence, if the others are awaited for long."""
-        late = Timer(
-            _PATIENCE,
-            self._say,
-            ["waiting for the other processes, each of which must call Monitor.step too"],
-        )
-        late.daemon = True
-        if world_size() > 1:
-            late.start()
-        try:
-            return Speed.of(subject, self.run)
-        finally:
-            late.cancel()
-
-    def _affordable(self) -> list["_Group"]:
-        """The groups that the share has room for; the same in every process."""
+    def _affordable(self) -> list[Group]:
+        """The groups that the share has room for."""
         assert self._begin is not None
         elapsed = time.perf_counter() - self._begin
-        part = self.share / max(1, len(self._groups))
-        waits = [
-            (group.taken + group.needed) / part - group.expected - elapsed
-            for group in self._groups
-        ]
-        waits = gather(waits)[0]
         affordable = []
-        for group, wait in zip(self._groups, waits, strict=True):
+        for group, wait in zip(
+            self._groups, waits(self._groups, self.share, elapsed), strict=True
+        ):
             if wait <= 0 or self.share == 1:
                 affordable.append(group)
                 continue
-            often = f"has room for one every {duration(group.expected / part)}, not every"
-            first = f"has room from {duration(elapsed + wait)} after the start on, not after"
+            between = group.expected * len(self._groups) / self.share
             self._say(
                 f"{group}: a measurement takes about {duration(group.expected)}, so that "
-                f"share={self.share:g} {often if group.measured else first} "
+                f"share={self.share:g} has room for one every {duration(between)}, not every "
                 f"{self.every} steps",
-                of=f"{group} {group.measured}",
+                of=str(group),
             )
         return affordable
 
@@ -427,14 +318,14 @@ class Monitor:
         )
         numbers = self._numbers_in(metrics)
         alarms = alarms_of([*self.studies.values(), study])
-        header = {**study.header, "step": step, "begin": self._first, "metrics": numbers}
+        header = {**study.header, "step": step, "metrics": numbers}
         study = replace(study, header=header | {"alarms": [str(alarm) for alarm in alarms]})
         self.studies[step] = study
         for alarm in alarms:
             self._say(f"step {step}: {alarm}. {CODES[alarm.code].meaning}", of=alarm.code)
         if rank() == 0:
             if self.out is not None:
-                folder = Path(self.out) / f"step-{step:08d}"
+                folder = step_folder(Path(self.out), step)
                 self._try(partial(study.save, folder), "not stored")
             raised = {f"visprism/alarms/{alarm.code}": 1.0 for alarm in alarms}
             values = {n: v for n, v in (scalars_of(study) | raised).items() if isfinite(v)}
@@ -462,15 +353,6 @@ class Monitor:
         """The model, dissected once, with the images."""
         module = without_replicas(getattr(model, "_orig_mod", model))
         module = getattr(module, "_orig_mod", module)  # compiled within or around the replicas
-        shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
-        if self._subject is not None and shapes != self._shapes:
-            name = next(
-                n for n in {**self._shapes, **shapes} if self._shapes.get(n) != shapes.get(n)
-            )
-            raise InputError(
-                f"the model must stay the same, and its parameter {name} differs from the "
-                "first step's. Make a Monitor with another folder for another model."
-            )
         if self._subject is None or self._subject.model is not module:
             if self._subject is not None:
                 self._say(
@@ -488,7 +370,7 @@ class Monitor:
                 run=self.run,
             )
             self._check_images(subject)
-            self._subject, self._shapes = subject, shapes
+            self._subject = subject
         return self._subject
 
     def _check_images(self, subject: Subject) -> None:
@@ -513,83 +395,6 @@ class Monitor:
         self._said.add(of or text)
 
 
-def _named(logger: Logger | _Function) -> str:
-    of = logger.log if isinstance(logger, _Function) else type(logger)
-    return getattr(of, "__qualname__", repr(of))
-
-
-@contextmanager
-def unchanged_randomness() -> Iterator[None]:
-    """On exit, all global states of random numbers are as before; inside, gradients exist."""
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002
-    with ExitStack() as stack:
-        stack.callback(random.setstate, states[0])
-        stack.callback(np.random.set_state, states[1])
-        stack.enter_context(torch.random.fork_rng(devices))
-        stack.enter_context(torch.inference_mode(mode=False))
-        stack.enter_context(torch.enable_grad())
-        yield
-
-
-def check_whole(model: nn.Module) -> None:
-    """Require that this process has the whole of each parameter."""
-    from torch.distributed.fsdp import FullyShardedDataParallel
-    from torch.distributed.tensor import DTensor
-
-    sharded = any(isinstance(m, FullyShardedDataParallel) for m in model.modules())
-    if sharded or any(isinstance(p, DTensor) for p in model.parameters()):
-        raise InputError(
-            "the model must not be sharded, as by FSDP: each process has a part of its "
-            "parameters. Measure its checkpoints with vp.evolve."
-        )
-
-
-def scalars_of(study: Study) -> dict[str, float]:
-    """The numbers of a study of one model under names that sort: analysis, part, quantity.
-
-    For example ``visprism/fourier/attention/high_frequency``.
-    """
-    numbers = {}
-    for entry in study.entries:
-        for identifier, value in (n for r in entry.results for n in r.scalars().items()):
-            _, quantity, *part = re.split("[:.]", identifier)
-            quantity = _HIGH_FREQUENCY.get(quantity, quantity).replace("-", "_")
-            numbers["/".join(["visprism", entry.analysis, *part, quantity])] = value
-    return numbers
-
-
-def arrays_of(study: Study) -> dict[str, np.ndarray]:
-    """What loggers show of a study of one model in addition to its numbers.
-
-    The values of all blocks, for a histogram, such as
-    ``visprism/fourier/blocks/high_frequency``; and the main figure of each analysis as a
-    picture, (height, width, 3) in 0 to 255, such as ``visprism/fourier/figure``.
-    """
-    arrays: dict[str, np.ndarray] = {}
-    for entry in study.entries:
-        name, by_type = f"visprism/{entry.analysis}", {type(r): r for r in entry.results}
-        for result in entry.results:
-            if isinstance(result, ScalarPerBlock) and np.isfinite(result.values).any():
-                values = result.values[np.isfinite(result.values)]
-                arrays[f"{name}/blocks/{result.identifier.replace('-', '_')}"] = values
-        for section in ANALYSES[entry.analysis].sections:
-            main = next(iter(section.figures.values()), {})
-            result = by_type.get(section.result)
-            if result is not None and section.figures and result.has_figure(**main):
-                figure = panel({entry.models[0]: result}, **main)
-                with Image.open(BytesIO(render_figure(figure, "png"))) as picture:
-                    arrays[f"{name}/figure"] = np.asarray(picture.convert("RGB"))
-                break
-    return arrays
-
-
-def step_folders(folder: Path) -> dict[int, Path]:
-    """The studies of a monitor's folder that are whole, by step, in order."""
-    paths = {int(m[1]): p for p in folder.glob("step-*") if (m := _STEP.fullmatch(p.name))}
-    return {step: path for step, path in sorted(paths.items()) if (path / INDEX).is_file()}
-
-
-def steps_of_run(folder: Path) -> dict[int, Path]:
-    """The steps of a monitor's folder, or of a run that has it as its folder ``monitor``."""
-    return step_folders(folder) or step_folders(folder / "monitor")
+def _named(logger: Any) -> str:
+    of = logger if callable(logger) else type(logger)
+    return getattr(logger, "name", "") or getattr(of, "__qualname__", repr(of))

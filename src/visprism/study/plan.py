@@ -28,6 +28,7 @@ _SHARED = 4.0  # passes of one image that all analyses of feature maps cost toge
 _TIMED = 4  # images of the timed pass
 _REPEATS = 3  # passes, of which the fastest counts
 _BATCH = 32  # images of the pass that gives the throughput
+_NO_DERIVATIVES = {torch.bfloat16, torch.float16, torch.complex64, torch.complex128}
 _LONG, _HOUR = 10.0, 3600.0  # seconds; longer times have no fraction, or are in minutes
 
 
@@ -125,6 +126,22 @@ def number_of_images(
         f"arithmetic of {effort} effort. Effort {enough} measures it, and so does naming it."
     )
     return fewest, reason
+
+
+def reason_to_skip(analysis: Analysis, subject: Subject, precision: str) -> str | None:
+    """Why an analysis cannot measure a model; None if it can."""
+    cost = analysis.cost(subject)
+    if cost.gradients or cost.products:
+        if precision != "fp32":
+            return f"precision must be 'fp32' for derivatives of the loss, got {precision!r}"
+        kinds = {p.dtype for p in subject.model.parameters() if p.dtype in _NO_DERIVATIVES}
+        if kinds:
+            return (
+                "parameters must be float32 for derivatives of the loss, got "
+                f"{str(kinds.pop()).removeprefix('torch.')}. model.float() converts half "
+                "precision"
+            )
+    return analysis.inapplicable(subject)
 
 
 def ordered_steps(

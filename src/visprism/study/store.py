@@ -29,7 +29,7 @@ INDEX = "study.json"
 _REPLACED = ("report.html", "study.md", "results.json")  # what a report writes
 _FORMAT = 2  # of the index; raise it when entries change their meaning
 _LONGEST = 100  # characters of the models in the name of a file, which has at most 255
-AGAIN = "Run the study again with this folder as out to measure it again."
+_AGAIN = "Run the study again with this folder as out to measure it again."
 
 
 class StoredEntry(TypedDict):
@@ -118,7 +118,9 @@ class Store:
     header: dict[str, Any] = field(default_factory=dict)  # of the study as a whole
     entries: dict[str, StoredEntry] = field(default_factory=dict)  # by key
     writes: bool = True  # of several processes that make a study, the first
-    damaged: dict[str, str] = field(default_factory=dict)  # why files are not used, by key
+    damaged: dict[str, InputError] = field(
+        default_factory=dict
+    )  # why files are not used, by key
     _results: dict[str, tuple[Result, ...]] = field(default_factory=dict)
     _lock: int | None = None  # descriptor of the folder, while this run writes to it
 
@@ -179,16 +181,14 @@ class Store:
             self._lock = None
 
     def get(self, key: str) -> tuple[Result, ...]:
-        """The results under a key; none where a file of them is missing or changed."""
+        """The results under a key; none where one is missing, changed or of another plug-in."""
         if key not in self._results and self.folder is not None:
+            files = self.entries[key]["files"].items()
             try:
-                files = self.entries[key]["files"].items()
-                results = [_read(self.folder, name, digest) for name, digest in files]
-                self._results[key] = tuple(results)
+                self._results[key] = tuple(_read(self.folder, *file) for file in files)
             except InputError as error:
-                self.damaged[key] = str(error)
-                return ()
-        return self._results[key]
+                self.damaged[key] = error
+        return self._results.get(key, ())
 
     def entry(self, key: str) -> Entry:
         """The stored entry under a key, with its results."""
@@ -205,8 +205,9 @@ class Store:
 
     def lost(self, key: str) -> Failure:
         """The failure of results under a key that `get` could not read."""
-        stored = self.entries[key]
-        reason = f"{self.damaged[key]}. {AGAIN}"
+        stored, error = self.entries[key], self.damaged[key]
+        unknown = isinstance(error, UnknownTypeError)
+        reason = error.reason if unknown else f"{error}. {_AGAIN}"
         return Failure(" and ".join(stored["models"]), stored["analysis"], reason)
 
     def put(self, entry: Entry) -> None:
@@ -311,27 +312,16 @@ def load_study(folder: Path) -> Study:
         raise InputError(f"{folder} must hold a study, and has no {INDEX}")
     index = read_index(folder / INDEX)
     header: Mapping[str, Any] = index["header"]
-    stored = index["entries"]
-    latest = {(*e["models"], e["analysis"]): key for key, e in stored.items()}
+    latest = {(*e["models"], e["analysis"]): key for key, e in index["entries"].items()}
     keys = header.get("keys", list(latest.values()))
-    store = Store(folder, dict(header), stored, writes=False)
-    failures = [Failure(**values) for values in header.get("failures", ())]
-    entries = []
-    for key in keys:
-        try:
-            files = stored[key]["files"].items()
-            store._results[key] = tuple(_read(folder, *file) for file in files)
-            entries.append(store.entry(key))
-        except InputError as error:
-            unknown = isinstance(error, UnknownTypeError)
-            reason = error.reason if unknown else f"{error}. {AGAIN}"
-            model = " and ".join(stored[key]["models"])
-            failures.append(Failure(model, stored[key]["analysis"], reason))
-    measured = (m for key in keys for m in stored[key]["models"])
+    store = Store(folder, dict(header), index["entries"], writes=False)
+    entries = [store.entry(key) for key in keys if store.get(key)]
+    lost = [store.lost(key) for key in store.damaged]
+    failures = dict.fromkeys([*(Failure(**f) for f in header.get("failures", ())), *lost])
+    measured = (m for key in keys for m in store.entries[key]["models"])
     models = tuple(header.get("models", dict.fromkeys(measured)))
-    failed = tuple(dict.fromkeys(failures))
     steps = tuple(load_study(f.parent) for f in sorted(folder.glob(f"steps/*/{INDEX}")))
-    return Study(models, tuple(entries), failed, header, steps)
+    return Study(models, tuple(entries), tuple(failures), header, steps)
 
 
 def _read(folder: Path, name: str, digest: str) -> Result:

@@ -12,8 +12,8 @@ from jaxtyping import Int64
 from visprism.core.errors import InputError
 from visprism.core.registry import suggestion
 from visprism.estimates.findings import Finding
-from visprism.study.glance import Line, glance_of, glance_text
-from visprism.study.table import Row, comparison_rows, findings_of, pairs_of
+from visprism.report.glance import Line, glance_of, glance_text
+from visprism.report.rows import Row, comparison_rows, findings_of, pairs_of
 from visprism.table.result import Result
 
 Kind = Literal["failed", "skipped", "effort", "no time"]
@@ -82,13 +82,12 @@ class ModelStudy(Mapping[str, Result]):
         return f"<ModelStudy of {self.name}: {', '.join(self) or 'no analyses'}>"
 
     def _repr_html_(self) -> str:
-        """The findings by analysis."""
-        rows = "".join(
-            f"<tr><th>{escape(entry.analysis)}</th><td>{escape(str(finding))}</td></tr>"
-            for entry in self.entries
-            for finding in findings_of(entry.results)
-        )
-        return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
+        """The findings."""
+        return _html_text(map(str, self.findings()))
+
+
+def _html_text(lines: Iterable[str]) -> str:
+    return f"<pre>{escape(chr(10).join(lines))}</pre>"
 
 
 def _named(entry: Entry, name: str) -> tuple[Result, ...]:
@@ -210,21 +209,9 @@ class Study:
         return "\n".join(glance_text(self.glance(), self.models)) or repr(self)
 
     def _repr_html_(self) -> str:
-        """The table of the study and its failures."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.models)
-        body = "".join(row.html(self.models) for row in self.table())
-        failed = "".join(
-            f"<li>{escape(f.model)}, {escape(f.analysis)}: {escape(f.reason)}</li>"
-            for f in self.failures
-        )
-        notes = (
-            f"<details><summary>{len(self.failures)} not measured</summary>"
-            f"<ul>{failed}</ul></details>"
-        )
-        return (
-            f"<table><thead><tr><th>Question</th>{head}<th>Difference</th></tr></thead>"
-            f"<tbody>{body}</tbody></table>{notes if self.failures else ''}"
-        )
+        """The study at a glance, and what was not measured."""
+        failed = (f"{f.analysis} of {f.model}: {f.reason}" for f in self.failures)
+        return _html_text([str(self), *(f"not measured: {text}" for text in failed)])
 
     def __repr__(self) -> str:
         return (

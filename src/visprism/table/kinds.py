@@ -174,18 +174,6 @@ def _verdict(direction: int, expected: int) -> Verdict:
     return "supports" if direction == expected else "contradicts"
 
 
-def gaps(result: Any) -> tuple[Finding, ...]:
-    """A finding for each block whose change refers to a block before one off the grid."""
-    return tuple(
-        Finding(
-            f"the change across {b} refers to {p}; it includes {missing}, whose output does "
-            "not lie on a grid, and is not counted by kind"
-        )
-        for b, p, missing in zip(result.block, result.previous, result.between, strict=True)
-        if missing and p
-    )
-
-
 # Sentences.
 
 

@@ -7,36 +7,37 @@ table heads, answers, differences and the reference are made from these declarat
 holds no model, tensor or figure, so that it can be saved, compared and drawn anywhere.
 """
 
-import csv
 import html
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write
 from visprism.core.provenance import Provenance
 from visprism.core.registry import import_all, load_plugins
 from visprism.estimates.answers import Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, Number
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
-from visprism.table.notebook import columns_read_first, html_table
-from visprism.table.stored import UnknownTypeError, check_types, provenance_of, stored_values
+from visprism.table.notebook import html_table
+from visprism.table.stored import (
+    UnknownTypeError,
+    check_types,
+    provenance_of,
+    stored_values,
+    with_interval,
+    write_csv,
+    write_values,
+)
 
 Columns = dict[str, np.ndarray]
 Texts = Annotated[np.ndarray, str]
 Texts.__doc__ = "The type of a column of texts; a column of type ``np.ndarray`` holds numbers."
 R = TypeVar("R", bound="Result")  # not Self: the tests check types function by function
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
-_ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
@@ -180,24 +181,13 @@ class Result:
         return f"<{type(self).__name__}{model}: {len(self)} rows>"
 
     def _repr_html_(self) -> str:
-        """A table of the first rows with units, and the provenance folded away.
-
-        A wide table has only the columns that are read first; `to_pandas` has all of them.
-        """
-        columns = self.columns()
-        infos = self.infos()
-        headings = {name: infos[name].heading if name in infos else name for name in columns}
-        fields_of = {name: name if name in infos else _stem(name) for name in columns}
-        scalars = {
-            n for n, f in fields_of.items() if not isinstance(getattr(self, f), np.ndarray)
-        }
-        names = columns_read_first(
-            headings, columns, scalars, value=getattr(self, "value_name", "")
-        )
+        """A table of the first rows with units, and the provenance folded away."""
+        infos, columns = self.infos(), self.columns()
+        heads = [infos[name].heading if name in infos else name for name in columns]
+        table = html_table(heads, list(columns.values()))
         source = html.escape(self.provenance.sentence())
         return (
-            f"<p><b>{html.escape(type(self).__name__)}</b></p>"
-            f"{html_table(headings, columns, names)}"
+            f"<p><b>{html.escape(type(self).__name__)}</b></p>{table}"
             f"<details><summary>provenance</summary><p>{source}</p></details>"
         )
 
@@ -229,12 +219,8 @@ class Result:
 
     def to_pandas(self) -> Any:
         """The table as a data frame; units and provenance stand in its `attrs`."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise InputError(
-                "to_pandas needs pandas, which is not installed. Install it, or use columns()."
-            ) from error
+        import pandas  # optional
+
         frame = pandas.DataFrame({name: np.array(c) for name, c in self.columns().items()})
         frame.attrs = {
             "units": {name: info.unit for name, info in self.infos().items()},
@@ -245,14 +231,7 @@ class Result:
     def select(self: R, rows: np.ndarray) -> R:
         """The same result with the rows that a mask or an index selects."""
         columns = {k: v for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        try:
-            selected = {name: values[rows] for name, values in columns.items()}
-        except IndexError as error:
-            raise InputError(
-                f"rows must be a mask or indices of {len(self)} rows, got {rows.size} values "
-                f"of type {rows.dtype}"
-            ) from error
-        return replace(self, **selected)
+        return replace(self, **{name: values[rows] for name, values in columns.items()})
 
     def with_provenance(self: R, **changes: Any) -> R:
         """The same result with changes to its provenance: ``with_provenance(model="vit")``."""
@@ -268,8 +247,6 @@ class Result:
         Args:
             name: of the column.
         """
-        if name.startswith("_") or not hasattr(self, name):
-            raise InputError(f"name must be one of {', '.join(self.infos())}, got {name!r}")
         given = getattr(self, name)
         if isinstance(given, Estimated):
             return given.low, given.high
@@ -340,23 +317,8 @@ class Result:
                 f"{type(self).__name__} must be a declared type of result. Put "
                 "@result_type(identifier) above the class."
             )
-        values: dict[str, Any] = {}
-        for f in _content(self):
-            value = values[f.name] = getattr(self, f.name)
-            if isinstance(value, Estimated | Number):
-                parts = {"low": value.low, "high": value.high, "by_unit": value.by_unit}
-                values |= {f"{f.name}.{k}": v for k, v in parts.items() if v is not None}
-                if value.missing:
-                    values[f"{f.name}.missing"] = value.missing
-        # Through an open file, for NumPy would add a suffix to a bare path.
-        with atomic_write(Path(path)) as scratch, scratch.open("wb") as file:
-            arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
-            np.savez(
-                file,
-                **arrays,
-                __type__=np.asarray(self.identifier),
-                __provenance__=np.asarray(json.dumps(asdict(self.provenance))),
-            )
+        values = {f.name: getattr(self, f.name) for f in _content(self)}
+        write_values(Path(path), self.identifier, values, self.provenance)
 
     def save_csv(self, path: Path | str) -> None:
         """Write the table as CSV with one header line, whole or not at all.
@@ -366,16 +328,8 @@ class Result:
         """
         columns, infos = self.columns(), self.infos()
         units = {name: infos[_stem(name)].unit for name in columns if _stem(name) in infos}
-        with (
-            atomic_write(Path(path)) as scratch,
-            scratch.open("w", encoding="utf-8", newline="") as file,
-        ):
-            writer = csv.writer(file)
-            writer.writerow(
-                f"{name} ({units[name]})" if units.get(name) else name for name in columns
-            )
-            for row in zip(*(c.tolist() for c in columns.values()), strict=True):
-                writer.writerow([_harmless(value) for value in row])
+        heads = {n: f"{n} ({units[n]})" if units.get(n) else n for n in columns}
+        write_csv(Path(path), {heads[name]: column for name, column in columns.items()})
 
     @classmethod
     def load(cls: type[R], path: Path | str) -> R:
@@ -389,14 +343,10 @@ class Result:
             raise UnknownTypeError(path, cls.__name__, name)
         if not issubclass(stored, cls):
             raise InputError(f"{path} must hold a {cls.__name__}, got a {name}")
-        required = {f.name for f in fields(stored) if f.default is MISSING} - {"provenance"}
-        missing = sorted(required - values.keys())
-        if missing:
-            raise InputError(f"{path} lacks columns of a {name}: {', '.join(missing)}")
         chosen = {f.name for f in fields(stored)} & values.keys()
         try:
             check_types(stored, values)
-            content = {k: _estimated(k, values) for k in chosen}
+            content = {k: with_interval(k, values) for k in chosen}
             return stored(**content, provenance=origin)
         except (ValueError, TypeError) as error:
             raise InputError(f"{path} does not hold a valid {name}: {error}") from error
@@ -437,33 +387,11 @@ def _stem(name: str) -> str:
     return name.removesuffix("_low").removesuffix("_high")
 
 
-def _estimated(name: str, values: Mapping[str, Any]) -> Any:
-    """A stored value with its interval and values by unit, where the file holds them."""
-    value = values[name]
-    if f"{name}.low" not in values:
-        return value
-    made = Estimated if isinstance(value, np.ndarray) else Number
-    low, high = (values.get(f"{name}.{end}") for end in _ENDS)
-    by_unit = values.get(f"{name}.by_unit")
-    if low is None or high is None or not np.shape(low) == np.shape(high) == np.shape(value):
-        raise ValueError(f"both ends of {name} must be there, and have its shape")
-    if by_unit is not None and (
-        np.shape(by_unit)[1:] != np.shape(value) or by_unit.dtype.kind not in "biuf"
-    ):
-        raise ValueError(f"{name}.by_unit must be numbers, with a column for each row")
-    return made(value, low, high, by_unit, str(values.get(f"{name}.missing", "")))
-
-
 def _identical(a: Any, b: Any) -> bool:
     if isinstance(a, Estimated | Number) and isinstance(b, Estimated | Number):
-        ends = all(_identical(getattr(a, end), getattr(b, end)) for end in _ENDS)
+        ends = all(_identical(getattr(a, end), getattr(b, end)) for end in ("low", "high"))
         return ends and _identical(np.asarray(a), np.asarray(b))
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
         return False
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
-
-
-def _harmless(value: object) -> object:
-    """A cell that no spreadsheet evaluates."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -13,13 +13,14 @@ intervals, it is an estimate::
 findings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, interval_text, selection_text
@@ -49,9 +50,13 @@ def result_shape(cls: type[R]) -> type[R]:
 
 @result_shape
 class Valued(Result):
-    """A result with one main column of values."""
+    """A result with one main column of values.
+
+    Where the values are of several series, `series_name` is the column that tells them apart.
+    """
 
     value_name: ClassVar[str] = "value"
+    series_name: ClassVar[str] = ""
 
     @property
     def values(self) -> Float[np.ndarray, "rows"]:
@@ -86,16 +91,29 @@ class Valued(Result):
             return f"; over {self.units_text} (no interval{one})" if self.units > 1 else ""
         return f"; intervals over {self.units_text}"
 
+    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
+        """Rows of each series, in order of first occurrence; without a column of them, all."""
+        name = self.series_name
+        labels = getattr(self, name).astype(str) if name else np.full(len(self), "")
+        names = dict.fromkeys(labels.tolist())
+        return {label: np.flatnonzero(labels == label) for label in names}
+
     @classmethod
     def value_info(cls) -> ColumnInfo:
         """Label, unit and meaning of the main column."""
         return cls.infos()[cls.value_name]
 
+    @property
+    def of_fractions(self) -> bool:
+        """Whether the values are fractions or their differences, which are shown in percent."""
+        declared = self.estimates().get(self.value_name)
+        return declared is not None and declared.unit in ("%", POINTS)
+
     def _interval(self, row: int | np.integer) -> str:
         """Value, 95% interval and unit of one row."""
         low, high = (float(ends[row]) for ends in self.intervals)
-        unit = self.value_info().unit
-        text = interval_text(float(self.values[row]), low, high)
+        unit, form = self.value_info().unit, ".1%" if self.of_fractions else ".3g"
+        text = interval_text(float(self.values[row]), low, high, form)
         return f"{text} {unit}" if unit else text
 
 
@@ -123,12 +141,46 @@ class PerBlock(Result):
         return np.append([True], self.block[1:] != self.block[:-1])[: len(self)]
 
 
+@result_shape
+class ChangePerBlock(PerBlock):
+    """Changes across blocks, each with the block that it refers to."""
+
+    previous: Texts = column(
+        "Previous block", "", "block that the changes refer to; empty if there is none"
+    )
+    between: Texts = column(
+        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
+    )
+
+    def gaps(self) -> Iterator[str]:
+        """A sentence for each change that includes a block off the grid."""
+        for block, previous, missing in zip(
+            self.block, self.previous, self.between, strict=True
+        ):
+            if missing and previous:
+                yield (
+                    f"the change across {block} refers to {previous}; it includes {missing}, "
+                    "whose output does not lie on a grid, and is not counted by kind"
+                )
+
+
 BLOCK_COLUMNS = ("block", "kind", "stage", "depth", "subsampling")
 
 
 @result_shape
 class ValuedPerBlock(Valued, PerBlock):
-    """Values of blocks, of which a finding names the largest."""
+    """Values of blocks, of one or several series."""
+
+    def sentences(self) -> Iterator[str | Finding]:
+        """First block, last block and largest value of each series."""
+        label = in_sentence(self.value_info().label)
+        for name, rows in self.series().items():
+            finite = rows[np.isfinite(self.values[rows])]
+            if len(finite):
+                ends = dict.fromkeys((finite[0], finite[-1]))
+                ends = ", ".join(f"{self._interval(i)} at {self.block[i]}" for i in ends)
+                text = f"{label} {ends}{self._largest(finite)}{self.over()}"
+                yield f"{name}: {text}" if name else text
 
     def _largest(self, rows: Int[np.ndarray, "n"]) -> str:
         """The block with the largest value of several; "" if all values are the same."""
@@ -145,7 +197,12 @@ class ValuedPerBlock(Valued, PerBlock):
 
 @result_shape
 class ScalarPerBlock(ValuedPerBlock):
-    """One value for each block. Figure: the value against depth, with its 95% interval."""
+    """One value for each block. Figure: the value against depth, with its 95% interval.
+
+    A subclass names the vertical axis in `scale`: "linear", from "zero", or "log".
+    """
+
+    scale: ClassVar[str] = "linear"
 
     def has_figure(self, *, quantity: str = "", **_: Any) -> bool:
         """Whether any block has a value of the quantity."""
@@ -156,19 +213,6 @@ class ScalarPerBlock(ValuedPerBlock):
         finite = self.values[np.isfinite(self.values)]
         name = f"{self.identifier}.{self.identifier}:blocks"
         return super().scalars() | ({name: finite.mean()} if len(finite) else {})
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """First and last block, and the block with the largest value."""
-        rows = np.flatnonzero(np.isfinite(self.values))
-        if not len(rows):
-            return
-        label = in_sentence(self.value_info().label)
-        first, last = rows[0], rows[-1]
-        yield (
-            f"{label} {self._interval(first)} at {self.block[first]}, "
-            f"{self._interval(last)} at {self.block[last]}{self._largest(rows)}"
-            f"{self.over()}"
-        )
 
 
 @result_shape
@@ -181,34 +225,6 @@ class SeriesPerBlock(ValuedPerBlock):
 
     series_name: ClassVar[str] = "series"
 
-    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
-        """Rows of each series, by its name."""
-        return _rows_by(self, self.series_name)
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """First block, last block and largest value of each series."""
-        label = in_sentence(self.value_info().label)
-        for name, rows in self.series().items():
-            finite = rows[np.isfinite(self.values[rows])]
-            if not len(finite):
-                continue
-            first, last = finite[0], finite[-1]
-            if len(finite) == 1:
-                value = f"{self._interval(first)} at {self.block[first]}"
-                yield f"{name}: {label} {value}{self.over()}"
-                continue
-            yield (
-                f"{name}: {label} {self._interval(first)} at {self.block[first]}, "
-                f"{self._interval(last)} at {self.block[last]}{self._largest(finite)}"
-                f"{self.over()}"
-            )
-
-
-def _rows_by(result: Result, name: str) -> dict[str, Int[np.ndarray, "n"]]:
-    """Rows of each value of a column, in order of first occurrence; without one, all rows."""
-    labels = getattr(result, name).astype(str) if name else np.full(len(result), "")
-    return {label: np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())}
-
 
 @result_shape
 class QuantilesPerBlock(Valued, PerBlock):
@@ -219,41 +235,32 @@ class QuantilesPerBlock(Valued, PerBlock):
     each pair of quantiles around it.
     """
 
-    series_name: ClassVar[str] = ""
-
     probability: np.ndarray = column(
         "Probability", "", "fraction of the distribution below the quantile"
     )
 
     def sentences(self) -> Iterator[str | Finding]:
         """Median and outermost quantiles of the first and of the last block."""
-        yield from (f for rows in self.series().values() for f in self._finding(rows))
-
-    def series(self) -> dict[str, Int[np.ndarray, "n"]]:
-        """Rows of each distribution, by its name."""
-        return _rows_by(self, self.series_name)
-
-    def _finding(self, chosen: Int[np.ndarray, "n"]) -> tuple[Finding, ...]:
-        names = list(dict.fromkeys(self.block[chosen].tolist()))
-        if not names:
-            return ()
-        info = self.value_info()
-        title = in_sentence(info.label)
-        if self.series_name:
-            title = f"{getattr(self, self.series_name)[chosen[0]]}: {title}"
-        unit = f" {info.unit}" if info.unit else ""
-        texts = []
-        for name in dict.fromkeys((names[0], names[-1])):
-            rows = chosen[self.block[chosen] == name]
-            rows = rows[np.argsort(self.probability[rows])]
-            low, high = rows[0], rows[-1]
-            middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
-            texts.append(
-                f"{self.values[middle]:.3g}{unit} at {name} "
-                f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
-                f"{self.values[low]:.3g} to {self.values[high]:.3g})"
+        label = f"{in_sentence(self.value_info().label)}, median: "
+        for name, rows in self.series().items():
+            blocks = self.block[rows].tolist()
+            ends = (
+                self._quantiles(rows[self.block[rows] == block])
+                for block in dict.fromkeys((blocks[0], blocks[-1]))
             )
-        return (Finding(f"{title}, median: {', '.join(texts)}{self.over()}"),)
+            yield f"{name + ': ' if name else ''}{label}{', '.join(ends)}{self.over()}"
+
+    def _quantiles(self, rows: Int[np.ndarray, "n"]) -> str:
+        """The median of a block, and its outermost quantiles."""
+        unit = f" {self.value_info().unit}" if self.value_info().unit else ""
+        rows = rows[np.argsort(self.probability[rows])]
+        low, high = rows[0], rows[-1]
+        middle = rows[np.argmin(abs(self.probability[rows] - 0.5))]
+        return (
+            f"{self.values[middle]:.3g}{unit} at {self.block[middle]} "
+            f"({self.probability[low]:.0%} to {self.probability[high]:.0%} quantile: "
+            f"{self.values[low]:.3g} to {self.values[high]:.3g})"
+        )
 
 
 @result_shape
@@ -297,12 +304,11 @@ class Curve(Valued):
     """
 
     x_name: ClassVar[str] = "x"
-    series_name: ClassVar[str] = ""
 
     def series(self) -> dict[str, np.ndarray]:
         """Rows of each curve, by its name, in the order of the variable."""
-        x, curves = np.asarray(getattr(self, self.x_name)), _rows_by(self, self.series_name)
-        return {name: rows[np.argsort(x[rows])] for name, rows in curves.items()}
+        x = np.asarray(getattr(self, self.x_name))
+        return {name: rows[np.argsort(x[rows])] for name, rows in super().series().items()}
 
     def sentences(self) -> Iterator[str | Finding]:
         """Both ends of each curve."""
@@ -360,8 +366,23 @@ class Pictures(Valued):
         return images
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Range of the values of each picture."""
+        """Range of the values of each picture, and the number of images."""
         label = in_sentence(self.value_info().label)
         for name, image in self.pictures().items():
             if np.isfinite(image).any():
-                yield f"{label}, {name}: {np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                ends = f"{np.nanmin(image):.3g} to {np.nanmax(image):.3g}"
+                yield f"{label}, {name}: {ends} over {self.units_text}"
+
+
+def picture_columns(
+    pictures: Mapping[str, Float[np.ndarray, "h w"]], value_name: str
+) -> dict[str, np.ndarray]:
+    """The columns of `Pictures`, a row for each pixel, and the column of its values."""
+    places = [np.indices(picture.shape).reshape(2, -1) for picture in pictures.values()]
+    row, column = np.concatenate(places, axis=1)
+    return {
+        "picture": np.repeat(list(pictures), [p.shape[1] for p in places]),
+        "row": row,
+        "column": column,
+        value_name: np.concatenate([picture.ravel() for picture in pictures.values()]),
+    }

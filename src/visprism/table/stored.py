@@ -1,6 +1,9 @@
-"""Values of a stored result: read from its file and checked, whatever the type of result."""
+"""Files of results, whatever the type of result: written, and read and checked."""
 
+import csv
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -8,9 +11,11 @@ import msgspec
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.core.files import check_uncompressed
+from visprism.core.files import atomic_write, check_uncompressed
 from visprism.core.provenance import Provenance
 from visprism.estimates.estimated import Estimated, Number
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
 
 
 class UnknownTypeError(InputError):
@@ -69,3 +74,58 @@ def check_types(cls: type, values: Mapping[str, Any]) -> None:
             if type(value) not in types:
                 got = "a column" if isinstance(value, np.ndarray) else f"{value!r:.80}"
                 raise TypeError(f"{name} must be a {hint.__name__}, got {got}")
+
+
+def write_values(
+    path: Path, identifier: str, values: Mapping[str, Any], origin: Provenance
+) -> None:
+    """Write columns and scalars; of an estimate also its ends and its values by unit."""
+    arrays: dict[str, Any] = {name: np.asarray(value) for name, value in values.items()}
+    for name, value in values.items():
+        if isinstance(value, Estimated | Number):
+            parts = {
+                "low": value.low,
+                "high": value.high,
+                "by_unit": value.by_unit,
+                "missing": value.missing or None,
+            }
+            arrays |= {f"{name}.{k}": np.asarray(v) for k, v in parts.items() if v is not None}
+    # Through an open file, for NumPy would add a suffix to a bare path.
+    with atomic_write(path) as scratch, scratch.open("wb") as file:
+        np.savez(
+            file,
+            **arrays,
+            __type__=np.asarray(identifier),
+            __provenance__=np.asarray(json.dumps(asdict(origin))),
+        )
+
+
+def with_interval(name: str, values: Mapping[str, Any]) -> Any:
+    """A stored value with its interval and values by unit, where the file holds them."""
+    value = values[name]
+    if f"{name}.low" not in values:
+        return value
+    made = Estimated if isinstance(value, np.ndarray) else Number
+    low, high = (values.get(f"{name}.{end}") for end in ("low", "high"))
+    by_unit = values.get(f"{name}.by_unit")
+    if low is None or high is None or not np.shape(low) == np.shape(high) == np.shape(value):
+        raise ValueError(f"both ends of {name} must be there, and have its shape")
+    if by_unit is not None and (
+        np.shape(by_unit)[1:] != np.shape(value) or by_unit.dtype.kind not in "biuf"
+    ):
+        raise ValueError(f"{name}.by_unit must be numbers, with a column for each row")
+    return made(value, low, high, by_unit, str(values.get(f"{name}.missing", "")))
+
+
+def write_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    """Write columns by their heads; no spreadsheet evaluates a text as a formula."""
+    with (
+        atomic_write(path) as scratch,
+        scratch.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in zip(*(c.tolist() for c in columns.values()), strict=True):
+            writer.writerow(
+                f"'{x}" if isinstance(x, str) and x.startswith(_FORMULA) else x for x in row
+            )

@@ -41,12 +41,10 @@ def write_checkpoint(folder: Path, checkpoint: Mapping[str, Any]) -> None:
             if path.exists() and _fault(path) is None:
                 path.replace(folder / PREVIOUS)
     except (OSError, RuntimeError) as error:  # torch hides what the file raises
-        valid = valid_checkpoint(folder)
         reason = error.strerror if isinstance(error, OSError) else "the disk may be full"
         raise InputError(
             f"the training checkpoint of step {checkpoint['step']} could not be written to "
-            f"{folder} ({reason}). Free some space or remove the cause, and "
-            f"{f'resume from {valid.name}' if valid else 'start again'}."
+            f"{folder} ({reason}). Free some space or remove the cause, and resume."
         ) from error
 
 

@@ -2,20 +2,19 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, lock_folder
+from visprism.core.files import lock_folder, not_written, write_text
 from visprism.core.processes import gather, rank
 from visprism.core.provenance import Provenance, fingerprint
 from visprism.images.training_batches import Feed
 from visprism.training.checkpoint_files import (
-    LAST,
-    PREVIOUS,
     read_checkpoint,
     valid_checkpoint,
     write_checkpoint,
@@ -25,6 +24,8 @@ from visprism.training.epoch_metrics import EpochMetrics
 from visprism.training.optimizers import warmup_steps
 from visprism.training.recipe import Recipe
 from visprism.training.recipe_files import as_yaml, recipe_fields
+
+_NO_CHECKPOINT = "There is no training checkpoint yet"
 
 
 @runtime_checkable
@@ -60,23 +61,23 @@ class Checkpointer:
         self._last_write = time.monotonic()
         self._lock: int | None = None  # descriptor of the folder, while this run writes to it
 
-    def hint(self) -> str:
-        """A sentence on the training checkpoint that is left after an error, or nothing."""
-        if self.folder is None:
-            return ""
-        path = valid_checkpoint(self.folder)
-        return (
-            f" The last training checkpoint is {path}."
-            if path
-            else " There is no training checkpoint yet."
-        )
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Inside, an error of the user names the training checkpoint that is left."""
+        try:
+            yield
+        except InputError as error:
+            if self.folder is None:
+                raise
+            path = valid_checkpoint(self.folder)
+            text = str(error).rstrip(".")
+            named = f"The last training checkpoint is {path}" if path else _NO_CHECKPOINT
+            raise InputError(f"{text}. {named}.") from error
 
     def begin(self, *, resume: bool) -> int:
         """The first step: 0, or the step of the training checkpoint in the folder."""
-        first = self.folder is not None and rank() == 0
-        fault, *_ = gather(self._prepare(self.folder) if first else None)  # pyrefly: ignore
-        if fault:
-            raise InputError(fault)
+        if self.folder is not None and rank() == 0:
+            self._lock = self._locked(self.folder)
         checkpoint = None if self.folder is None else read_checkpoint(self.folder)
         steps = gather(checkpoint["step"] if checkpoint else 0)
         other = next((r for r, step in enumerate(steps) if step != steps[0]), None)
@@ -87,38 +88,27 @@ class Checkpointer:
             )
         if self.folder is None:
             return 0
-        if checkpoint is None:
-            self._write_recipe()
-            self._write_snapshot(0)
-            return 0
-        if not resume:
-            raise InputError(
-                f"{self.folder} holds a run after {checkpoint['step']} steps. Set resume=True "
-                "to resume it, or name another folder."
-            )
-        check_identity(checkpoint["identity"], self.identity, self.folder)
-        self.engine.load(checkpoint["engine"])
-        self.metrics.load(checkpoint["metrics"])
+        if checkpoint is not None:
+            if not resume:
+                raise InputError(
+                    f"{self.folder} holds a run after {steps[0]} steps. Set resume=True to "
+                    "resume it, or name another folder."
+                )
+            check_identity(checkpoint["identity"], self.identity, self.folder)
+            self.engine.load(checkpoint["engine"])
+            self.metrics.load(checkpoint["metrics"])
         self._write_recipe()
-        return checkpoint["step"]
+        if checkpoint is None:
+            self._write_snapshot(0)
+        return steps[0]
 
-    def _prepare(self, folder: Path) -> str | None:
-        """Lock the folder, and remove the unfinished files of a process that was killed.
-
-        Returns the reason why no checkpoint can be written there, or None.
-        """
+    def _locked(self, folder: Path) -> int | None:
+        """Lock the folder against other runs; the descriptor of the lock."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = lock_folder(folder, "folder")
-            with atomic_write(folder / "write-test"):
-                pass
-            (folder / "write-test").unlink()
-        except InputError as error:
-            return str(error)
+            return lock_folder(folder, "folder")
         except OSError as error:
-            return f"{folder} cannot be written to ({error.strerror}). Name another folder."
-        misplaced = next((p for p in (folder / LAST, folder / PREVIOUS) if p.is_dir()), None)
-        return f"{misplaced} must not be a folder. Move it away." if misplaced else None
+            raise not_written(folder, error) from error
 
     def close(self) -> None:
         """Let other runs write to the folder."""
@@ -175,8 +165,7 @@ class Checkpointer:
 
     def _write_recipe(self) -> None:
         if self.folder is not None and rank() == 0:
-            with atomic_write(self.folder / "recipe.yaml") as scratch:
-                scratch.write_text(as_yaml(self.engine.recipe), encoding="utf-8")
+            write_text(self.folder / "recipe.yaml", as_yaml(self.engine.recipe))
 
     def _write_snapshot(self, step: int) -> None:
         if self.engine.recipe.snapshot_every and self.folder is not None:

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from visprism.analyses.predictions.calibration import calibration
-from visprism.core.errors import InputError
 from visprism.core.processes import world_size
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
@@ -99,10 +97,9 @@ def evaluate(engine: Engine, test: Test | None, run: Run) -> tuple[int, tuple[fl
     NaN without test images, and without an average.
     """
     missing = float("nan")
-    if engine.sharded and test is not None:
-        test = pad_batches(test)
     if test is None:
         return 0, (missing,) * 5
+    test = PaddedBatches(test) if engine.sharded else test
     count, metrics = _metrics(engine.model, test, run)
     average = (missing, missing)
     if engine.average is not None:
@@ -115,27 +112,23 @@ def _metrics(model: nn.Module, test: Test, run: Run) -> tuple[int, tuple[float, 
     model.eval()
     try:
         predictions = predict(model, test, run=replace(run, progress=None))
-        if isinstance(test, PaddedBatches):
-            predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
-        measured = calibration(predictions)
     finally:
         model.train(was_training)
+    if isinstance(test, PaddedBatches):
+        predictions = predictions.subset(torch.arange(len(predictions) - test.padding))
+    measured = calibration(predictions)
     return len(predictions), tuple(measured.of(name) for name in ("accuracy", "nll", "ece"))
 
 
-@dataclass(frozen=True)
 class PaddedBatches(Sequence):
     """Batches, padded by batches of one image so that every process has the same number.
 
     A forward pass of a sharded model needs all processes.
     """
 
-    batches: Sequence[tuple[Tensor, Tensor]]
-
-    @property
-    def padding(self) -> int:
-        """Number of added batches of one image, which are the last ones."""
-        return -len(self.batches) % world_size()
+    def __init__(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+        self.batches = batches
+        self.padding = -len(batches) % world_size()  # batches of one image, the last ones
 
     def __len__(self) -> int:
         """Number of batches with the padding."""
@@ -143,19 +136,9 @@ class PaddedBatches(Sequence):
 
     def __getitem__(self, index: Any) -> Any:
         """A batch, or the batches of a slice."""
-        if not isinstance(index, slice):
-            images, targets = self.batches[index if index < len(self.batches) else 0]
-            return (images, targets) if index < len(self.batches) else (images[:1], targets[:1])
-        numbers = range(len(self))[index]
-        stored = range(len(self.batches))[index]
-        return chain(self.batches[index], (self[n] for n in numbers[len(stored) :]))
-
-
-def pad_batches(test: Test) -> PaddedBatches:
-    """Test batches with the same number for every process."""
-    if not isinstance(test, Sequence):
-        raise InputError(
-            "test must be a sequence for sharded training, got one of type "
-            f"{type(test).__name__} without a length. Give a list, or the result of batches."
-        )
-    return PaddedBatches(test)
+        if isinstance(index, slice):
+            return (self[number] for number in range(len(self))[index])
+        if index < len(self.batches):
+            return self.batches[index]
+        images, targets = self.batches[0]
+        return images[:1], targets[:1]

@@ -12,6 +12,7 @@ from visprism.drawing.style import FAINT, KIND_COLORS, legend, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
 from visprism.estimates.findings import Finding
+from visprism.estimates.text import number_of
 from visprism.table.result import Result, column, result_type, scalar
 
 
@@ -55,50 +56,37 @@ class History(Result):
         return int(np.flatnonzero(np.isfinite(self.test_accuracy))[-1])
 
     def accuracy_interval(self, row: int) -> tuple[float, float]:
-        """The 95% Wilson interval of a test accuracy over the test images; NaN without them."""
-        if not self.test_images:
-            return float("nan"), float("nan")
+        """The 95% Wilson interval of a test accuracy over the test images."""
         correct = round(float(self.test_accuracy[row]) * self.test_images)
         low, high = wilson(np.array([correct]), np.array([self.test_images]))
         return float(low[0]), float(high[0])
 
     def findings(self) -> tuple[Finding, ...]:
         """Training loss and speed; accuracy, NLL and ECE on the test images."""
-        if not len(self):
-            return (Finding("no epoch is complete"),)
-        epochs = f"{self.epoch[-1]} {'epoch' if self.epoch[-1] == 1 else 'epochs'}"
+        epochs, speed = number_of(self.epoch[-1], "epoch"), self.images_per_second.mean()
         training = Finding(
-            f"training loss {self.train_loss[-1]:.3g} nats after {epochs}, "
-            f"{self.images_per_second.mean():.0f} images/s"
+            f"training loss {self.train_loss[-1]:.3g} nats after {epochs}, {speed:.0f} images/s"
         )
         if not self.evaluated:
             return training, Finding("not evaluated: there are no test images")
         row, best = self.last_evaluation, int(np.nanargmax(self.test_accuracy))
         low, high = self.accuracy_interval(row)
-        interval = f" [{low:.1%}, {high:.1%}]" if self.test_images else ""
-        over = f" ({self.test_images} test images, 95% interval)" if self.test_images else ""
         findings = [
-            training,
-            Finding(
-                f"test accuracy {self.test_accuracy[row]:.1%}{interval}{over}, "
-                f"NLL {self.test_nll[row]:.3g}, ECE {self.test_ece[row]:.1%}"
-            ),
+            f"test accuracy {self.test_accuracy[row]:.1%} [{low:.1%}, {high:.1%}] "
+            f"({self.test_images} test images, 95% interval), "
+            f"NLL {self.test_nll[row]:.3g}, ECE {self.test_ece[row]:.1%}"
         ]
         if best != row:
             findings.append(
-                Finding(
-                    f"highest test accuracy {self.test_accuracy[best]:.1%} after epoch "
-                    f"{self.epoch[best]}, selected on the test images and therefore optimistic"
-                )
+                f"highest test accuracy {self.test_accuracy[best]:.1%} after epoch "
+                f"{self.epoch[best]}, selected on the test images and therefore optimistic"
             )
         if np.isfinite(self.ema_accuracy[row]):
             findings.append(
-                Finding(
-                    f"averaged weights: test accuracy {self.ema_accuracy[row]:.1%}, "
-                    f"NLL {self.ema_nll[row]:.3g}"
-                )
+                f"averaged weights: test accuracy {self.ema_accuracy[row]:.1%}, "
+                f"NLL {self.ema_nll[row]:.3g}"
             )
-        return tuple(findings)
+        return training, *map(Finding, findings)
 
     def answers(self) -> tuple[Answer, ...]:
         """Test accuracy after the last epoch, with its interval over images."""
@@ -127,21 +115,16 @@ _DASHES = {TRAIN: "-", TEST: (0, (5, 1.5)), AVERAGE: (0, (1, 1))}
 def _(result: History, ax: Axes, *, quantity: Literal["loss", "accuracy"] = "loss") -> Axes:
     """Training and test loss, or test accuracy, by epoch."""
     if quantity == "loss":
-        curves = {
-            "training": (result.train_loss, TRAIN),
-            "test": (result.test_nll, TEST),
-            "test, EMA": (result.ema_nll, AVERAGE),
-        }
+        curves = {"training": TRAIN, "test": TEST, "test, EMA": AVERAGE}
+        columns = result.train_loss, result.test_nll, result.ema_nll
         ax.set(ylabel="Loss (nats)")
     else:
-        curves = {
-            "test": (result.test_accuracy, TEST),
-            "test, EMA": (result.ema_accuracy, AVERAGE),
-        }
+        curves = {"test": TEST, "test, EMA": AVERAGE}
+        columns = result.test_accuracy, result.ema_accuracy
         ax.set(ylabel=History.infos()["test_accuracy"].heading)
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     marker = "o" if len(result) < 30 else None
-    for name, (values, color) in curves.items():
+    for (name, color), values in zip(curves.items(), columns, strict=True):
         finite = np.isfinite(values)
         if finite.any():
             ax.plot(

@@ -3,6 +3,7 @@
 import csv
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from visprism.core.errors import InputError
-from visprism.core.files import atomic_write, write_text
+from visprism.core.files import write_text
 
 
 @runtime_checkable
@@ -75,20 +76,16 @@ class CSVLogger:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Add a row for each number."""
         if not self._continued:  # without what came after the checkpoint of the resumption
-            earlier: list[list[str]] = []
+            before: list[str] = []
             if self._path.is_file():
-                with self._path.open(encoding="utf-8", newline="") as file:
-                    earlier = [row for row in csv.reader(file) if row[0] < "a"]
+                rows = self._path.read_text("utf-8").splitlines()[1:]
+                before = [row for row in rows if int(row.partition(",")[0]) < step]
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                atomic_write(self._path) as scratch,
-                scratch.open("w", encoding="utf-8", newline="") as file,
-            ):
-                before = [row for row in earlier if int(row[0]) < step]
-                csv.writer(file).writerows([("step", "name", "value"), *before])
+            write_text(self._path, "".join(f"{row}\n" for row in ("step,name,value", *before)))
             self._continued = True
         with self._path.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows((step, name, value) for name, value in values.items())
+            rows = ((step, name, value) for name, value in values.items())
+            csv.writer(file, lineterminator="\n").writerows(rows)
 
     def close(self) -> None:
         """Every row is written."""
@@ -123,102 +120,83 @@ class TensorBoardLogger:
             self._writer.close()
 
 
-class WandbLogger:
-    """Curves on a service with the interface of wandb, which Trackio has too.
+class ServiceLogger:
+    """Curves in wandb, Trackio or MLflow.
 
     The run is created there with its first values, so that a run that is refused creates none.
-    A file in the folder stores its identifier, by which a resumed run continues it.
+    A file in the folder stores its identifier, by which a resumed run continues it. In MLflow
+    an active run is used instead, and left active.
     """
 
-    def __init__(
-        self, package: str, handle: str, folder: Path, settings: Mapping[str, Any]
-    ) -> None:
-        self._package, self._handle, self._folder = package, handle, folder
-        self._settings = dict(settings)
-        self._run: Any = None
+    def __init__(self, package: str, folder: Path, settings: Mapping[str, Any]) -> None:
+        self._package, self._folder, self._settings = package, folder, dict(settings)
+        self._service: Any = None  # the module
+        self._run: Any = None  # of wandb or Trackio; of MLflow the client
+        self._run_id = ""  # of MLflow
+        self._own = True  # whether the run is not one that was active
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a point to each curve."""
+        """Add a point to each curve; the step is their axis."""
         if self._run is None:
-            self._run = self._start_run()
-        # The step is the axis of the curves.
-        self._run.log({k: v for k, v in values.items() if k != "step"}, step=step)
+            self._service = importlib.import_module(self._package)
+            self._start_mlflow() if self._package == "mlflow" else self._start()
+        points = {name: value for name, value in values.items() if name != "step"}
+        if self._run_id:
+            self._service.log_metrics(points, step=step, run_id=self._run_id)
+        else:
+            self._run.log(points, step=step)
 
     def log_arrays(self, step: int, draw: Draw) -> None:
         """Add histograms and pictures, after the numbers of the step."""
-        log_arrays(self._run, step, draw)
+        log_arrays(self._run, step, draw, run_id=self._run_id)
 
     def close(self) -> None:
-        """Send the remaining points."""
-        if self._run is not None:
+        """Send the remaining points, and end the run if it is no other's."""
+        if self._run_id and self._own:
+            self._run.set_terminated(self._run_id)
+        elif self._run is not None and not self._run_id:
             self._run.finish()
 
-    def _start_run(self) -> Any:
-        options: dict[str, Any] = {"name": self._folder.name}
-        note = self._folder / f"{self._package}.txt"
-        if note.exists():
-            options |= {self._handle: note.read_text("utf-8").strip(), "resume": "allow"}
-        service = importlib.import_module(self._package)
-        run = service.init(project="visprism", config=self._settings, **options)
+    @property
+    def _note(self) -> Path:
+        return self._folder / f"{self._package}.txt"
+
+    def _stored(self) -> str:
+        """The identifier of the run that is resumed; empty for a new one."""
+        return self._note.read_text("utf-8").strip() if self._note.exists() else ""
+
+    def _store(self, identifier: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_text(note, f"{getattr(run, self._handle)}\n")
-        return run
+        write_text(self._note, f"{identifier}\n")
 
+    def _start(self) -> None:
+        handle = {"wandb": "id", "trackio": "name"}[self._package]
+        options: dict[str, Any] = {"name": self._folder.name}
+        if stored := self._stored():
+            options |= {handle: stored, "resume": "allow"}
+        self._run = self._service.init(project="visprism", config=self._settings, **options)
+        self._store(getattr(self._run, handle))
 
-class MLflowLogger:
-    """Curves in MLflow: of the active run, or else of a run of the experiment visprism.
-
-    A file in the folder stores its identifier, by which a resumed run continues it.
-    """
-
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        self._folder, self._settings = folder, dict(settings)
-        self._client: Any = None
-        self._run = ""
-        self._own = False  # whether the run is not one that was active
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a point to each curve."""
-        if self._client is None:
-            self._start_run()
-        points = {k: v for k, v in values.items() if k != "step"}
-        importlib.import_module("mlflow").log_metrics(points, step=step, run_id=self._run)
-
-    def log_arrays(self, step: int, draw: Draw) -> None:
-        """Add pictures, after the numbers of the step."""
-        log_arrays(self._client, step, draw, run_id=self._run)
-
-    def close(self) -> None:
-        """End the run, if it is no other's."""
-        if self._own:
-            self._client.set_terminated(self._run)
-
-    def _start_run(self) -> None:
-        mlflow: Any = importlib.import_module("mlflow")
-        client, active = mlflow.MlflowClient(), mlflow.active_run()
-        note = self._folder / "mlflow.txt"
-        if active is not None:
-            self._run = active.info.run_id
-        elif note.exists():
-            self._run = note.read_text("utf-8").strip()
-        else:
+    def _start_mlflow(self) -> None:
+        client, active = self._service.MlflowClient(), self._service.active_run()
+        self._run, self._own = client, active is None
+        self._run_id = self._stored() if active is None else active.info.run_id
+        if not self._run_id:
             known = client.get_experiment_by_name("visprism")
             experiment = known.experiment_id if known else client.create_experiment("visprism")
             created = client.create_run(experiment, run_name=self._folder.name)
-            self._run = created.info.run_id
+            self._run_id = created.info.run_id
             for name, value in self._settings.items():
-                client.log_param(self._run, name, value)
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_text(note, f"{self._run}\n")
-        self._client, self._own = client, active is None
+                client.log_param(self._run_id, name, value)
+            self._store(self._run_id)
 
 
 LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
     "csv": lambda folder, _: CSVLogger(folder),
-    "mlflow": MLflowLogger,
+    "mlflow": partial(ServiceLogger, "mlflow"),
     "tensorboard": lambda folder, _: TensorBoardLogger(folder),
-    "trackio": lambda folder, settings: WandbLogger("trackio", "name", folder, settings),
-    "wandb": lambda folder, settings: WandbLogger("wandb", "id", folder, settings),
+    "trackio": partial(ServiceLogger, "trackio"),
+    "wandb": partial(ServiceLogger, "wandb"),
 }
 
 

@@ -1,8 +1,8 @@
 """The training loop: from a recipe to weights."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -107,12 +107,7 @@ def fit(
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
     folder = None if folder is None else Path(folder)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError(
-            "model must have parameters that require gradients, and "
-            f"{type(model).__name__} has none"
-        )
-    _check(train, recipe, teacher, checkpoint_minutes, folder, sharded=sharded)
+    _check(train, recipe, teacher)
     if watch_average and not recipe.ema:
         raise InputError("ema of the recipe must be above 0 to watch averaged weights, got 0")
     run = _run_of_recipe(run, recipe)
@@ -133,9 +128,9 @@ def fit(
         )
         stack.enter_context(closing(checkpointer))
         start = checkpointer.begin(resume=resume)
-        guard = DivergenceGuard(engine, metrics, train, checkpointer.hint)
-        batches = _batches(train, start, recipe.epochs, checkpointer.hint)
-        with engine.training():
+        guard = DivergenceGuard(engine, metrics, train)
+        batches = _batches(train, start, recipe.epochs)
+        with checkpointer.named_in_errors(), engine.training():
             for step in run.track(range(start, recipe.epochs * train.steps), "training"):
                 lr = learning_rate(step, train.steps, recipe)
                 position = step % train.steps
@@ -155,8 +150,7 @@ def fit(
                     guard.check()
                     epoch = done // train.steps
                     due = epoch % recipe.eval_every == 0 or epoch == recipe.epochs
-                    with _located(guard):
-                        tested, values = evaluate(engine, test if due else None, run)
+                    tested, values = guard.evaluate(test if due else None, run)
                     row = metrics.close_epoch(done, lr, tested, values)
                     _log(loggers, done, row)
                     checkpointer.after_epoch(done, row["test_accuracy"])
@@ -175,31 +169,30 @@ def fit(
 class DivergenceGuard:
     """Checks that losses, which a GPU may still compute, and weights are finite.
 
-    `metrics` sums the losses that were checked; `hint` is the sentence of an error about the
-    last checkpoint.
+    `metrics` sums the losses that were checked.
     """
 
-    def __init__(
-        self, engine: Engine, metrics: EpochMetrics, train: Feed, hint: Callable[[], str]
-    ) -> None:
-        self._engine, self._metrics, self._train, self._hint = engine, metrics, train, hint
-        self._pending: list[tuple[int, float, Tensor, int]] = []
-        self._last = (0, 0.0)  # the last step, and its learning rate
+    def __init__(self, engine: Engine, metrics: EpochMetrics, train: Feed) -> None:
+        self._engine, self._metrics, self._train = engine, metrics, train
+        self._pending: list[tuple[str, Tensor, int]] = []
+        self._place = ""  # of the last step
 
     def add(self, step: int, lr: float, total: Tensor, images: int) -> None:
         """Add the summed loss of a step, to be checked later."""
-        self._pending.append((step, lr, total, images))
-        self._last = step, lr
+        epoch, batch = divmod(step, self._train.steps)
+        last = self._engine.recipe.epochs * self._train.steps
+        self._place = (
+            f"step {step + 1} of {last} (epoch {epoch + 1}, batch {batch + 1}), learning rate "
+            f"{lr:.2g}"
+        )
+        self._pending.append((self._place, total, images))
 
     def check_losses(self) -> None:
         """Add the pending losses to the metrics."""
-        for step, lr, total, images in self._pending:
+        for place, total, images in self._pending:
             loss = total.item() / images
             if not math.isfinite(loss):
-                raise InputError(
-                    f"the loss must be finite, got {loss} at {self._location(step, lr)}."
-                    f"{self._remedy()}"
-                )
+                raise InputError(f"the loss must be finite, got {loss} at {place}.{_REMEDY}")
             self._metrics.loss += loss * images
             self._metrics.seen += images
         self._pending.clear()
@@ -210,34 +203,18 @@ class DivergenceGuard:
         name = self._engine.nonfinite_weight()
         if name is not None:
             raise InputError(
-                f"weights must be finite, but {name} is not after {self.location}."
-                f"{self._remedy()}"
+                f"weights must be finite, but {name} is not after {self._place}.{_REMEDY}"
             )
 
-    @property
-    def location(self) -> str:
-        """The last step, its epoch and batch, and its learning rate."""
-        return self._location(*self._last)
-
-    def _location(self, step: int, lr: float) -> str:
-        epoch, batch = divmod(step, self._train.steps)
-        total = self._engine.recipe.epochs * self._train.steps
-        return (
-            f"step {step + 1} of {total} (epoch {epoch + 1}, batch {batch + 1}), learning rate "
-            f"{lr:.2g}"
-        )
-
-    def _remedy(self) -> str:
-        return f" Try a lower lr, a longer warmup or a smaller clip.{self._hint()}"
+    def evaluate(self, test: Test | None, run: Run) -> tuple[int, tuple[float, ...]]:
+        """As `evaluate`; errors, such as of logits that overflow, name the step before."""
+        try:
+            return evaluate(self._engine, test, run)
+        except InputError as error:
+            raise InputError(f"{error} (in the evaluation after {self._place})") from error
 
 
-@contextmanager
-def _located(guard: DivergenceGuard) -> Iterator[None]:
-    """Errors of an evaluation, such as logits that overflow, name the step before it."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{error} (in the evaluation after {guard.location})") from error
+_REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
 
 
 def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
@@ -256,29 +233,12 @@ def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
     return replace(run, compute=compute, seed=recipe.seed)
 
 
-def _check(
-    train: Feed,
-    recipe: Recipe,
-    teacher: nn.Module | None,
-    checkpoint_minutes: float,
-    folder: Path | None,
-    *,
-    sharded: bool,
-) -> None:
-    if not checkpoint_minutes >= 0:
-        raise InputError(f"checkpoint_minutes must not be negative, got {checkpoint_minutes}")
-    if recipe.snapshot_every and folder is None:
-        raise InputError(
-            f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "
-            "folder to write snapshots."
-        )
+def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None) -> None:
     if train.batch_size != recipe.batch_size:
         raise InputError(
             f"the batch_size of the feed must be the recipe's ({recipe.batch_size}), got "
             f"{train.batch_size}"
         )
-    if train.images < 1 or train.steps < 1:
-        raise InputError("train must have at least one batch of images, got none")
     if (recipe.distillation != "none") != (teacher is not None):
         given = "without a teacher" if teacher is None else "with a teacher"
         raise InputError(
@@ -299,15 +259,11 @@ def _provenance(run: Run, train: Feed, recipe: Recipe) -> Provenance:
     )
 
 
-def _batches(train: Feed, start: int, epochs: int, hint: Callable[[], str]) -> Iterator[Batch]:
+def _batches(train: Feed, start: int, epochs: int) -> Iterator[Batch]:
     """The local share of every batch, starting at step `start`, epoch after epoch."""
     epoch, position = divmod(start, train.steps)
-    part = rank(), world_size()
     for number in range(epoch, epochs):
-        try:
-            yield from train.epoch(number, start=position, part=part)
-        except InputError as error:
-            raise InputError(f"{error}{hint()}") from error
+        yield from train.epoch(number, start=position, part=(rank(), world_size()))
         position = 0
 
 

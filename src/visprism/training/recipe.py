@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Literal
 
 from visprism.core.errors import InputError
@@ -100,23 +99,15 @@ class Recipe:
                 f"grad_accum_steps must be at most batch_size ({self.batch_size}), got "
                 f"{self.grad_accum_steps}"
             )
-        self._check_milestones()
+        last, room = max(self.milestones, default=None), self.epochs - self.warmup
+        if self.schedule == "step" and (last is None or last >= room):
+            stated = ",".join(map(str, self.milestones)) or "none"
+            raise InputError(
+                f"milestones must be below epochs - warmup ({room:g}) for schedule='step', got "
+                f"{stated}. Name the epochs after the warm-up at which the learning rate "
+                "falls, such as milestones=60,120,160."
+            )
         check_used(self, unused_fields(vars(self)))
-
-    def _check_milestones(self) -> None:
-        stated = ",".join(map(str, self.milestones))
-        if any(a >= b for a, b in pairwise(self.milestones)):
-            raise InputError(f"milestones must be ascending, got {stated}")
-        if self.schedule == "step" and not self.milestones:
-            raise InputError(
-                "milestones must not be empty for schedule='step'. Name the epochs after the "
-                "warm-up at which the learning rate falls, such as milestones=60,120,160."
-            )
-        if self.schedule == "step" and self.milestones[-1] + self.warmup >= self.epochs:
-            raise InputError(
-                f"milestones must be less than epochs - warmup "
-                f"({self.epochs - self.warmup:g}), got {stated}"
-            )
 
     def replace(self, **changes: Any) -> "Recipe":
         """The recipe with other values for some fields, also of its augmentation.

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import observing
 from maps import error_of, gathered
 from scipy.spatial.distance import pdist, squareform
 
@@ -160,34 +159,6 @@ def test_the_cut_into_batches_and_company_change_nothing():
     (_, company) = vp.observe(anatomy, images.split(2), [vp.Fourier(), Attention()])
     same = company.with_provenance(batch_size=alone.provenance.batch_size)
     vp.assert_results_equal(alone, same, rtol=1e-3)  # information near 0 is a small difference
-
-
-def test_images_one_by_one_give_what_all_at_once_give(monkeypatch):
-    _, images, anatomy = built()
-    (at_once,) = vp.observe(anatomy, [images], [Attention()])
-    monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)
-    (one_by_one,) = vp.observe(anatomy, [images], [Attention()])
-    vp.assert_results_equal(one_by_one, at_once, rtol=1e-3)  # information near 0, as above
-
-
-def test_a_statistic_that_needs_all_images_at_once_is_given_them(monkeypatch):
-    monkeypatch.setattr("visprism.anatomy.run.attention_operations._PER_CORE", 1)
-    sizes = set()
-
-    class Batch(vp.FeatureStatistic):
-        sees = "attention"
-
-        def extract(self, x):
-            sizes.add(len(x.values))
-            return x.values.new_zeros(1)
-
-        def results(self, seen):
-            raise NotImplementedError
-
-    _, images, anatomy = built()
-    with observing(anatomy, [Batch(), Attention()], vp.Compute()) as extract:
-        extract(images)
-    assert sizes == {len(images)}
 
 
 def test_other_statistics_see_the_same_bits_beside_attention():

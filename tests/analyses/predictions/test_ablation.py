@@ -112,7 +112,7 @@ def test_however_the_data_is_cut_the_answer_is_the_same(line):
     )
     np.testing.assert_array_equal(one.correct, cut.correct)
     np.testing.assert_allclose(one.losses, cut.losses, atol=1e-6)
-    assert cut.images == 20
+    assert len(cut.correct) == 20
 
 
 @torch.no_grad()
@@ -192,17 +192,6 @@ def test_a_model_that_does_not_resume_runs_as_a_whole_and_says_so():
             assert result.nll[row] == pytest.approx(mean_nll(anatomy.model(images)), rel=1e-5)
 
 
-@torch.no_grad()
-def test_within_other_surgery_the_whole_model_runs(line):
-    anatomy, images = line
-    with vp.ablate(anatomy, anatomy["convs.0"]):
-        result = vp.ablation(anatomy, labeled(images), parts=("blocks",))
-    assert not result.partial.any()
-    joint = vp.ablation(anatomy, labeled(images), joint=(2,), draws=30, parts=("blocks",))
-    at = joint.block.tolist().index("convs.0+convs.2")
-    assert result.nll[result.block == "convs.2"] == pytest.approx(joint.nll[at])
-
-
 def test_the_cost_is_that_of_the_blocks_that_run():
     images = torch.randn(8, 3, 8, 8)
     anatomy = vp.dissect(Line(6).eval(), images[:1])
@@ -211,13 +200,8 @@ def test_the_cost_is_that_of_the_blocks_that_run():
     with FlopCounterMode(display=False) as one_pass, torch.no_grad():
         anatomy.model(images)
     passes = all_passes.get_total_flops() / one_pass.get_total_flops()
-    subject = subject_of(anatomy, labeled(images))
-    costs = [
-        vp.Ablation(parts=("blocks",), joint=(2, 3)[:n]).cost(subject).per_image
-        for n in range(3)
-    ]
-    assert costs[0] == pytest.approx(passes, rel=0.25)
-    assert costs[2] - costs[1] == pytest.approx(costs[1] - costs[0]) == 10 * 0.55
+    cost = vp.Ablation(parts=("blocks",)).cost(subject_of(anatomy, labeled(images)))
+    assert cost.per_image == pytest.approx(passes, rel=0.25)
 
 
 def test_several_at_once_stand_beside_the_sum_of_each_alone(line):

@@ -183,7 +183,7 @@ def test_intervals_of_fractions_are_wilson_intervals():
 def test_a_direction_is_named_where_the_interval_excludes_0(factor, word):
     predictions = random_predictions(600)
     metrics = calibration(Predictions(factor * predictions.logits, predictions.targets))
-    assert f", {word} (confidence - accuracy " in metrics.findings()[1].text
+    assert f", {word}: confidence - accuracy " in metrics.findings()[1].text
     assert [answer.reading for answer in metrics.answers()] == ["", "", word, word]
 
 
@@ -236,9 +236,9 @@ def test_values_of_images_of_the_aurc_are_those_of_the_jackknife():
     predictions = random_predictions(300)
     aurc, images = calibration(predictions).of("aurc"), np.arange(300)
     without = [calibration(predictions.subset(torch.from_numpy(images[images != i]))).of("aurc")
-               for i in images[::10]]  # fmt: skip
+               for i in images[::30]]  # fmt: skip
     expected = aurc - 299 * (np.array(without) - aurc)
-    np.testing.assert_allclose(aurc.by_unit[::10], expected, atol=0.06)
+    np.testing.assert_allclose(aurc.by_unit[::30], expected, atol=0.06)
 
 
 def test_confusions_are_those_of_torchmetrics():

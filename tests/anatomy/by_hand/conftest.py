@@ -149,12 +149,6 @@ class Sorted(Tokens):
         return x.gather(1, order[..., None].expand_as(x))
 
 
-class SortedByIndexing(Tokens):
-    def between(self, x):
-        order = x.norm(dim=-1).argsort(dim=1)
-        return x[torch.arange(len(x))[:, None], order]
-
-
 class TakesDict(Functional):
     def forward(self, inputs):
         return super().forward(inputs["image"])
@@ -289,7 +283,6 @@ NETWORKS = {
     "tokens": Tokens,
     "pruned": Pruned,
     "sorted": Sorted,
-    "sorted by indexing": SortedByIndexing,
     "takes dict": TakesDict,
     "gives tuple": GivesTuple,
     "after halving": AfterHalving,

@@ -119,36 +119,6 @@ def test_a_block_hidden_from_torch_can_be_cut_out(built, images):
             exactly(model(images), nn.Sequential(stem, rest, *head)(images))
 
 
-def test_a_shared_module_hidden_from_torch_can_be_replaced(built, images):
-    stem, one, two, *head = built("residual").model
-    shared = Foreign(nn.ReLU())
-    model = nn.Sequential(stem, shared, one, shared, two, shared, *head).eval()
-    anatomy, logits = dissect(model, images), model(images)
-    for block in anatomy[1:-1]:
-        with replace(anatomy, block, torch.zeros_like):
-            assert not torch.equal(model(images), logits)
-
-
-class Masked(nn.Module):
-    def __init__(self, layers):
-        super().__init__()
-        self.layers = layers
-
-    def forward(self, mask, pixel_values):
-        return self.layers(pixel_values * mask[:, None, None, None])
-
-
-def test_the_stem_is_given_the_images_of_a_mapping(built, images):
-    batch = {"mask": torch.ones(len(images)), "pixel_values": images}
-    anatomy = dissect(Masked(built("residual").model).eval(), batch)
-    seen = []
-    with replace(
-        anatomy, anatomy[0], lambda x: (seen.append(x), x[:, :1].repeat(1, 4, 1, 1))[1]
-    ):
-        anatomy.model(**batch)
-    exactly(seen[0], images)
-
-
 def test_each_call_of_a_shared_module_is_cut_alone(built, images):
     anatomy = built("called thrice")
     stem, thrice, *head = copy.deepcopy(anatomy.model)

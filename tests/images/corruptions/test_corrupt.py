@@ -10,20 +10,12 @@ EVERY = [*COMMON, *EXTRA]
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_images_keep_their_shape_and_change(images, name):
-    given = images(2, 64)[..., :48]
-    before = given.clone()
-    corrupted = corrupt(given, name, 3)
-    assert corrupted.shape == given.shape
-    assert corrupted.dtype == torch.uint8
-    assert (corrupted != given).any()
-    torch.testing.assert_close(given, before)  # is not changed in place
-
-
-@pytest.mark.parametrize("name", EVERY)
 def test_an_image_is_corrupted_alike_in_every_batch(images, name):
-    given = images(5, 32)
+    given = images(5, 32)[..., :24]
+    before = given.clone()
     together = corrupt(given, name, 3, seed=1)
+    assert (together.dtype, together.shape) == (given.dtype, given.shape)
+    assert torch.equal(given, before)  # is not changed in place
     for part in ([3], [4, 0, 1]):
         alone = corrupt(given[part], name, 3, seed=1, numbers=part)
         # Products of matrices of other sizes are rounded in another order.

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from internals import (
-    AttentionPool,
     MSABlock,
     PostActMSABlock,
     PreActBasic,
@@ -85,10 +84,3 @@ def test_a_point_is_spread_over_four_pixels():
     expected = torch.zeros(1, 1, 4, 4)
     expected[0, 0, 1:3, 1:3] = 10 * math.tanh(0.1) / 4
     torch.testing.assert_close(SpatialSmoothing()(image), expected)
-
-
-def test_an_attention_pool_does_not_mind_the_order_of_positions():
-    pool, x = AttentionPool(128), images(2, 128, 3, 4)
-    order = torch.randperm(12, generator=stream(0, "order"))
-    moved = x.flatten(2)[..., order].unflatten(2, (4, 3))
-    torch.testing.assert_close(pool(moved), pool(x))

@@ -15,7 +15,6 @@ from results_by_hand.base import (
 from visprism.results import (
     BranchGains,
     Costs,
-    EffectiveRanks,
     FieldSizes,
     HighFrequency,
     KindReplication,
@@ -116,18 +115,6 @@ def singular_values():
         rank=np.tile([1, 2, 3], 10),
         relative=relative,
         share=relative**2 / 1.3,
-    )
-
-
-def effective_ranks():
-    return complete(
-        EffectiveRanks,
-        **BLOCKS,
-        channels=np.array([8, 8, 16, 16, 16]),
-        token_rank=np.array([6.0, 5.0, 9.0, 8.0, 7.0]),
-        token_participation=np.array([4.0, 3.0, 5.0, 5.0, 4.0]),
-        image_rank=np.array([3.0, 4.0, 5.0, 6.0, 5.5]),
-        image_participation=np.array([2.0, 3.0, 4.0, 4.5, 4.0]),
     )
 
 

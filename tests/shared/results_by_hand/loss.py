@@ -32,6 +32,7 @@ def history():
         test_ece=np.array([0.1, np.nan, 0.05]),
         ema_accuracy=np.array([0.2, np.nan, 0.65]),
         ema_nll=np.array([2.1, np.nan, 1.0]),
+        test_images=100,
         provenance=PROVENANCE,
     )
 

@@ -11,7 +11,6 @@ With weights A[q, k], means over queries on the grid, windows and images of
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ from visprism.analyses.base import ANALYSES, FeatureAnalysis, Needs, Section
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention as Layer
 from visprism.anatomy.blocks.attention import Weights, attentions
-from visprism.anatomy.trace.token_grids import OFF_GRID, AttentionGeometry, TokenGrid
+from visprism.anatomy.trace.token_grids import OFF_GRID
 from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, color_of, tip
@@ -108,7 +107,6 @@ class AttentionStatistics(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Attention(FeatureAnalysis, AttentionStatistic):
     """Attention distance, entropy, mutual information and redundancy of every head."""
 
@@ -123,18 +121,8 @@ class Attention(FeatureAnalysis, AttentionStatistic):
             "Each point is a head. Distance is the mean distance in pixels between a query and "
             "the keys that it attends to. Mutual information is 1 if queries attend to "
             "different keys and 0 if all attend to the same keys (attention collapse).",
-            figures={
-                "": {},
-                "entropy": {"quantity": "entropy"},
-                "nmi": {"quantity": "nmi"},
-                "redundancy": {"quantity": "redundancy"},
-            },
+            figures={"": {}} | {q: {"quantity": q} for q in ("entropy", "nmi", "redundancy")},
         ),
-    )
-
-    # Places of the tokens of the latest attention, which is read a few images at a time.
-    _latest: list["_Places"] = field(
-        default_factory=list, init=False, repr=False, compare=False
     )
 
     def notes(self, anatomy: Anatomy) -> tuple[str, ...]:
@@ -150,36 +138,29 @@ class Attention(FeatureAnalysis, AttentionStatistic):
             "softmax, or with tokens that could not be followed).",
         )
 
-    def reduce(self, x: Weights) -> tuple[Tensor, ...]:
-        """Sums over keys, the weights of keys by window, and products of heads, by image."""
+    def extract(self, x: Weights) -> Float[Tensor, "b quantities heads"]:
+        """The quantities of `QUANTITIES` by image and head."""
         weights = x.values.to(torch.promote_types(x.values.dtype, torch.float32))
         # Without subnormal numbers, which masks of -100 make, as in Swin: arithmetic with them
         # is slow, and took up to 13 times as long.
         weights = functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)
-        places = self._places_of(x.attention, weights)
-        of_keys = (places.share_of_window[:, None, None] @ weights).squeeze(-2)
+        share, window, keys_and_distances = _places(x.attention, weights)
+        on_grid, reach = torch.einsum("bwhqk,wqck->cbwhq", weights, keys_and_distances)
+        entropy = _entropy(weights)
+        of_keys = (share[:, None, None] @ weights).squeeze(-2)
         heads = weights.flatten(3)
-        products = (heads @ heads.mT).sum(1)  # over windows
-        return *_sums_on_grid(weights, places), _entropy(weights), of_keys, products
-
-    def finish(
-        self, attention: Layer, reduced: tuple[Tensor, ...]
-    ) -> Float[Tensor, "b quantities heads"]:
-        """The quantities of `QUANTITIES` by image and head."""
-        on_grid, reach, entropy, of_keys, products = reduced
-        places = self._places_of(attention, entropy)
 
         def mean(values: Float[Tensor, "b w h q"]) -> Float[Tensor, "b h"]:
-            return torch.einsum("bwhq,wq,w->bh", values, places.share_of_window, places.window)
+            return torch.einsum("bwhq,wq,w->bh", values, share, window)
 
-        information = _mutual_information(of_keys, entropy, places.share_of_window)
+        information = _mutual_information(of_keys, entropy, share)
         return torch.stack(
             [
                 mean(torch.where(on_grid > 0, reach / on_grid, 0)),
                 mean(entropy),
-                torch.einsum("bwh,w->bh", information, places.window),
+                torch.einsum("bwh,w->bh", information, window),
                 mean(1 - on_grid),
-                _cosine_with_others(products),
+                _cosine_with_others((heads @ heads.mT).sum(1)),  # over windows
             ],
             dim=1,
         )
@@ -192,9 +173,7 @@ class Attention(FeatureAnalysis, AttentionStatistic):
         alone = np.array([layer.geometry.heads == 1 for layer, _ in rows])
         averages = values.mean(2)
         values[:, -1, alone] = np.nan
-        columns: dict[str, Any] = {
-            name: mean(values[:, i]) for i, name in enumerate(QUANTITIES)
-        }
+        columns: Any = {name: mean(values[:, i]) for i, name in enumerate(QUANTITIES)}
         return (
             AttentionStatistics(
                 block=np.array([layer.name for layer, _ in rows]),
@@ -207,13 +186,6 @@ class Attention(FeatureAnalysis, AttentionStatistic):
                 mean_nmi=mean(averages[:, QUANTITIES.index("nmi")]),
             ),
         )
-
-    def _places_of(self, attention: Layer, like: Tensor) -> "_Places":
-        held = self._latest[0].keys_and_distances if self._latest else None
-        same = held is not None and (held.dtype, held.device) == (like.dtype, like.device)
-        if not same or self._latest[0].geometry is not attention.geometry:
-            self._latest[:] = [_places(attention, like)]
-        return self._latest[0]
 
 
 @figure(width=2.75, height=2.0)
@@ -255,60 +227,28 @@ def _(
     return ax
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Where the tokens of an attention lie."""
+def _places(
+    attention: Layer, like: Tensor
+) -> tuple[Float[Tensor, "w q"], Float[Tensor, " w"], Float[Tensor, "w q 2 k"]]:
+    """Share of each query on the grid in its window, and of each window in the image.
 
-    geometry: AttentionGeometry
-    share_of_window: Float[Tensor, "w q"]  # of a query on the grid in its window
-    window: Float[Tensor, " w"]  # share of a window in the image
-    # 1 for keys on the grid, 0 for others; and distances in pixels.
-    keys_and_distances: Float[Tensor, "w q 2 k"]
-
-
-def _places(attention: Layer, like: Tensor) -> _Places:
-    placed = _on_grid(attention.geometry.queries, like)
-    distances = _distances(attention, like)
-    keys = _on_grid(attention.geometry.keys, like)[:, None].expand_as(distances)
-    return _Places(
-        geometry=attention.geometry,
-        share_of_window=placed / placed.sum(1, keepdim=True).clamp(min=1),
-        window=placed.sum(1) / placed.sum(),
-        keys_and_distances=torch.stack([keys, distances], dim=2),
+    Then for each query and key whether the key is on the grid, 1 or 0, and the distance between
+    their centers in pixels, 0 where one has no place.
+    """
+    centers, placed = [], []
+    for tokens in (attention.geometry.queries, attention.geometry.keys):
+        (height, width), (rows, columns) = attention.image, tokens.grid
+        y = (tokens.index // columns + 0.5) * height / rows
+        x = (tokens.index % columns + 0.5) * width / columns
+        centers.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
+        placed.append(torch.from_numpy(tokens.index != OFF_GRID).to(like))
+    queries, keys = placed[0], placed[1][:, None].expand(-1, placed[0].shape[1], -1)
+    distances = torch.cdist(*centers) * queries[:, :, None] * keys
+    return (
+        queries / queries.sum(1, keepdim=True).clamp(min=1),
+        queries.sum(1) / queries.sum(),
+        torch.stack([keys, distances], dim=2),
     )
-
-
-def _sums_on_grid(
-    weights: Float[Tensor, "b w h q k"], places: _Places
-) -> tuple[Float[Tensor, "b w h q"], Float[Tensor, "b w h q"]]:
-    """Sum over keys on the grid of the weights, and of the weights times distances."""
-    if weights.shape[1] == 1:
-        # One product for each query, of all images and heads, reads the weights once for both.
-        rows = weights.flatten(0, 2).transpose(0, 1)
-        sums = rows @ places.keys_and_distances[0].mT
-        on_grid, reach = sums.permute(2, 1, 0).unflatten(1, weights.shape[:3])
-        return on_grid, reach
-    # Windows are small: for them there would be many products of few numbers.
-    keys, distances = places.keys_and_distances[:, None].unbind(3)
-    on_grid = (weights @ keys[:, :, 0, :, None]).squeeze(-1)
-    return on_grid, (weights * distances).sum(-1)
-
-
-def _on_grid(places: TokenGrid, like: Tensor) -> Float[Tensor, "windows tokens"]:
-    """1 for tokens that have a place, 0 for others."""
-    return torch.from_numpy(places.index != OFF_GRID).to(like)
-
-
-def _distances(attention: Layer, like: Tensor) -> Float[Tensor, "windows queries keys"]:
-    """Distances between the centers of tokens in pixels; 0 where one has no place."""
-    ends = []
-    for places in (attention.geometry.queries, attention.geometry.keys):
-        (height, width), (rows, columns) = attention.image, places.grid
-        y = (places.index // columns + 0.5) * height / rows
-        x = (places.index % columns + 0.5) * width / columns
-        ends.append(torch.from_numpy(np.stack([y, x], axis=-1)).to(like))
-    placed = [_on_grid(p, like) for p in (attention.geometry.queries, attention.geometry.keys)]
-    return torch.cdist(*ends) * placed[0][:, :, None] * placed[1][:, None, :]
 
 
 def _mutual_information(

@@ -5,13 +5,14 @@ the weights averaged over heads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
@@ -26,7 +27,7 @@ from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.color_bars import caption, picture
+from visprism.drawing.color_bars import side_by_side
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import check_evaluation_mode, images_of
@@ -36,7 +37,7 @@ from visprism.table.result import column as quantity
 
 # A pixel (row, column) of the image; the class token; or all queries on the grid, averaged.
 Query = tuple[int, int] | Literal["class", "mean"]
-_DRAWN, _GAP = 7, 0.08  # pictures side by side, and the space between them
+_DRAWN = 7  # pictures side by side
 
 
 @result_type("attention-maps")
@@ -80,7 +81,6 @@ class Rollout(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class AttentionMaps(Analysis):
     """Attention weights of one query of the first image, by attention and head."""
 
@@ -159,8 +159,6 @@ def attention_maps(
     """
     images = single_image(anatomy, images, run)
     chosen = _chosen(anatomy, blocks)
-    columns: dict[str, list[np.ndarray]] = {"head": [], "row": [], "column": [], "weight": []}
-    names: list[str] = []
     with run.compute.borrow(anatomy.model):
         read = class_tokens(anatomy, images) if query == "class" and chosen else None
         with torch.no_grad(), run.compute.autocast(), attend(
@@ -168,15 +166,14 @@ def attention_maps(
             only=chosen,
         ) as maps:  # fmt: skip
             forward(anatomy.model, images)
-    for name, map_ in maps.items():
-        head, row, column = np.indices(map_.shape).reshape(3, -1)
-        names += [name] * map_.size
-        for key, values in zip(columns, (head + 1, row, column, map_.ravel()), strict=True):
-            columns[key].append(values)
-    joined: dict[str, Any] = {key: np.concatenate(v) for key, v in columns.items()}
+    places = [np.indices(map_.shape).reshape(3, -1) for map_ in maps.values()]
+    head, row, column = np.concatenate(places, axis=1)
     return QueryWeights(
-        block=np.array(names),
-        **joined,
+        block=np.repeat(list(maps), [map_.size for map_ in maps.values()]),
+        head=head + 1,
+        row=row,
+        column=column,
+        weight=np.concatenate([map_.ravel() for map_ in maps.values()]),
         query=query if isinstance(query, str) else ",".join(map(str, query)),
         provenance=provenance_of(anatomy, run),
     )
@@ -391,9 +388,8 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
     pictures = {}
     for i in chosen.astype(int):
         rows = result.select(result.block == names[i])
-        total = np.zeros((rows.row.max() + 1, rows.column.max() + 1))
-        np.add.at(total, (rows.row, rows.column), rows.weight)
-        pictures[names[i]] = total / len(np.unique(rows.head))
+        by_head = rows.weight.reshape(rows.head.max(), rows.row.max() + 1, -1)
+        pictures[names[i]] = by_head.mean(0)
     ax.text(-0.03, 0.5, f"query: {result.query}", rotation=90, ha="right", va="center",
             fontsize=5.5)  # fmt: skip
     return _pictures(ax, pictures, vmin=0.0)
@@ -402,21 +398,17 @@ def _(result: QueryWeights, ax: Axes) -> Axes:
 @figure(width=2.2, height=1.9, share=False)
 def _(result: Rollout, ax: Axes) -> Axes:
     """The rollout on the token grid, from its smallest to its largest value."""
-    grid = np.zeros((result.row.max() + 1, result.column.max() + 1))
-    grid[result.row, result.column] = result.weight
+    grid = result.weight.reshape(result.row.max() + 1, -1)
     return _pictures(ax, {f"rollout ({result.method})": grid})
 
 
 def _pictures(ax: Axes, pictures: dict[str, np.ndarray], vmin: float | None = None) -> Axes:
-    """Pictures of height 1 side by side, with their names and the ends of their scales."""
-    left = 0.0
-    for name, image in pictures.items():
-        width = image.shape[1] / image.shape[0]
-        drawn = picture(ax, image, left, width=width, about=name, cmap="magma", vmin=vmin)
+    """Pictures side by side, with their names and the ends of their scales."""
+
+    def describe(name: str, drawn: AxesImage) -> str:
         low, high = drawn.get_clim()
-        text = f"{name}\n{low:.2g} to {high:.2g}"
-        caption(ax, text, (left + width / 2, 1.0), fontsize=5.5)
-        left += width * (1 + _GAP)
-    ax.set(xlim=(0, max(left - _GAP, 1e-9)), ylim=(1.15, 0))
-    ax.axis("off")
+        return f"{name}\n{low:.2g} to {high:.2g}"
+
+    side_by_side(ax, pictures, describe, fontsize=5.5, cmap="magma", vmin=vmin)
+    ax.set_ylim(1.15, 0)
     return ax

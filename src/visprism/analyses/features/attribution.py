@@ -15,10 +15,9 @@ Source: Selvaraju et al. (2017), Grad-CAM, eq. 1 and 2; Petsiuk et al. (2018), R
 input sampling for explanation of black-box models, sec. 4.3, for deletion and insertion.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,16 +34,16 @@ from visprism.anatomy.trace.forward import as_written, forward
 from visprism.core.devices import in_float64
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of, text_of
-from visprism.passes.batches import Batch, blocks_on_grid, images_of, positioned
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order, positioned
 from visprism.passes.blocks import block_columns, spread
+from visprism.passes.features import Arrays, Gathered
 from visprism.passes.perturbed import random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Pictures, SeriesPerBlock
+from visprism.table.shapes import Pictures, SeriesPerBlock, picture_columns
 
 GRADIENT_ACTIVATION = "gradient x activation"
 GRAD_CAM = "Grad-CAM"
@@ -68,8 +67,8 @@ class AttributionScores(SeriesPerBlock):
     Gains are paired by image with a random map of the same grid.
     """
 
-    value_name: ClassVar[str] = "insertion"
-    series_name: ClassVar[str] = "method"
+    value_name = "insertion"
+    series_name = "method"
 
     method: Texts = column("Method", "", "'gradient x activation', 'Grad-CAM' or 'random map'")
     insertion: Estimated = estimate(
@@ -138,7 +137,7 @@ class AttributionScores(SeriesPerBlock):
 class AttributionMaps(Pictures):
     """Grad-CAM maps of the first images; a row for each position."""
 
-    value_name: ClassVar[str] = "relevance"
+    value_name = "relevance"
 
     relevance: np.ndarray = column("Relevance", "", "of the position, 1 at the largest")
 
@@ -148,7 +147,6 @@ class AttributionMaps(Pictures):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Attribution(Analysis):
     """Gradient x activation and Grad-CAM of blocks, with insertion and deletion scores."""
 
@@ -189,8 +187,7 @@ class Attribution(Analysis):
         forward passes for each map.
         """
         anatomy, batches = subject.anatomy, subject.batches()
-        parts: list[tuple[int, Scores, list[dict[Block, np.ndarray]]]] = []
-        largest = 0
+        gathered, sizes = Gathered(), list[int]()
         with run.compute.borrow(anatomy.model), as_written():
             first, _ = next(_with_numbers(batches, anatomy, run))
             with run.compute.autocast():
@@ -201,7 +198,7 @@ class Attribution(Analysis):
                 numbers = range(start, start + len(images))
                 with run.compute.autocast():
                     target, maps = gradient_maps(anatomy, blocks, images)
-                    pictures = {b: maps[GRAD_CAM, b].cpu().numpy() for b in blocks}
+                    drawn = {b: maps[GRAD_CAM, b].cpu().numpy() for b in blocks}
                     for b in blocks:
                         grid = b.shape[-2:]
                         random = random_numbers(
@@ -213,23 +210,25 @@ class Attribution(Analysis):
                     )
                     jitter = ties.flatten(1).argsort(1).to(images.device)
                     scores = faithfulness(anatomy, images, target, maps, jitter, self.steps)
-                parts.append((start, scores, [pictures] if start < _PICTURES else []))
-                largest = max(largest, len(images))
-        parts = sorted((p for process in gather(parts) for p in process), key=lambda p: p[0])
-        values = {key: np.concatenate([s[key] for _, s, _ in parts]) for key in parts[0][1]}
-        count = len(next(iter(values.values())))
-        origin = run.measured(images=count, batch_size=largest, image_shape=anatomy.image_shape)
-        by_block = {
-            b: np.concatenate([p[b] for _, _, ps in parts for p in ps])[:_PICTURES]
-            for b in blocks
-        }
+                gathered.add({**drawn, **scores}, {})
+                sizes.append(len(images))
+        (values, _), every = gathered.of_all_processes(), in_order(sizes)
+        origin = run.measured(
+            images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
+        )
         scored = AttributionScores(
             **_columns(blocks, values),
             steps=self.steps,
             without_gradient=", ".join(block.name for block in unreached),
             provenance=origin,
         )
-        maps = AttributionMaps(**_pictures(by_block), provenance=origin)
+        pictures = {
+            f"image {number}, {block.name}": map_ / max(map_.max(), np.finfo(map_.dtype).tiny)
+            for number in range(min(_PICTURES, sum(every)))
+            for block in blocks
+            for map_ in [values[block][number]]
+        }
+        maps = AttributionMaps(**picture_columns(pictures, "relevance"), provenance=origin)
         return scored, maps, *image_pictures(subject, _PICTURES, origin)
 
     def cost(self, subject: Subject) -> Cost:
@@ -395,7 +394,7 @@ def blurred(images: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
     return functional.conv2d(rows, kernel.mT, groups=groups)
 
 
-def _columns(blocks: Sequence[Block], values: Scores) -> dict[str, Any]:
+def _columns(blocks: Sequence[Block], values: Arrays) -> dict[str, Any]:
     rows = [(method, block) for method in METHODS for block in blocks]
     columns = block_columns([block for _, block in rows])
     columns["method"] = np.array([method for method, _ in rows])
@@ -405,21 +404,3 @@ def _columns(blocks: Sequence[Block], values: Scores) -> dict[str, Any]:
         columns[score], columns[f"{score}_gain"] = mean(scores), mean(scores - random, skewed)
         columns["scored"] = np.isfinite(scores).sum(0)
     return columns
-
-
-def _pictures(maps: Mapping[Block, np.ndarray]) -> dict[str, np.ndarray]:
-    names, rows, columns, values = [], [], [], []
-    for number in range(len(next(iter(maps.values())))):
-        for block, pictures in maps.items():
-            picture = pictures[number] / max(pictures[number].max(), np.finfo(np.float32).tiny)
-            row, column = np.indices(picture.shape).reshape(2, -1)
-            names.append(np.full(picture.size, f"image {number}, {block.name}"))
-            rows.append(row)
-            columns.append(column)
-            values.append(picture.ravel())
-    return {
-        "picture": np.concatenate(names),
-        "row": np.concatenate(rows),
-        "column": np.concatenate(columns),
-        "relevance": np.concatenate(values),
-    }

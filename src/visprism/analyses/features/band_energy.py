@@ -7,9 +7,7 @@ not depend on a reference frequency.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -19,23 +17,23 @@ from torch import Tensor
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import for_complex
 from visprism.estimates.estimated import Estimated, mean, ratio
-from visprism.passes.blocks import block_columns, cache_chunks, channel_mean
+from visprism.passes.blocks import block_columns
 from visprism.passes.features import Seen
-from visprism.table.result import Result, Texts, column, estimate, result_type
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.result import Result, estimate, result_type
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock
 
 _EDGE = 0.5  # π rad/pixel, between the low and the high band
 
 
 @result_type("band-energies")
-class BandEnergies(ScalarPerBlock):
+class BandEnergies(ScalarPerBlock, ChangePerBlock):
     """Fraction of a feature map's energy in its high band; one row for each block.
 
     The energy includes all frequencies but 0, so that the mean does not count. NaN if a
     feature map does not vary or has one position.
     """
 
-    value_name: ClassVar[str] = "high"
+    value_name = "high"
 
     high: Estimated = estimate(
         "High-band energy",
@@ -47,16 +45,9 @@ class BandEnergies(ScalarPerBlock):
         "",
         "minus the previous block's value; NaN if grids differ",
     )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
-    )
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class BandEnergy(FeatureAnalysis):
     """Fraction of the energy of feature maps at high spatial frequencies."""
 
@@ -78,10 +69,10 @@ class BandEnergy(FeatureAnalysis):
 
         Costs a 2-D transform of each map.
         """
-        weights = torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
-        return torch.cat(
-            [channel_mean(_energies(chunk, weights), x) for chunk in cache_chunks(x)]
-        )
+        deviation = x - x.mean((2, 3), keepdim=True)
+        amplitude = torch.fft.rfft2(for_complex(deviation)).abs().to(x.device)
+        energy = amplitude.square_().mean(1).flatten(1)
+        return energy @ torch.from_numpy(_bands((x.shape[2], x.shape[3]))).to(x)
 
     def results(self, seen: Seen) -> Sequence[Result]:
         """The energies of every block."""
@@ -95,15 +86,6 @@ class BandEnergy(FeatureAnalysis):
                 change=mean(change),
             ),
         )
-
-
-def _energies(
-    chunk: Float[Tensor, "m h w r"], weights: Float[Tensor, "n 2"]
-) -> Float[Tensor, "m 2 r"]:
-    """Sums of squared amplitudes, without the mean, over both bands."""
-    mean = chunk.mean((1, 2), keepdim=True)
-    amplitude = torch.fft.rfft2(for_complex(chunk - mean), dim=(1, 2)).abs().to(chunk.device)
-    return torch.einsum("mnr,nk->mkr", amplitude.square_().flatten(1, 2), weights)
 
 
 @cache

@@ -7,8 +7,7 @@ round. The references are the same as in `Fourier`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -16,13 +15,20 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
-from visprism.analyses.features.fourier import AXES, PROFILES, references, without_profile
+from visprism.analyses.features.fourier import (
+    AXES,
+    PROFILES,
+    at_highest,
+    columns_by_frequency,
+    highest_rows,
+    references,
+    without_profile,
+)
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
 from visprism.drawing.depth import depth_bar, spectra
 from visprism.drawing.registry import figure
-from visprism.estimates.estimated import Estimated, mean
-from visprism.passes.blocks import block_columns, grid_of
+from visprism.estimates.estimated import Estimated
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.kinds import GAIN_TO_LOWEST, GAIN_TO_MEAN, KindSummary, summarize_by_kind
@@ -62,21 +68,15 @@ class TransferColumns(PerBlock):
 class BranchGains(TransferColumns):
     """Log gain of each residual branch by spatial frequency; one row for each pair."""
 
-    def high_frequency(self) -> "HighFrequencyGain":
-        """The rows of the highest frequency of each branch."""
-        last = np.append(self.block[1:] != self.block[:-1], True)
-        return HighFrequencyGain(**vars(self.select(last & (self.frequency > 0))))
-
 
 @result_type("high-frequency-gain")
 class HighFrequencyGain(ScalarPerBlock, TransferColumns):
     """Log gain at the highest frequency; one row for each residual branch."""
 
-    value_name: ClassVar[str] = "relative_lowest"
+    value_name = "relative_lowest"
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class BranchTransfer(FeatureAnalysis):
     """Transfer function of residual branches: output over input by spatial frequency."""
 
@@ -140,25 +140,16 @@ class BranchTransfer(FeatureAnalysis):
         blocks = seen.blocks
         gains = [references(seen.by_image[block]) for block in blocks]
         _, frequency = PROFILES[self.profile, "default"]
-        axes = [frequency(grid_of(block)) for block in blocks]
-        columns: dict[str, Any] = {
-            name: mean(values)
-            for name, values in zip(_NAMES, np.concatenate(gains, axis=2), strict=True)
-        }
         transfer = BranchGains(
-            **block_columns([b for b, axis in zip(blocks, axes, strict=True) for _ in axis]),
-            **columns,
-            frequency=np.concatenate(axes),
-            profile=self.profile,
+            **columns_by_frequency(blocks, frequency, _NAMES, gains), profile=self.profile
         )
-        highest = np.stack([gain[:, :, -1] for gain in gains], axis=2)
-        highest[:, :, [len(axis) < 2 for axis in axes]] = np.nan
+        _, to_mean, to_lowest = at_highest(gains)
         by_kind = summarize_by_kind(
-            {GAIN_TO_MEAN: highest[1], GAIN_TO_LOWEST: highest[2]},
+            {GAIN_TO_MEAN: to_mean, GAIN_TO_LOWEST: to_lowest},
             [block.kind for block in blocks],
             np.array([not block.subsampling for block in blocks]),
         )
-        return transfer, transfer.high_frequency(), by_kind
+        return transfer, highest_rows(transfer, HighFrequencyGain), by_kind
 
 
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75)

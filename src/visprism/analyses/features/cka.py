@@ -16,14 +16,14 @@ batches: Nguyen, Raghu and Kornblith (2021), Do wide and deep networks learn the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, zip_longest
+from dataclasses import replace
+from itertools import count, tee, zip_longest
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.patches import Rectangle
@@ -51,7 +51,7 @@ from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.trace.forward import batch_size
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather, rank, share, world_size
+from visprism.core.processes import rank, share, world_size
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import UNIT
 from visprism.drawing.registry import figure
@@ -69,9 +69,9 @@ from visprism.estimates.estimated import (
     student,
 )
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, images_of
+from visprism.passes.batches import Batch, images_of, in_order
 from visprism.passes.blocks import pair_columns
-from visprism.passes.features import Arrays, Extracts, Seen, observing
+from visprism.passes.features import Arrays, Extracts, Gathered, Seen, observing
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import BlockMatrix
 
@@ -88,7 +88,7 @@ _OTHER_IMAGES = "batches of both models must hold the same images, got batches o
 class Similarity(BlockMatrix):
     """CKA of pairs of blocks; one row for each ordered pair."""
 
-    value_name: ClassVar[str] = "cka"
+    value_name = "cka"
 
     cka: Estimated = estimate(
         "CKA",
@@ -191,18 +191,22 @@ class Similarity(BlockMatrix):
                 "similarity must be of one model for its block structure, got two models. "
                 "Observe one model with CKA."
             )
-        rows = self.select(np.flatnonzero(self.block == self.other))
-        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        place, stage = self._counted()
         cka = self.matrix()[np.ix_(place, place)]
         return replace(
-            block_structure(cka, place, rows.stage[place], score),
+            block_structure(cka, place, stage, score),
             groups=min(self.batches, _GROUPS),
             provenance=self.provenance,
         )
 
+    def _counted(self) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
+        """Indices and stages of the blocks that count in the block structure."""
+        rows = self.select(np.flatnonzero(self.block == self.other))
+        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        return place, rows.stage[place]
+
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class CKA(FeatureAnalysis):
     """CKA similarity of all pairs of blocks, of one model and between two.
 
@@ -270,13 +274,12 @@ class CKA(FeatureAnalysis):
         """The similarity of all pairs, and the block structure."""
         blocks = seen.blocks
         similarity = self.similarity(seen.sums, blocks, blocks)
-        rows = similarity.select(np.flatnonzero(similarity.block == similarity.other))
-        place = np.flatnonzero(rows.defined & (rows.kind != "stem"))
+        place, stage = similarity._counted()
         hsics, images = by_batch(seen.sums)
         weighted = images[:, None, None] * hsics[:, 0][:, place][:, :, place]
         groups = min(len(images), _GROUPS)
         score = jackknife(
-            lambda sums: structure_score(scaled(sums.sum(0)), place, rows.stage[place]),
+            lambda sums: structure_score(scaled(sums.sum(0)), place, stage),
             np.stack([weighted[group::_GROUPS].sum(0) for group in range(groups)]),
             interval=_ends_of,
         )
@@ -382,18 +385,14 @@ def compare(
             "Dissect both with images of one size, or give each its own batches (batches_b)."
         )
     cka = CKA(kernel=kernel, bandwidth=bandwidth)
-    sums: Arrays = {}
-    sizes: list[int] = []
+    gathered, sizes = Gathered(), list[int]()
     with (
         observing(anatomy_a, [cka], run.compute) as extract_a,
         observing(anatomy_b, [cka], run.compute) as extract_b,
     ):
         tracked = run.track_share(batches, "observing feature maps")
-        pairs = (
-            ((batch, batch) for batch in tracked)
-            if batches_b is None
-            else zip_longest(tracked, share(batches_b))
-        )
+        first, second = tee(tracked) if batches_b is None else (tracked, share(batches_b))
+        pairs = zip_longest(first, second)
         for number, (batch_a, batch_b) in zip(count(rank(), world_size()), pairs, strict=False):
             if batch_a is None or batch_b is None:
                 raise InputError(_OTHER_IMAGES)
@@ -404,12 +403,11 @@ def compare(
             (extracts_a,), (extracts_b,) = extract_a(a), extract_b(b)
             # Numbered, for blocks of both models may be equal.
             both = dict(enumerate([*extracts_a.values(), *extracts_b.values()]))
-            sums |= cka.sums(both, number, run.seed)
+            gathered.add({}, cka.sums(both, number, run.seed))
             sizes.append(batch_size(a))
-    parts = gather((sums, sizes))
-    every = [size for _, of_process in parts for size in of_process]
+    (_, sums), every = gathered.of_all_processes(), in_order(sizes)
     similarity = cka.similarity(
-        {key: value for part, _ in parts for key, value in part.items()},
+        sums,
         [block for block in anatomy_a if block.layout is not None],
         [block for block in anatomy_b if block.layout is not None],
         other_model,

@@ -19,15 +19,14 @@ of deep learning training; Garrido et al. (2023), RankMe; Agrawal et al. (2022),
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -59,7 +58,7 @@ class NeuralCollapse(ScalarPerBlock):
     are close, their noise changes many decisions together.
     """
 
-    value_name: ClassVar[str] = "nc1"
+    value_name = "nc1"
 
     nc1: Estimated = estimate(
         "NC1: variation within classes",
@@ -159,7 +158,7 @@ class FeatureRanks(ScalarPerBlock):
     Intervals are over samples of as many images; more images have other values.
     """
 
-    value_name: ClassVar[str] = "rankme"
+    value_name = "rankme"
 
     rankme: Estimated = estimate(
         "RankMe", "", "exp(entropy) of the singular values of the features, not centered"
@@ -177,13 +176,13 @@ class FeatureRanks(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class ClassSeparability(Analysis):
     """Neural collapse (NC1 to NC4), RankMe and alpha-ReQ of the features of each block."""
 
     name = "class-separability"
     needs = Needs.FEATURES | Needs.TRAINING_IMAGES
     images = Sizes(fewest=50, full=5000, work=0.5)
+    passes = 1.2
     source = "Papyan et al. (2020); Garrido et al. (2023); Agrawal et al. (2022)"
     sections = (
         Section(
@@ -225,10 +224,6 @@ class ClassSeparability(Analysis):
         return separability(
             pooled, self.pooling, head if labeled else None, predicts_targets=labeled
         )
-
-    def cost(self, subject: Subject) -> Cost:
-        """One pass."""
-        return Cost(per_image=1.2)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without labels, which need not be the classes of the model."""

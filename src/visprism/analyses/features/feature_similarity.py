@@ -19,7 +19,7 @@ Kriegeskorte et al. (2008), Representational similarity analysis.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ _SECONDS = 1e-4  # for each image, pair of blocks and permutation: singular valu
 class BlockSimilarities(BlockMatrix):
     """Similarities of pooled features of pairs of blocks; one row for each ordered pair."""
 
-    value_name: ClassVar[str] = "mutual_knn"
+    value_name = "mutual_knn"
 
     mutual_knn: np.ndarray = column(
         "Mutual k-NN", "", "share of the nearest images that are the same in both blocks"
@@ -87,7 +87,6 @@ class BlockSimilarities(BlockMatrix):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class FeatureSimilarity(Analysis):
     """Mutual k-NN, Procrustes and RSA similarity of blocks, with permutation nulls."""
 
@@ -103,11 +102,7 @@ class FeatureSimilarity(Analysis):
             "Each cell is a pair of blocks. Mutual k-NN: the fraction of an image's nearest "
             "neighbors that both blocks share. Procrustes and RSA: similarity of the shapes "
             "and of all distances. Compare with the null of shuffled images in the table.",
-            figures={
-                "": {},
-                "procrustes": {"quantity": "procrustes"},
-                "rsa": {"quantity": "rsa"},
-            },
+            figures={"": {}} | {q: {"quantity": q} for q in MEASURES[1:]},
         ),
     )
 

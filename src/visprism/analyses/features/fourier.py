@@ -9,9 +9,8 @@ block is called low-pass or high-pass only where both references agree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import gcd
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -37,11 +36,10 @@ from visprism.table.kinds import (
     TO_LOWEST,
     TO_MEAN,
     KindSummary,
-    gaps,
     summarize_by_kind,
 )
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import PerBlock, ScalarPerBlock, result_shape
+from visprism.table.result import Result, column, estimate, result_type, scalar
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock, result_shape
 
 PROFILES = {  # how it is measured, and at which frequencies of a grid
     ("diagonal", "default"): (profiles.diagonal, profiles.diagonal_frequency),
@@ -51,13 +49,11 @@ PROFILES = {  # how it is measured, and at which frequencies of a grid
 AXES = {"diagonal": "Frequency along each axis", "radial": "Radial frequency"}
 _REFERENCES = {"mean": "the mean", "lowest": "the lowest frequency"}
 
-# Frequencies that a block must exceed for its highest one to be unlike the reference: none, the
-# mean, the lowest.
-_FEWEST = (1, 1, 2)
+R = TypeVar("R", bound=Result)
 
 
 @result_shape
-class SpectrumColumns(PerBlock):
+class SpectrumColumns(ChangePerBlock):
     """The columns that a `Spectrum` and a `HighFrequency` share."""
 
     frequency: np.ndarray = column(
@@ -88,12 +84,6 @@ class SpectrumColumns(PerBlock):
         "",
         "minus the previous block's value; NaN if grids differ",
     )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
-    )
     profile: str = scalar(
         "Profile",
         "",
@@ -118,15 +108,14 @@ class HighFrequency(ScalarPerBlock, SpectrumColumns):
     Source: Park and Kim (2022), fig. 8.
     """
 
-    value_name: ClassVar[str] = "relative"
+    value_name = "relative"
 
     def sentences(self) -> Iterator[str | Finding]:
         """Blocks whose change includes the change of blocks off the grid."""
-        yield from gaps(self)
+        yield from self.gaps()
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Fourier(FeatureAnalysis):
     """Log amplitude of feature maps by spatial frequency."""
 
@@ -198,45 +187,25 @@ class Fourier(FeatureAnalysis):
         """The spectrum, its highest frequency, and that by kind of block."""
         blocks, neighbors = seen.blocks, seen.neighbors
         levels = {b: references(seen.by_image[b].astype(np.float64)) for b in blocks}
-        steps = {
-            block: np.full_like(levels[block], np.nan)
+        steps = [
+            np.full_like(levels[block], np.nan)
             if before is None
             else levels[block] - levels[before]
             for block, before in zip(blocks, neighbors.previous, strict=True)
-        }
-        _, frequency = PROFILES[self.profile, self.protocol]
-        axes = [frequency(grid_of(block)) for block in blocks]
-        lengths = [len(axis) for axis in axes]
-        rows = [block for block, n in zip(blocks, lengths, strict=True) for _ in range(n)]
-        columns: dict[str, Any] = {
-            **block_columns(rows),
-            **{name: np.repeat(v, lengths) for name, v in neighbors.columns().items()},
-            **_estimates(_LEVELS, np.concatenate([levels[b] for b in blocks], axis=2)),
-            **_estimates(_STEPS, np.concatenate([steps[b] for b in blocks], axis=2)),
-            "frequency": np.concatenate(axes),
-            "profile": self.profile,
-        }
-        spectrum = Spectrum(**columns, provenance=Provenance(protocol=self.protocol))
-        last = np.append(spectrum.block[1:] != spectrum.block[:-1], True)
-        highest = HighFrequency(**vars(spectrum.select(last & (spectrum.frequency > 0))))
-        # A change counts where the highest frequency is not the reference itself.
-        at_highest = [
-            np.stack(
-                [
-                    steps[b][i, :, -1] if n > few else np.full(seen.images, np.nan)
-                    for b, n in zip(blocks, lengths, strict=True)
-                ],
-                axis=1,
-            )
-            for i, few in enumerate(_FEWEST)
         ]
-        changes = dict(zip((ABSOLUTE, TO_MEAN, TO_LOWEST), at_highest, strict=True))
-        by_kind = summarize_by_kind(
-            {change: changes[change] for change in (TO_MEAN, TO_LOWEST, ABSOLUTE)},
-            neighbors.kinds,
-            neighbors.eligible,
+        _, frequency = PROFILES[self.profile, self.protocol]
+        both = [np.concatenate(pair) for pair in zip(levels.values(), steps, strict=True)]
+        repeats = [step.shape[2] for step in steps]
+        spectrum = Spectrum(
+            **columns_by_frequency(blocks, frequency, (*_LEVELS, *_STEPS), both),
+            **{name: np.repeat(v, repeats) for name, v in neighbors.columns().items()},
+            profile=self.profile,
+            provenance=Provenance(protocol=self.protocol),
         )
-        return spectrum, highest, by_kind
+        absolute, to_mean, to_lowest = at_highest(steps)
+        changes = {TO_MEAN: to_mean, TO_LOWEST: to_lowest, ABSOLUTE: absolute}
+        by_kind = summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
+        return spectrum, highest_rows(spectrum, HighFrequency), by_kind
 
 
 def _grids(blocks: Iterable[Block]) -> dict[tuple[int, int], None]:
@@ -250,17 +219,41 @@ def without_profile(measure: Callable[[Tensor], Tensor], blocks: Iterable[Block]
 
 
 def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
-    """Log amplitude, and less its value at frequency 0 and at the lowest other frequency."""
-    lowest = (
-        level[:, 1:2] if level.shape[1] > _FEWEST[2] else np.full_like(level[:, :1], np.nan)
-    )
+    """Log amplitude, and less its value at frequency 0 and at the lowest other frequency.
+
+    NaN where the highest frequency is the lowest.
+    """
+    lowest = level[:, 1:2] if level.shape[1] > 2 else np.full_like(level[:, :1], np.nan)
     return np.stack([level, level - level[:, :1], level - lowest])
 
 
-def _estimates(
-    names: Sequence[str], values: Float[np.ndarray, "3 n rows"]
-) -> dict[str, Estimated]:
-    return {name: mean(of_name) for name, of_name in zip(names, values, strict=True)}
+def columns_by_frequency(
+    blocks: Sequence[Block],
+    frequency: Callable[[tuple[int, int]], Float[np.ndarray, "_"]],
+    names: Sequence[str],
+    values: Sequence[Float[np.ndarray, "q n _"]],
+) -> dict[str, Any]:
+    """Columns of blocks and frequencies, and means over images of q quantities of a block."""
+    axes = [frequency(grid_of(block)) for block in blocks]
+    rows = [block for block, axis in zip(blocks, axes, strict=True) for _ in axis]
+    means = map(mean, np.concatenate(values, axis=2))
+    columns = block_columns(rows) | {"frequency": np.concatenate(axes)}
+    return columns | dict(zip(names, means, strict=True))
+
+
+def at_highest(
+    values: Sequence[Float[np.ndarray, "q n _"]],
+) -> Float[np.ndarray, "q n blocks"]:
+    """Values of each block at its highest frequency; NaN where that is frequency 0."""
+    highest = np.stack([v[:, :, -1] for v in values], axis=2)
+    highest[:, :, [v.shape[2] < 2 for v in values]] = np.nan
+    return highest
+
+
+def highest_rows(spectrum: Any, kind: type[R]) -> R:
+    """The rows of the highest frequency of each block that has more than one."""
+    last = np.append(spectrum.block[1:] != spectrum.block[:-1], True)
+    return kind(**vars(spectrum.select(last & (spectrum.frequency > 0))))
 
 
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")

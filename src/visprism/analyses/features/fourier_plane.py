@@ -7,8 +7,7 @@ the model prefers horizontal or vertical structure.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +16,7 @@ from torch import Tensor
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.analyses.subject import Subject
 from visprism.core.options import option
-from visprism.core.statistics import standard_error, t_quantile
+from visprism.core.statistics import t_quantile
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.passes.features import Arrays, Extracts, Seen, Sees
@@ -25,7 +24,7 @@ from visprism.passes.profiles import log_amplitude_plane
 from visprism.passes.sources import BranchEnd, residual_branches
 from visprism.table.result import Result, estimate, result_type, scalar
 from visprism.table.result import column as quantity
-from visprism.table.shapes import Pictures
+from visprism.table.shapes import Pictures, picture_columns
 
 _SEES: dict[str, Sees] = {
     "blocks": "feature maps",
@@ -42,7 +41,7 @@ class FrequencyPlanes(Pictures):
     frequency 0 is in the middle. Intervals are over images.
     """
 
-    value_name: ClassVar[str] = "relative"
+    value_name = "relative"
 
     vertical: np.ndarray = quantity("Vertical frequency", "π rad/pixel", "-1 to 1")
     horizontal: np.ndarray = quantity("Horizontal frequency", "π rad/pixel", "-1 to 1")
@@ -65,7 +64,6 @@ class FrequencyPlanes(Pictures):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class FourierPlane(FeatureAnalysis):
     """Log amplitude by vertical and horizontal frequency, of blocks, branches or heads."""
 
@@ -126,32 +124,23 @@ class FourierPlane(FeatureAnalysis):
 
     def results(self, seen: Seen) -> Sequence[Result]:
         """The mean plane of each part."""
-        pictures = list[dict[str, Any]]()
-        for part, moments in seen.sums.items():
-            height, width = moments.shape[1:]
-            row, column = np.indices((height, width)).reshape(2, -1)
-            pictures.append(
-                {
-                    "picture": np.full(row.shape, _name(part)),
-                    "row": row,
-                    "column": column,
-                    "vertical": 2 * np.fft.fftshift(np.fft.fftfreq(height))[row],
-                    "horizontal": 2 * np.fft.fftshift(np.fft.fftfreq(width))[column],
-                    "log_amplitude": moments[0].ravel() / seen.images,
-                }
-            )
-        joined: dict[str, Any] = {
-            name: np.concatenate([picture[name] for picture in pictures])
-            for name in pictures[0]
-        }
-        moments = [moments[1:].reshape(2, -1) for moments in seen.sums.values()]
-        total, squares = np.concatenate(moments, axis=1)
-        value = total / seen.images
-        error = standard_error(total, squares, np.full(total.shape, float(seen.images)))
-        margin = t_quantile(seen.images) * error
-        relative = Estimated(value, value - margin, value + margin)
-        return (FrequencyPlanes(**joined, relative=relative, parts=self.maps),)
-
-
-def _name(part: Any) -> str:
-    return part.block.name if isinstance(part, BranchEnd) else part.name
+        n, planes = seen.images, dict[str, np.ndarray]()
+        for part, sums in seen.sums.items():
+            name = (part.block if isinstance(part, BranchEnd) else part).name
+            frequencies = [2 * np.fft.fftshift(np.fft.fftfreq(side)) for side in sums.shape[1:]]
+            planes[name] = np.stack([*np.meshgrid(*frequencies, indexing="ij"), *(sums / n)])
+        flat = [plane.reshape(5, -1) for plane in planes.values()]
+        vertical, horizontal, level, value, square = np.concatenate(flat, axis=1)
+        margin = t_quantile(n) * np.sqrt(np.maximum(square - value**2, 0) / max(n - 1, 1))
+        columns = picture_columns(
+            {name: plane[3] for name, plane in planes.items()}, "relative"
+        )
+        columns["relative"] = Estimated(value, value - margin, value + margin)
+        result = FrequencyPlanes(
+            **columns,
+            vertical=vertical,
+            horizontal=horizontal,
+            log_amplitude=level,
+            parts=self.maps,
+        )
+        return (result,)

@@ -13,16 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 FEWEST = 4  # images; the unbiased estimate divides by n (n - 3)
-
-# Bytes of features that are worked on at a time: what fits into the cache of a core. On other
-# devices it only bounds the memory.
-_PER_CORE = 2**19
-_ELSEWHERE = 2**28
 
 # Features that differ by no more than this many units of rounding are the same.
 _ROUNDING = 8
@@ -33,19 +27,11 @@ def gram(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b b"]:
 
     What is taken away from all images does not count in HSIC; without it the products keep
     their digits where features have a large mean, and features that are the same for all images
-    give exactly 0. Costs one read of `x` and b² multiplications for each feature.
+    give exactly 0. Costs one copy of `x` and b² multiplications for each feature.
     """
-    channels_last = x.stride(1) == 1 and x.shape[1] > 1
-    # Both are views: an inner product does not ask for the order of the features.
-    features = rearrange(x, "b c h w -> b (h w c)" if channels_last else "b c h w -> b (c h w)")
-    size = _PER_CORE * torch.get_num_threads() if x.is_cpu else _ELSEWHERE
-    width = max(1, size // (len(x) * x.element_size()))
-    products = x.new_zeros(len(x), len(x))
-    room = x.new_empty(len(x), min(width, features.shape[1]))
-    for part in features.split(width, dim=1):
-        deviation = torch.sub(part, part[:1], out=room[:, : part.shape[1]])
-        products.addmm_(deviation, deviation.T)
-    least = (_ROUNDING * torch.finfo(x.dtype).eps) ** 2 * features[0].square().sum()
+    deviation = (x - x[:1]).flatten(1)
+    products = deviation @ deviation.T
+    least = (_ROUNDING * torch.finfo(x.dtype).eps) ** 2 * x[0].square().sum()
     return products * (products.diagonal().max() > least)
 
 
@@ -70,30 +56,17 @@ def hsic(kernels: Float[Tensor, "m n n"]) -> tuple[Float[Tensor, "m m"], Float[T
     """HSIC of all pairs of m kernels over n images: unbiased, and biased.
 
     The first is the sum of the products of U-centered kernels over n (n - 3), the second is
-    the same sum for centered kernels over (n - 1)². One matrix product gives both: with d the
-    diagonal of a centered kernel and D its sum,
-
-        tr(K L) = <K, L> of the U-centered + n/(n - 2) d_K.d_L - D_K D_L / ((n - 1) (n - 2)).
-
-    Changes `kernels` to the U-centered ones. Costs m² n² multiplications.
+    the same sum for centered kernels over (n - 1)². Costs 2 m² n² multiplications.
     """
     n = kernels.shape[1]
-    rows = kernels.mean(2)
-    diagonal = kernels.diagonal(dim1=1, dim2=2)
-    spread = diagonal - 2 * rows + rows.mean(1, keepdim=True)
-    total = spread.sum(1, keepdim=True)
-
-    diagonal.zero_()
-    rows = kernels.sum(2) / (n - 2)
-    kernels.sub_(rows[:, :, None]).sub_(rows[:, None])
-    kernels.add_((rows.sum(1) / (n - 1))[:, None, None])
-    diagonal.zero_()
-
-    flat = kernels.flatten(1)
-    products = flat @ flat.T
-    traces = products + n / (n - 2) * spread @ spread.T
-    traces -= total @ total.T / ((n - 1) * (n - 2))
-    return products / (n * (n - 3)), traces / (n - 1) ** 2
+    same = torch.eye(n, dtype=torch.bool)
+    rows = kernels.mean(2, keepdim=True)
+    centered = kernels - rows - rows.mT + rows.mean(1, keepdim=True)
+    others = kernels.masked_fill(same, 0)
+    rows = others.sum(2, keepdim=True) / (n - 2)
+    u_centered = others - rows - rows.mT + rows.sum(1, keepdim=True) / (n - 1)
+    unbiased, biased = (k.flatten(1) for k in (u_centered.masked_fill(same, 0), centered))
+    return unbiased @ unbiased.T / (n * (n - 3)), biased @ biased.T / (n - 1) ** 2
 
 
 # From HSIC by batch to CKA.

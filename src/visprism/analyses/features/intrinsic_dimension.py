@@ -11,16 +11,16 @@ deep neural networks.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int64
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.files import atomic_write
@@ -91,7 +91,7 @@ class IntrinsicDimensions(ScalarPerBlock):
     The interval is over images, for 200 or more; it does not include the bias of the estimate.
     """
 
-    value_name: ClassVar[str] = "dimension"
+    value_name = "dimension"
 
     dimension: Estimated = estimate(
         "Intrinsic dimension", "", "TwoNN estimate from distances to the two nearest neighbors"
@@ -104,7 +104,6 @@ class IntrinsicDimensions(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class IntrinsicDimension(Analysis):
     """Intrinsic dimension of the features of each block (TwoNN), and export of the features."""
 
@@ -112,6 +111,7 @@ class IntrinsicDimension(Analysis):
     images = Sizes(fewest=_FEWEST, full=5000, work=0.5)
     needs = Needs.FEATURES
     default = False
+    passes = 1.3
     source = "Facco et al. (2017); Ansuini et al. (2019)"
     sections = (
         Section(
@@ -164,10 +164,6 @@ class IntrinsicDimension(Analysis):
             positions = subject.images.positions[: len(pooled)]
             save_features(pooled, positions, self._file(subject))
         return (result,)
-
-    def cost(self, subject: Subject) -> Cost:
-        """A forward pass."""
-        return Cost(per_image=1.3)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """With few images."""

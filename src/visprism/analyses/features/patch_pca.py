@@ -9,8 +9,6 @@ Source: Oquab et al. (2024), DINOv2, fig. 1 and sec. 7.6.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +16,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
+from visprism.analyses.base import ANALYSES, Analysis, Needs, Section, Sizes
 from visprism.analyses.pictures import image_pictures, pictures_section
 from visprism.analyses.subject import Subject
 from visprism.anatomy.run.surgery import watch
@@ -51,7 +49,7 @@ class PatchComponents(Valued, PerBlock):
     NaN for patches of the background, where there is one.
     """
 
-    value_name: ClassVar[str] = "first"
+    value_name = "first"
 
     image: np.ndarray = quantity(
         "Image", "", "index of the image; in a study, into `Study.positions`"
@@ -97,13 +95,13 @@ class PatchComponents(Valued, PerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class PatchPCA(Analysis):
     """Pictures of the principal components of patch features, joint over images, by block."""
 
     name = "patch-pca"
     needs = Needs.FEATURES
     images = Sizes(quick=_MOST_IMAGES, standard=_MOST_IMAGES, full=_MOST_IMAGES)
+    passes = 1.5
     source = "Oquab et al. (2024), fig. 1"
     sections = (
         Section(
@@ -196,10 +194,6 @@ class PatchPCA(Analysis):
             "third": colors[:, 2],
             "explained": np.full(len(tokens), explained),
         }
-
-    def cost(self, subject: Subject) -> Cost:
-        """One pass."""
-        return Cost(per_image=1.5)
 
 
 def principal_scores(

@@ -16,8 +16,7 @@ Interpreting GPT: the logit lens.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,12 +29,11 @@ from visprism.anatomy.run.cached_forward import cache_cuts, can_start_at, forwar
 from visprism.anatomy.trace.forward import forward
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather
 from visprism.core.run import Run
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, labeled
+from visprism.passes.batches import Batch, blocks_on_grid, in_order, labeled
 from visprism.passes.blocks import block_columns
 from visprism.passes.pooled import PooledFeatures, pooled_features, unit
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -56,9 +54,9 @@ class Readouts(SeriesPerBlock):
     NaN where a readout is not defined for a block.
     """
 
-    series_name: ClassVar[str] = "readout"
-    value_name: ClassVar[str] = "accuracy"
-    row_names: ClassVar[tuple[str, ...]] = ("readout",)
+    series_name = "readout"
+    value_name = "accuracy"
+    row_names = ("readout",)
 
     readout: Texts = column(
         "Readout", "", "'k-NN', 'ridge probe', or 'logit lens': the model's own head"
@@ -92,7 +90,6 @@ class Readouts(SeriesPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Readout(Analysis):
     """Accuracy of k-NN, a ridge probe and the logit lens on the features of each block."""
 
@@ -316,8 +313,7 @@ def lens_predictions(
     """
     blocks = lens_blocks(anatomy)
     last = blocks[-1].end
-    parts: list[dict[str, np.ndarray]] = []
-    sizes: list[int] = []
+    parts: list[dict[Block, np.ndarray]] = []
     with run.compute.borrow(anatomy.model), torch.no_grad(), run.compute.autocast():
         for batch in run.track_share(batches, "logit lens"):
             images, _ = labeled(batch, run.compute)
@@ -331,10 +327,7 @@ def lens_predictions(
             for block in blocks:
                 value = recording.values[block.end]
                 with forward_from_cut(anatomy, recording, last, value):
-                    classes[block.name] = forward(anatomy.model, images).argmax(1).cpu().numpy()
+                    classes[block] = forward(anatomy.model, images).argmax(1).cpu().numpy()
             parts.append(classes)
-            sizes.append(len(classes[blocks[-1].name]))
-    gathered = gather((parts, sizes))
-    every = [part for process in gathered for part in process[0]]
-    order = np.argsort(np.concatenate(image_indices([process[1] for process in gathered])))
-    return {b: np.concatenate([part[b.name] for part in every])[order] for b in blocks}
+    every = in_order(parts)
+    return {b: np.concatenate([part[b] for part in every]) for b in blocks}

@@ -6,8 +6,7 @@ receptive field, given by kernels and strides, shows which it could use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,11 +22,10 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.surgery import watch
-from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
+from visprism.anatomy.trace.forward import Images, as_written, forward, pixels
 from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.processes import gather
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.drawing.color_bars import caption, color_bar, framed, picture
 from visprism.drawing.depth import against_depth, from_zero, kinds_key
@@ -36,7 +34,7 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
-from visprism.passes.batches import Batch, blocks_on_grid, image_indices, images_of
+from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
@@ -54,7 +52,7 @@ _LETTERS = 17  # that stand below one map
 class FieldSizes(ScalarPerBlock):
     """Size of the effective receptive field; one row for each block. NaN where it is empty."""
 
-    value_name: ClassVar[str] = "sigma"
+    value_name = "sigma"
 
     sigma: Estimated = estimate(
         f"{SIGMA} of the effective receptive field",
@@ -144,7 +142,6 @@ class ReceptiveMaps(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class ReceptiveField(Analysis):
     """Effective receptive field: the pixels that the center of each feature map depends on."""
 
@@ -207,40 +204,27 @@ class ReceptiveField(Analysis):
         run = run.on(anatomy.model)
         blocks = blocks_on_grid(anatomy)
         totals: dict[Block, np.ndarray] = {}
-        moments: dict[Block, list[np.ndarray]] = {block: [] for block in blocks}
-        sizes: list[int] = []
+        moments: list[dict[Block, np.ndarray]] = []  # of each batch
         shared = processes.share(batches)
         ticks = run.ticks(shared, len(blocks), "receptive fields")
         with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
             for batch in shared:
                 x = images_of(batch, anatomy, run.compute)
+                moments.append({})
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
                     totals[block] = totals.get(block, 0) + fields.sum(0)
-                    moments[block].append(_moments(fields))
-                sizes.append(batch_size(x))
-        gathered = gather((totals, moments, sizes))
-        by_process = [process[2] for process in gathered]
-        if not any(map(sum, by_process)):
-            raise InputError("batches must hold at least one image, got none")
-        order = np.argsort(np.concatenate(image_indices(by_process)))
-        parts = [process[1] for process in gathered]
-        by_image = {
-            block: np.concatenate([m for part in parts for m in part[block]])[order]
-            for block in blocks
-        }
-        total = {
-            b: np.sum([part[0][b] for part in gathered if b in part[0]], 0) for b in blocks
-        }
-        largest = max(size for process in by_process for size in process)
+                    moments[-1][block] = _moments(fields)
+        parts, sums = in_order(moments), processes.gather(totals)
+        by_image = {block: np.concatenate([part[block] for part in parts]) for block in blocks}
+        total = {b: np.sum([part[b] for part in sums if b in part], 0) for b in blocks}
+        sizes = [len(part[blocks[0]]) for part in parts]
         origin = run.measured(
-            images=len(order), batch_size=largest, image_shape=anatomy.image_shape
+            images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
         )
-        return (
-            replace(_sizes(by_image, total), provenance=origin),
-            replace(maps_of(total, self.num_blocks), provenance=origin),
-        )
+        results = _sizes(by_image, total), maps_of(total, self.num_blocks)
+        return tuple(result.measured(origin) for result in results)
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass, and for each block a backward pass from it to the image."""
@@ -307,12 +291,6 @@ def _weights(
         with watch(anatomy, center, blocks=blocks) as centers:
             forward(anatomy.model, _with_pixels(images, leaf))
         for block in blocks:
-            if block.name not in centers:
-                raise InputError(
-                    f"block {block.name!r} did not run for these images as it did when the "
-                    "model was dissected. Dissect the model as it is now, with images like "
-                    "these."
-                )
             gradient = _gradient(centers.pop(block.name), leaf, block)
             yield block, gradient.abs().sum(1)
 
@@ -327,26 +305,19 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
 
 def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
     """Gradient with respect to the images, in double precision on the CPU."""
-    if not center.requires_grad:
-        raise _no_field(block, "the model detaches it from the images")
     try:
-        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True, allow_unused=True)
+        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True)
+        reason = "" if torch.isfinite(gradient).all() else "its gradient is NaN or infinite"
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        raise _no_field(block, str(error).strip().splitlines()[0].rstrip(".")) from error
-    if gradient is None:
-        raise _no_field(block, "no gradient arrives at the images")
-    if not torch.isfinite(gradient).all():
-        raise _no_field(block, "its gradient is NaN or infinite")
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+    if reason:
+        raise InputError(
+            f"block {block.name!r} has no receptive field ({reason}). The model must be "
+            "differentiable with respect to its images, outside of torch.no_grad."
+        )
     return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
-
-
-def _no_field(block: Block, reason: str) -> InputError:
-    return InputError(
-        f"block {block.name!r} has no receptive field ({reason}). The model must be "
-        "differentiable with respect to its images, outside of torch.no_grad."
-    )
 
 
 def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,8 +6,7 @@ singular values are then the variances along the principal directions.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,9 +17,8 @@ from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import in_float64
-from visprism.drawing.depth import against_depth, depth_bar, from_zero, kinds_key
+from visprism.drawing.depth import curves_of_blocks, depth_bar
 from visprism.drawing.registry import figure
-from visprism.drawing.style import DEPTH, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import Answer
 from visprism.estimates.estimated import Number
@@ -95,7 +93,8 @@ def _ranks(values: SingularSpectrum, name: str, level: str) -> tuple[float, floa
 class EffectiveRanks(ScalarPerBlock):
     """Effective rank of the features; one row for each block. NaN where nothing varies."""
 
-    value_name: ClassVar[str] = "token_rank"
+    value_name = "token_rank"
+    scale = "zero"
 
     channels: np.ndarray = column("Channels", "", "number of channels, which no rank exceeds")
     token_rank: np.ndarray = column(
@@ -145,7 +144,6 @@ class EffectiveRanks(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class SingularValues(FeatureAnalysis):
     """Singular values and effective rank of the features of each block.
 
@@ -229,35 +227,8 @@ def _(
     result: SingularSpectrum, ax: Axes, *, level: Literal["tokens", "images"] = "tokens"
 ) -> Axes:
     """Singular values over the largest by rank, a curve per block, colored by depth."""
-    chosen = result.select(result.level == level)
-    for name in dict.fromkeys(chosen.block.tolist()):
-        rows = chosen.select((chosen.block == name) & (chosen.relative > 0))
-        if not len(rows.rank):
-            continue
-        ax.plot(
-            rows.rank,
-            rows.relative,
-            color=DEPTH(float(rows.depth[0])),
-            linewidth=1.1,
-            label=name,
-            gid=tip(f"{name} · {rows.kind[0]} · depth {rows.depth[0]:.2f}"),
-        )
+    chosen = result.select((result.level == level) & (result.relative > 0))
+    curves_of_blocks(ax, chosen, "rank", "relative")
     ax.set(xscale="log", yscale="log", ylim=(1e-4, 1.3))
     ax.set(xlabel=f"Rank of the singular value ({level})", ylabel="Relative to the largest")
-    return ax
-
-
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(
-    result: EffectiveRanks,
-    ax: Axes,
-    *,
-    quantity: Literal[
-        "token_rank", "image_rank", "token_participation", "image_participation"
-    ] = "token_rank",
-) -> Axes:
-    """Effective rank against depth."""
-    against_depth(ax, result, quantity)
-    from_zero(ax)
-    ax.set_ylabel(result.infos()[quantity].heading)
     return ax

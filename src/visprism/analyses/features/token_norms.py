@@ -6,8 +6,7 @@ sink emerges in language models, eq. 5 (the share of heads with a sink).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
-from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock
+from visprism.table.shapes import Pictures, QuantilesPerBlock, ScalarPerBlock, picture_columns
 
 GROUP_NAMES = {
     "grid": "grid",
@@ -50,8 +49,8 @@ _PICTURED = 6  # blocks whose outliers are pictured
 class TokenNormQuantiles(QuantilesPerBlock):
     """Quantiles of the Euclidean norms of tokens, by block and group of tokens."""
 
-    value_name: ClassVar[str] = "norm"
-    series_name: ClassVar[str] = "tokens"
+    value_name = "norm"
+    series_name = "tokens"
 
     tokens: Texts = column(
         "Tokens",
@@ -68,7 +67,7 @@ class TokenNormQuantiles(QuantilesPerBlock):
 class OutlierTokens(ScalarPerBlock):
     """Tokens of the grid with a norm far above the median; one row for each block."""
 
-    value_name: ClassVar[str] = "share"
+    value_name = "share"
 
     share: Estimated = estimate(
         "Share of outlier tokens",
@@ -111,7 +110,7 @@ class OutlierTokens(ScalarPerBlock):
 class OutlierPlaces(Pictures):
     """Where outlier tokens lie, in the blocks that have the most; a row for each place."""
 
-    value_name: ClassVar[str] = "share"
+    value_name = "share"
 
     share: np.ndarray = column(
         "Share of images with an outlier",
@@ -119,18 +118,12 @@ class OutlierPlaces(Pictures):
         "fraction of images whose token at this position is an outlier",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """Range of the shares of each block, and the number of images."""
-        images = self.images_text
-        for text in super().sentences():
-            yield f"{text} over {images}"
-
 
 @result_type("massive-activations")
 class MassiveActivations(ScalarPerBlock):
     """The largest activation of each block, with the median; one row for each block."""
 
-    value_name: ClassVar[str] = "log_ratio"
+    value_name = "log_ratio"
 
     log_ratio: Estimated = estimate(
         "log10(largest / median activation)",
@@ -175,7 +168,7 @@ class AttentionSinks(ScalarPerBlock):
     NaN where an attention has no keys of a group.
     """
 
-    value_name: ClassVar[str] = "sink_heads"
+    value_name = "sink_heads"
 
     sink_heads: Estimated = estimate(
         "Heads with an attention sink",
@@ -218,7 +211,6 @@ class AttentionSinks(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class TokenNorms(FeatureAnalysis):
     """Norms of grid tokens, class tokens and registers; outliers and attention sinks.
 
@@ -443,16 +435,9 @@ def _places(seen: Seen, share: Float[np.ndarray, "m"]) -> Sequence[OutlierPlaces
     pictured = [seen.blocks[i] for i in chosen if share[i] > 0]
     if not pictured:
         return ()
-    indices = [np.indices(grid_of(block)).reshape(2, -1) for block in pictured]
-    row, column = np.concatenate(indices, axis=1)
-    return (
-        OutlierPlaces(
-            picture=np.repeat([b.name for b in pictured], [i.shape[1] for i in indices]),
-            row=row,
-            column=column,
-            share=np.concatenate([seen.sums["places", b] / seen.images for b in pictured]),
-        ),
-    )
+    counts = {b.name: seen.sums["places", b].reshape(grid_of(b)) for b in pictured}
+    shares = {name: count / seen.images for name, count in counts.items()}
+    return (OutlierPlaces(**picture_columns(shares, "share")),)
 
 
 # Attention.

@@ -1,43 +1,31 @@
-"""Token similarity: the mean cosine between the tokens of an image, by block.
-
-With unit vectors u of n tokens, the mean over their n (n - 1) pairs is
-
-    (|sum u|^2 - n) / (n (n - 1)),
-
-which takes one read of the tokens instead of all pairs.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+"""Token similarity: the mean cosine between the tokens of an image, by block."""
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.devices import in_float64
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, mean
 from visprism.passes.blocks import block_columns
-from visprism.passes.features import Arrays, Extracts, Seen
+from visprism.passes.features import Seen
 from visprism.passes.tokens import Tokens
-from visprism.table.result import Result, Texts, column, estimate, result_type
+from visprism.table.result import Texts, column, estimate, result_type
 from visprism.table.shapes import SeriesPerBlock
 
 # The last two for blocks that have tokens off the grid.
 SERIES = ("grid", "grid, mean removed", "all tokens", "all tokens, mean removed")
-# A token that differs from the mean by less than this part of its norm is equal to it.
-_ROUNDING = 1e-6
 
 
 @result_type("token-similarity")
 class TokenCosines(SeriesPerBlock):
     """Mean cosine between tokens of an image; a row for each block and choice of tokens."""
 
-    series_name: ClassVar[str] = "tokens"
-    value_name: ClassVar[str] = "cosine"
+    series_name = "tokens"
+    value_name = "cosine"
 
     tokens: Texts = column(
         "Tokens",
@@ -53,12 +41,11 @@ class TokenCosines(SeriesPerBlock):
 
     def answered(self, name: str) -> np.ndarray:
         """Grid tokens of the last block."""
-        rows = self.series().get(SERIES[0], np.zeros(0, dtype=int))[-1:]
-        return rows[np.isfinite(self.cosine[rows])]
+        last = np.flatnonzero(self.tokens == SERIES[0])[-1:]
+        return last[np.isfinite(self.cosine[last])]
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class TokenSimilarity(FeatureAnalysis):
     """Cosine similarity between the tokens of an image, by block (over-smoothing)."""
 
@@ -77,52 +64,27 @@ class TokenSimilarity(FeatureAnalysis):
     )
 
     def extract(self, x: Tokens) -> Float[Tensor, "b 2 s"]:
-        """Mean cosine of the first s choices of `SERIES`, and whether two tokens are not 0.
+        """Sum of cosines over pairs, and number of pairs, of the first s choices of `SERIES`.
 
-        Costs two reads of the feature map, of which one copy in float64 is made.
+        With n unit vectors u, the sum over their n (n - 1) pairs is |sum u|^2 - n: one read of
+        the tokens. A token that is 0, or within 1e-6 of its norm of the removed mean, has none.
         """
-        tokens = in_float64(x.every)
-        grid = tokens[:, x.off_grid.shape[1] :]
-        choices = [grid, tokens] if x.roles else [grid]
-        return torch.stack(
-            [_mean_cosine(c) for raw in choices for c in (raw, _centered(raw))], 2
-        )
+        tokens, sums = in_float64(x.every), []
+        for choice in [tokens[:, x.off_grid.shape[1] :], tokens] if x.roles else [tokens]:
+            rest = choice - choice.mean(dim=1, keepdim=True)
+            rest *= rest.norm(dim=2, keepdim=True) > 1e-6 * choice.norm(dim=2, keepdim=True)
+            for rows in (choice, rest):
+                units = functional.normalize(rows, dim=2, eps=torch.finfo(rows.dtype).tiny)
+                n = units.any(2).sum(1)
+                sums.append(torch.stack([units.sum(1).square().sum(1) - n, n * (n - 1)], dim=1))
+        return torch.stack(sums, dim=2)
 
-    def by_image(self, extracts: Extracts) -> Arrays:
-        """The cosines; NaN for an image without a pair of tokens."""
-        pairs = super().by_image(extracts).items()
-        return {block: np.where(x[:, 1] > 0, x[:, 0], np.nan) for block, x in pairs}
-
-    def results(self, seen: Seen) -> Sequence[Result]:
-        """The similarity of every block."""
-        pairs = [
-            (block, name, seen.by_image[block][:, i])
-            for i, name in enumerate(SERIES)
-            for block in seen.blocks
-            if i < seen.by_image[block].shape[1]
-        ]
-        blocks, names, cosines = zip(*pairs, strict=True)
-        return (
-            TokenCosines(
-                **block_columns(blocks),
-                tokens=np.array(names),
-                cosine=mean(np.stack(cosines, axis=1)),
-            ),
-        )
-
-
-def _centered(tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b n c"]:
-    """Tokens less their mean; exactly 0 where they differ from it by rounding only."""
-    rest = tokens - tokens.mean(dim=1, keepdim=True)
-    differs = rest.norm(dim=2, keepdim=True) > _ROUNDING * tokens.norm(dim=2, keepdim=True)
-    return rest * differs
-
-
-def _mean_cosine(tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b 2"]:
-    """Mean cosine over pairs of tokens that are not 0, and 1 where there is such a pair."""
-    norms = tokens.norm(dim=2, keepdim=True)
-    units = tokens / norms.clamp(min=torch.finfo(tokens.dtype).tiny)
-    n = (norms > 0).sum((1, 2)).to(tokens)
-    pairs = n * (n - 1)
-    cosine = (units.sum(1).square().sum(1) - n) / pairs.clamp(min=1)
-    return torch.stack([cosine, (pairs > 0).to(cosine)], dim=1)
+    def results(self, seen: Seen) -> tuple[TokenCosines]:
+        """The similarity of every block; NaN for an image without a pair of tokens."""
+        sums = seen.by_image
+        rows = [(i, b) for i in range(len(SERIES)) for b in sums if i < sums[b].shape[2]]
+        total, pairs = np.stack([sums[b][:, :, i] for i, b in rows], axis=2).swapaxes(0, 1)
+        columns = block_columns([block for _, block in rows])
+        tokens = np.array([SERIES[i] for i, _ in rows])
+        cosine = mean(np.where(pairs > 0, total / np.maximum(pairs, 1), np.nan))
+        return (TokenCosines(**columns, tokens=tokens, cosine=cosine),)

@@ -5,40 +5,35 @@ and images. Blocks that average over positions lower it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int8
-from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, FeatureAnalysis, Section
 from visprism.core.run import stream
-from visprism.drawing.depth import PlainLogFormatter, against_depth, kinds_key
-from visprism.drawing.registry import figure
 from visprism.estimates.estimated import Estimated, mean, ratio
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import some_of
-from visprism.passes.blocks import block_columns, cache_chunks, channel_mean, grid_of
+from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
-from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, gaps, summarize_by_kind
-from visprism.table.result import Result, Texts, column, estimate, result_type
-from visprism.table.shapes import ScalarPerBlock
+from visprism.table.kinds import SCALE_FREE, VARIANCE, KindSummary, summarize_by_kind
+from visprism.table.result import Result, column, estimate, result_type
+from visprism.table.shapes import ChangePerBlock, ScalarPerBlock
 
 _PROJECTIONS = 8  # random ones, by which the change of the features is estimated
 _UNCHANGED = 1e-6  # relative change of features that is rounding
 
 
 @result_type("variances")
-class Variances(ScalarPerBlock):
+class Variances(ScalarPerBlock, ChangePerBlock):
     """Feature-map variance; one row for each block. NaN where a map has only one position."""
 
-    value_name: ClassVar[str] = "variance"
+    value_name = "variance"
+    scale = "log"
 
     variance: Estimated = estimate(
         "Feature-map variance", "", "over positions, unbiased; mean over channels and images"
@@ -70,23 +65,16 @@ class Variances(ScalarPerBlock):
     dead_channels: np.ndarray = column(
         "Dead channels", "", "fraction of channels that are 0 everywhere in all images"
     )
-    previous: Texts = column(
-        "Previous block", "", "block that the changes refer to; empty if there is none"
-    )
-    between: Texts = column(
-        "Blocks between", "", "blocks between the two that do not lie on a grid; usually empty"
-    )
 
     def sentences(self) -> Iterator[str | Finding]:
         """Dead channels, blocks that change nothing, and changes across blocks off the grid."""
-        yield from gaps(self)
+        yield from self.gaps()
         dead = np.flatnonzero(self.dead_channels > 0)
         if len(dead):
             parts = [f"{self.block[i]} {self.dead_channels[i]:.1%}" for i in dead]
-            images = self.images_text
             yield Finding(
-                f"dead channels (0 everywhere in {images}) in {len(dead)} of {len(self)} "
-                f"blocks: {some_of(parts)}",
+                f"dead channels (0 everywhere in {self.images_text}) in {len(dead)} of "
+                f"{len(self)} blocks: {some_of(parts)}",
                 "VP108",
             )
         idle = self.block[self.feature_change < _UNCHANGED].tolist()
@@ -99,7 +87,6 @@ class Variances(ScalarPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Variance(FeatureAnalysis):
     """Variance of feature maps over positions, by block."""
 
@@ -126,13 +113,20 @@ class Variance(FeatureAnalysis):
     def extract(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d"]:
         """Mean squared deviation over positions and mean square, mean over channels, by image.
 
-        Then follow 8 random projections of the map, and for each of the c channels whether it
-        is 0 everywhere (d = c + 10). Costs two reads of the map.
+        Then follow 8 projections of the map, its sums with random signs over sqrt(c h w): their
+        mean square is that of the map, so that the difference of two maps' projections
+        estimates how far the maps are apart. The last c numbers are whether each channel is 0
+        everywhere (d = c + 10). Costs three reads of the map.
         """
-        chunks = [_moments(chunk) for chunk in cache_chunks(x)]
-        means = torch.cat([channel_mean(moments, x) for moments in chunks])
-        dead = torch.cat([_by_channel(moments[:, 1], x) == 0 for moments in chunks])
-        return torch.cat([means, _projections(x).to(means), dead.to(means)], dim=1)
+        # The mean goes first: the difference of two large sums would leave no digits.
+        average = x.mean((2, 3), keepdim=True)
+        deviation = (x - average).square_().mean((2, 3))
+        square = deviation + average[:, :, 0, 0].square()
+        means = torch.stack([deviation.mean(1), square.mean(1)], dim=1)
+        flat = x.flatten(1)
+        signs = _signs(flat.shape[1], x.device).to(x.dtype)
+        projections = flat @ signs / flat.shape[1] ** 0.5
+        return torch.cat([means, projections, (square == 0).to(means)], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
         """The two moments and the projections of each block."""
@@ -145,104 +139,39 @@ class Variance(FeatureAnalysis):
     def results(self, seen: Seen) -> Sequence[Result]:
         """The variances, and their change by kind of block."""
         blocks, neighbors = seen.blocks, seen.neighbors
+        values = np.stack([seen.by_image[b] for b in blocks], axis=1).astype(np.float64)
         positions = np.array([prod(grid_of(block)) for block in blocks])
-        with np.errstate(divide="ignore"):
-            unbiased = np.where(positions > 1, positions / (positions - 1), np.nan)
-        deviation, square = unbiased * seen.stacked(0), seen.stacked(1)
-        before, square_before = neighbors.before(deviation), neighbors.before(square)
+        values[:, :, 0] *= np.where(
+            positions > 1, positions / np.maximum(positions - 1, 1), np.nan
+        )
+        before = neighbors.before(values)
+        pairs = zip(blocks, neighbors.previous, strict=True)
+        alike = [
+            previous is not None and block.shape == previous.shape for block, previous in pairs
+        ]
         with np.errstate(divide="ignore", invalid="ignore"):
-            variance_change = np.log(deviation / before)
-            changes = {
-                VARIANCE: variance_change,
-                SCALE_FREE: variance_change - np.log(square / square_before),
-            }
+            log_ratio, log_square_ratio = np.log((values / before)[:, :, :2]).transpose(2, 0, 1)
+            step = ((values - before)[:, :, 2:] ** 2).sum(0).mean(1) / before[:, :, 1].sum(0)
+        changes = {VARIANCE: log_ratio, SCALE_FREE: log_ratio - log_square_ratio}
         variances = Variances(
             **block_columns(blocks),
             **neighbors.columns(),
-            variance=mean(deviation),
-            relative=ratio(deviation, square),
-            change=ratio(deviation - before, before),
+            variance=mean(values[:, :, 0]),
+            relative=ratio(values[:, :, 0], values[:, :, 1]),
+            change=ratio((values - before)[:, :, 0], before[:, :, 0]),
             log_ratio=mean(changes[VARIANCE]),
             relative_log_ratio=mean(changes[SCALE_FREE]),
-            feature_change=self._feature_change(seen),
+            feature_change=np.where(alike, step**0.5, np.nan),
             dead_channels=np.array([(seen.sums[b] == seen.images).mean() for b in blocks]),
         )
         return variances, summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
 
-    def _feature_change(self, seen: Seen) -> Float[np.ndarray, " blocks"]:
-        """Root mean square of output minus input over the input's, by the projections."""
-        changes = []
-        for block, before in zip(seen.blocks, seen.neighbors.previous, strict=True):
-            if before is None or block.shape != before.shape:
-                changes.append(np.nan)
-                continue
-            x, y = (seen.by_image[b].astype(np.float64) for b in (before, block))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = ((y[:, 2:] - x[:, 2:]) ** 2).sum(0).mean() / x[:, 1].sum()
-            changes.append(step**0.5)
-        return np.array(changes)
 
-
-@figure(width=2.75, height=2.0, key=kinds_key, key_height=0.25)
-def _(
-    result: Variances, ax: Axes, *, quantity: Literal["variance", "relative"] = "variance"
-) -> Axes:
-    """Variance over positions against depth, absolute or scale-free.
-
-    The axis is logarithmic: what a block does is a factor, and models differ by orders of
-    magnitude. Where no feature map varies at all it is linear.
-    """
-    against_depth(ax, result, quantity)
-    if (getattr(result, quantity) > 0).any():
-        ax.set_yscale("log")
-        ax.yaxis.set_major_formatter(PlainLogFormatter())
-        ax.yaxis.set_minor_formatter(PlainLogFormatter(minor_thresholds=(2.5, 0.5)))
-    ax.set_ylabel(result.infos()[quantity].heading)
-    return ax
-
-
-def _moments(chunk: Float[Tensor, "m h w r"]) -> Float[Tensor, "m 2 r"]:
-    """Mean squared deviation from the mean, and mean square.
-
-    The mean goes first: the difference of two large sums would leave no digits.
-    """
-    average = chunk.mean((1, 2), keepdim=True)
-    deviation = (chunk - average).square_().mean((1, 2))
-    return torch.stack([deviation, deviation + average[:, 0, 0].square()], dim=1)
-
-
-def _by_channel(
-    values: Float[Tensor, "m r"], x: Float[Tensor, "b c h w"]
-) -> Float[Tensor, "_ c"]:
-    """One row per image of what was computed from a chunk of `x`, whatever its memory order."""
-    return rearrange(values, "(b q) r -> b (q r)", q=x.shape[1] // values.shape[1])
-
-
-def _projections(x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b 8"]:
-    """Sums of a map with random signs, sum over c, y, x of s_cyx x_cyx / sqrt(c h w).
-
-    The mean square of a projection is the mean square of the map, so that the difference of two
-    maps' projections estimates how far they are apart. Equal maps have equal projections.
-    """
-    channels, *grid = x.shape[1:]
-    channels_last = x.stride(1) == 1 and channels > 1
-    # In the order of memory, so that no copy is made.
-    flat = x.permute(0, 2, 3, 1).flatten(1) if channels_last else x.flatten(1)
-    signs = _signs(channels, prod(grid), channels_last=channels_last, device=x.device)
-    return flat @ signs.to(x.dtype) / x[0].numel() ** 0.5
-
-
-@lru_cache(maxsize=64)  # more than a network has shapes of maps
-def _signs(
-    channels: int, positions: int, *, channels_last: bool, device: torch.device
-) -> Int8[Tensor, "n 8"]:
+@lru_cache(maxsize=64)  # more than a network has sizes of maps
+def _signs(size: int, device: torch.device) -> Int8[Tensor, "n 8"]:
     """Random signs of each number of a map, the same in every pass, process and order.
 
     They stay on the device: of a ResNet-50 at 224x224 they are 14 million bytes.
     """
-    size = channels * positions
     draws = torch.randint(2, (size, _PROJECTIONS), generator=stream(0, "projections", size))
-    signs = (2 * draws - 1).to(torch.int8)
-    if channels_last:
-        signs = rearrange(signs, "(c p) r -> (p c) r", c=channels).contiguous()
-    return signs.to(device)
+    return (2 * draws - 1).to(torch.int8).to(device)

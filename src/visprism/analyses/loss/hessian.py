@@ -186,11 +186,13 @@ def _(result: HessianCurves, ax: Axes) -> Axes:
 def _(result: HessianSummary, ax: Axes) -> Axes:
     """NEP against APE, with their intervals over mini-batches where there are any."""
     for row, (name, (color, _)) in enumerate(_styles(result).items()):
+        ape, nep = result.ape[row], result.nep[row]
+        xerr, yerr = (np.maximum([[n - n.low], [n.high - n]], 0) for n in (ape, nep))
         ax.errorbar(
-            float(result.ape[row]),
-            float(result.nep[row]),
-            xerr=_error_bar(result, "ape", row),
-            yerr=_error_bar(result, "nep", row),
+            ape,
+            nep,
+            xerr=xerr,
+            yerr=yerr,
             color=color,
             marker="o",
             markersize=4,
@@ -204,15 +206,6 @@ def _(result: HessianSummary, ax: Axes) -> Axes:
     ax.autoscale_view()
     ax.set(xlabel="Average positive eigenvalue (APE)", ylabel="Negative eigenvalues (NEP)")
     return ax
-
-
-def _error_bar(result: HessianSummary, name: str, row: int) -> np.ndarray | None:
-    """Lengths of an error bar; none without an interval."""
-    value = float(getattr(result, name)[row])
-    low, high = (float(ends[row]) for ends in result.intervals_of(name))
-    if not np.isfinite([low, high]).all():
-        return None
-    return np.array([[max(value - low, 0.0)], [max(high - value, 0.0)]])
 
 
 def _labels(result: OfObjectives) -> list[str]:

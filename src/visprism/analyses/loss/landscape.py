@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import PolyCollection
 from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -28,7 +26,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.drawing.registry import figure, surface_of
-from visprism.drawing.style import FAINT, INK, SIMILARITY, STRIP, legend, tip
+from visprism.drawing.style import INK, SIMILARITY, STRIP, legend, tip
 from visprism.loss.eigenvalues import top_eigenpairs
 from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
 from visprism.loss.objective import Objective
@@ -45,30 +43,6 @@ from visprism.loss.planes import (
 from visprism.loss.points import batch_norms
 from visprism.loss.rings import RADII, Rings, rings
 from visprism.table.result import Result
-
-AZIMUTH, ELEVATION = np.radians(-58.0), np.radians(38.0)  # of the viewer
-HEIGHT = 0.75  # of the end of the scale, in sides of the square
-
-
-def project_isometric(
-    x: Float[np.ndarray, "*s"], y: Float[np.ndarray, "*s"], z: Float[np.ndarray, "*s"]
-) -> Float[np.ndarray, "*s 3"]:
-    """Coordinates to the right, up and toward the viewer, of [-1, 1] x [-1, 1] x [0, 1].
-
-    The first two are in half sides of the square; z is from the floor to the end of the scale.
-    """
-    right = np.cos(AZIMUTH) * x - np.sin(AZIMUTH) * y
-    back = np.sin(AZIMUTH) * x + np.cos(AZIMUTH) * y
-    height = 2 * HEIGHT * (z - 0.5)
-    up = np.cos(ELEVATION) * height + np.sin(ELEVATION) * back
-    return np.stack([right, up, np.sin(ELEVATION) * height - np.cos(ELEVATION) * back], axis=-1)
-
-
-def outline_at(z: float) -> Float[np.ndarray, "5 2"]:
-    """The outline of the square at the height `z`; at 0 it is the floor."""
-    corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1), (-1, -1)], dtype=float)
-    return project_isometric(corners[:, 0], corners[:, 1], np.full(5, z))[:, :2]
-
 
 View = Literal["contour", "surface", "slices"]
 Quantity = Literal["nll", "l2", "accuracy"]
@@ -178,54 +152,21 @@ def _contour(ax: Axes, rows: LossSurface, quantity: Quantity, path: Projection |
 def _surface(ax: Axes, rows: LossSurface, quantity: Quantity) -> Axes:
     """The surface from a corner and above; height and color are positions on the scale."""
     a, b = np.unique(rows.a), np.unique(rows.b)
-    value = np.asarray(getattr(rows, quantity)).reshape(len(b), len(a))
     norm, colors = _scale(rows, quantity)
-    height = np.ma.filled(np.ma.masked_invalid(norm(value)), 1.0)
-    x, y = np.meshgrid(np.linspace(-1, 1, len(a)), np.linspace(-1, 1, len(b)))
-    place = project_isometric(x, y, height)
-    near = place[..., 2]
-    corners = [(slice(None, -1), slice(None, -1)), (slice(None, -1), slice(1, None))]
-    corners += [(slice(1, None), slice(1, None)), (slice(1, None), slice(None, -1))]
-    cells = np.stack([place[c][..., :2] for c in corners], axis=2).reshape(-1, 4, 2)
-    middle = np.mean([height[c] for c in corners], axis=0).ravel()
-    order = np.argsort(np.mean([near[c] for c in corners], axis=0).ravel())  # far ones first
-    _floor(ax, norm)
-    ax.add_collection(
-        PolyCollection(
-            list(cells[order]),
-            array=norm.inverse(middle[order]),
-            cmap=colors,
-            norm=norm,
-            edgecolor=(0, 0, 0, 0.35),
-            linewidth=0.25,
-            label=LABELS[quantity],
-        )
-    )
-    return ax
-
-
-def _floor(ax: Axes, norm: Normalize) -> None:
-    """The floor of a surface, and on the walls behind it a line at chance level."""
-    ax.plot(*outline_at(0.0).T, color=STRIP, linewidth=0.6, zorder=0, label="_floor")
+    value = norm(np.asarray(getattr(rows, quantity)).reshape(len(b), len(a)))
+    height = np.ma.filled(np.ma.masked_invalid(value), 1.0)
+    ax.scatter([], [], c=[], norm=norm, cmap=colors, label=LABELS[quantity])  # for the key
+    space: Any = ax.inset_axes((0, 0, 1, 1), projection="3d")
+    grid, edges = np.meshgrid(a, b), {"edgecolor": (0, 0, 0, 0.35), "linewidth": 0.25}
+    cells = {"rstride": 1, "cstride": 1, "shade": False, **edges}
+    space.plot_surface(*grid, height, facecolors=colors(height), **cells)
     if isinstance(norm, LossScale):
-        behind = outline_at(CHANCE_POSITION)[[0, 3, 2]]
-        ax.plot(*behind.T, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=0)
-        ax.annotate(
-            f"log {norm.classes}",
-            tuple(behind[0]),
-            xytext=(-2, 0),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            fontsize="x-small",
-        )
-    for text, x, y in (("1st direction", 0.0, -1.25), ("2nd direction", 1.25, 0.0)):
-        at = project_isometric(np.array(x), np.array(y), np.array(0.0))
-        ax.annotate(
-            text, (at[0], at[1]), ha="center", va="top", fontsize="x-small", color=FAINT
-        )
-    ax.set(xlim=(-1.65, 1.5), ylim=(-1.55, 1.75), aspect="equal")
+        chance = np.full_like(height, CHANCE_POSITION)
+        space.plot_wireframe(*grid, chance, rcount=1, ccount=1, color=INK, linewidth=0.8)
+    space.view_init(38, -58)
+    space.set(zlim=(0, 1), zticks=[], xlabel="1st direction", ylabel="2nd direction")
     ax.axis("off")
+    return ax
 
 
 def _slices(ax: Axes, result: LossSurface, quantity: Quantity) -> Axes:

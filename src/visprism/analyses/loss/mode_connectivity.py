@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes, function_of
 from visprism.analyses.loss.checkpoints import names_of, stored_weights
 from visprism.analyses.subject import Subject
-from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.core.statistics import mean_interval
@@ -29,6 +28,7 @@ from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Number, mean, paired_proportion, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import points_text, selection_text, text_of
+from visprism.loss.directions import difference
 from visprism.loss.objective import cross_entropy
 from visprism.loss.planes import State
 from visprism.loss.points import (
@@ -101,25 +101,9 @@ class Soup(Result):
         yield (
             f"uniform soup of {len(self) - 1} weights: accuracy {self.accuracy[-1]:.1%}; "
             f"gain over {self.member[best]}, the best of them: "
-            f"{points_text(gain, gain.low, gain.high)} ({images}"
+            f"{points_text(gain)} ({images}"
             f"{selection_text(len(self) - 1)})"
         )
-
-
-def _step(model: nn.Module, state: State, name: str) -> dict[str, Tensor]:
-    """The floating-point entries of a state dict minus the model's entries."""
-    step = {}
-    for key, tensor in model.state_dict().items():
-        if not tensor.is_floating_point():
-            continue
-        if key not in state or state[key].shape != tensor.shape:
-            given = "none" if key not in state else f"shape {tuple(state[key].shape)}"
-            raise InputError(
-                f"checkpoint {name} must have an entry {key!r} of shape {tuple(tensor.shape)}, "
-                f"got {given}. Use checkpoints of one architecture."
-            )
-        step[key] = state[key].to(tensor) - tensor
-    return step
 
 
 @ANALYSES.register
@@ -133,6 +117,7 @@ class ModeConnectivity(Analysis):
     images = Sizes(fewest=32, quick=64, standard=512, full=2000)
     rank = 3
     default = False  # which checkpoints to compare, only the user can say
+    required = "checkpoints"
     source = "Frankle et al. (2020), sec. 2; Wortsman et al. (2022), sec. 2"
     sections = (
         Section(
@@ -192,8 +177,12 @@ class ModeConnectivity(Analysis):
         )  # the start is shared, and there is the soup
         ticks = run.ticks(range(number), evaluation.ticks_per_point, "linear paths")
         with torch.no_grad(), evaluation.prepared(), ticks as tick:
-            steps = {name: _step(model, state, name) for name, state in states.items()}
             tensors = dict(model.state_dict(keep_vars=True))
+            averaged = {name: x for name, x in tensors.items() if x.is_floating_point()}
+            steps = {
+                name: difference(state, averaged, f"checkpoint {name}")
+                for name, state in states.items()
+            }
             with displaced_tensors(model, tensors) as displace:
 
                 def losses(terms: Iterable[tuple[float, Mapping[str, Tensor]]]) -> PointLosses:
@@ -245,12 +234,6 @@ class ModeConnectivity(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """Two forward passes for each point, of which one is for BatchNorm."""
         return Cost(per_image=2 * (len(self.checkpoints) * (self.points - 1) + 2))
-
-    def inapplicable(self, subject: Subject) -> str | None:
-        """Without checkpoints there is no segment."""
-        if not self.checkpoints:
-            return "no checkpoints are named; set the option checkpoints"
-        return super().inapplicable(subject)
 
 
 mode_connectivity = function_of(ModeConnectivity, ModeConnectivity.of, without=["checkpoints"])

@@ -21,7 +21,6 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK
@@ -29,8 +28,6 @@ from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import Number, mean, stacked
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import missing_text, text_of
-from visprism.loss.eigenvalues import objective_label
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import Differentiable, ascent_step
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -45,6 +42,9 @@ _PLACES = {
     "gaussian": "in random Gaussian directions, at Euclidean distance {rho:g}",
 }
 _NAMES = {"sam": "SAM", "asam": "ASAM", "gaussian": "Gaussian"}
+# The increase of one loss by one measure: "values" of each random direction, or the one of a
+# gradient measure, and "first_order", "loss" and "gradient_norm".
+Rise = dict[str, Any]
 
 
 @result_type("sharpness")
@@ -93,29 +93,10 @@ class LossIncrease(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """The increase by measure, with its interval over mini-batches."""
-        data = objective_label(self.provenance.split)
-        for row, place in enumerate(self.places):
-            rise, steps = self.sharpness[row], int(self.steps[row])
-            ascent = f" ({steps} ascent steps)" if steps > 1 else ""
-            over = ""
-            if self.batches:
-                over = f"; mean over {self.batches} mini-batches{missing_text(rise)}"
-            elif self.measure[row] == "gaussian":
-                over = f"; mean over {self.directions} directions"
-            if self.provenance.images:
-                over += f", {self.images_text}"
-            text = f"{data} rises by {text_of(rise)} nats {place}{ascent}{over}"
-            yield text
-
-
-@dataclass(frozen=True)
-class _Rise:
-    """The increase of one loss by one measure."""
-
-    values: Float[np.ndarray, " n"]  # of each random direction; one of a gradient measure
-    first_order: float
-    loss: float
-    gradient_norm: float
+        images = self.images_text if self.provenance.images else "the objective"
+        units = f"{self.batches} mini-batches of {images}" if self.batches else images
+        for answer in self.answers():
+            yield answer.sentence(units)
 
 
 def _gaussian_losses(
@@ -134,20 +115,12 @@ def _gaussian_losses(
     return np.array(values)
 
 
-def _estimate(rises: Sequence[_Rise], mini_batches: bool) -> Number:
+def _estimate(rises: Sequence[Rise], mini_batches: bool) -> Number:
     """Over mini-batches; or of all data over random directions, for at least 3."""
     if mini_batches:
-        return heavy_tailed(np.array([rise.values.mean() for rise in rises]))
-    values = rises[0].values
-    if len(values) < 3:
-        return Number(values.mean())
-    return mean(values)
-
-
-def _provenance(objective: Objective, sizes: Sequence[int], run: Run) -> Provenance:
-    return run.measured(
-        images=sum(sizes), batch_size=max(sizes), image_shape=objective.image_shape
-    )
+        return heavy_tailed(np.array([rise["values"].mean() for rise in rises]))
+    values = rises[0]["values"]
+    return mean(values) if len(values) > 2 else Number(values.mean())
 
 
 @ANALYSES.register
@@ -222,12 +195,8 @@ class Sharpness(Analysis):
 
         Sources: Foret et al. (2021), eq. 2; Kwon et al. (2021), eq. 8.
         """
-        rises = self._rises(objective, run.seed)
-        provenance = run.provenance
-        if isinstance(objective, Objective):
-            sizes = [len(batch[1]) for batch in objective.batches]
-            provenance = _provenance(objective, sizes, run)
-        return self._result([[rise] for rise in rises], provenance)
+        rises = [[rise] for rise in self._rises(objective, run.seed)]
+        return self._result(rises, objective, run)
 
     def of_mini_batches(self, objective: Objective, *, run: Run | None = None) -> LossIncrease:
         """The mean sharpness of mini-batches, or m-sharpness for mini-batches of m images.
@@ -241,18 +210,17 @@ class Sharpness(Analysis):
         Source: Foret et al. (2021), sec. 4.
         """
         objective = objective.with_run(run)
-        by_batch, sizes = [], []
-        for batch in objective.run.track(objective.batches, "mini-batches"):
-            alone = objective.with_batches([batch], shared=False)
-            by_batch.append(self._rises(alone, objective.run.seed))
-            sizes.append(len(batch[1]))
-        provenance = _provenance(objective, sizes, objective.run)
-        return self._result(list(zip(*by_batch, strict=True)), provenance, mini_batches=True)
+        by_batch = [
+            self._rises(objective.with_batches([batch], shared=False), objective.run.seed)
+            for batch in objective.run.track(objective.batches, "mini-batches")
+        ]
+        by_measure = list(zip(*by_batch, strict=True))
+        return self._result(by_measure, objective, objective.run, mini_batches=True)
 
     def _distance(self, measure: str) -> float:
         return DEFAULT_RHO[measure] if self.rho is None else self.rho
 
-    def _rises(self, objective: Differentiable, seed: int) -> list[_Rise]:
+    def _rises(self, objective: Differentiable, seed: int) -> list[Rise]:
         """The increase of a loss by each measure."""
         theta, made = objective.theta, []
         gradient, loss = objective.gradient(theta), float(objective.value(theta))
@@ -277,19 +245,25 @@ class Sharpness(Analysis):
                     f"increase of {values.mean():g}. The weights or the gradient are too large "
                     "or too small for their precision."
                 )
-            made.append(_Rise(values, linear, loss, norm))
+            rise = {"values": values, "first_order": linear, "loss": loss}
+            made.append(rise | {"gradient_norm": norm})
         return made
 
     def _result(
         self,
-        rises: Sequence[Sequence[_Rise]],
-        provenance: Provenance,
+        rises: Sequence[Sequence[Rise]],
+        objective: Differentiable,
+        run: Run,
         *,
         mini_batches: bool = False,
     ) -> LossIncrease:
         def average(name: str) -> Float[np.ndarray, " measures"]:
-            return np.array([np.mean([getattr(r, name) for r in of]) for of in rises])
+            return np.array([np.mean([rise[name] for rise in of]) for of in rises])
 
+        origin = run.provenance
+        if isinstance(objective, Objective):
+            sizes, shape = [len(batch[1]) for batch in objective.batches], objective.image_shape
+            origin = run.measured(images=sum(sizes), batch_size=max(sizes), image_shape=shape)
         gaussian = np.array([measure == "gaussian" for measure in self.measures])
         return LossIncrease(
             measure=np.array(self.measures),
@@ -301,7 +275,7 @@ class Sharpness(Analysis):
             gradient_norm=average("gradient_norm"),
             batches=len(rises[0]) if mini_batches else 0,
             directions=self.directions if gaussian.any() else 0,
-            provenance=provenance,
+            provenance=origin,
         )
 
     def cost(self, subject: Subject) -> Cost:

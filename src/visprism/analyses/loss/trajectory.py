@@ -129,6 +129,7 @@ class Trajectory(Analysis):
     source = "Park & Kim (2022), fig. 1c, since withdrawn"
     rank = 0
     default = False
+    required = "checkpoints"
     sections = (
         Section(
             WeightTrajectory,
@@ -152,12 +153,6 @@ class Trajectory(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """No forward pass."""
         return Cost()
-
-    def inapplicable(self, subject: Subject) -> str | None:
-        """Without checkpoints there is no trajectory."""
-        if not self.checkpoints:
-            return "the trajectory needs at least 3 checkpoints; set the option checkpoints"
-        return super().inapplicable(subject)
 
 
 _NOTES = {

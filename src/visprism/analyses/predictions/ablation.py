@@ -25,11 +25,11 @@ from visprism.analyses.predictions.ablation_by_kind import (
     RANKED,
     JointAblations,
     KindAblations,
-    chance_of,
     experiment_text,
     joint_ablations,
     kind_ablations,
 )
+from visprism.analyses.predictions.perturbed import drops_text
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run import ablations as part_ablations
@@ -44,8 +44,7 @@ from visprism.drawing.style import FAINT, INK, color_of, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
-from visprism.estimates.findings import Finding
-from visprism.estimates.text import points_text
+from visprism.estimates.findings import Finding, chance_findings
 from visprism.passes.ablated import ablated_outcomes, replacements
 from visprism.passes.tokens import token_roles
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -138,26 +137,19 @@ class Ablations(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Per experiment: significant drops, and the largest, named as a maximum."""
-        images = self.images_text
         for name in PARTS:
             rows = self._rows(name)
             if not len(rows):
                 continue
-            significant = int((self.drop.low[rows] > 0).sum())
             tests = "" if len(rows) == 1 else ", not adjusted for multiple comparisons"
-            text = (
-                f"{experiment_text(name, self.replacement)}: accuracy drops significantly from "
-                f"{self.baseline_accuracy:.1%} on these images in "
-                f"{_share(significant, len(rows))} ablations ({images}{tests})"
+            yield drops_text(
+                experiment_text(name, self.replacement),
+                self.drop[rows],
+                self.baseline_accuracy,
+                "ablations",
+                f"{self.images_text}{tests}",
+                lambda row, rows=rows: f"{self._name(rows[row])} ({self.kind[rows[row]]})",
             )
-            if significant or len(rows) == 1:
-                worst = int(rows[self.drop[rows].argmax()])
-                drop = self.drop[worst]
-                text += (
-                    f"; largest drop of {len(rows)}: {self._name(worst)} ({self.kind[worst]}), "
-                    f"{points_text(drop, drop.low, drop.high)}"
-                )
-            yield text
         if not self.partial.all():
             yield (
                 f"{(~self.partial).sum()} of {len(self)} ablations ran the full model, because "
@@ -165,7 +157,7 @@ class Ablations(Result):
             )
         if self.not_ablated:
             yield f"not ablated: {self.not_ablated.rstrip('.')}"
-        yield from chance_of(self)
+        yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
 
     def answered(self, name: str) -> np.ndarray:
         """The largest drop over blocks and over convolutions, selected maxima."""
@@ -188,10 +180,6 @@ class Ablations(Result):
         """Name of the ablated block, with the part of it where that is not all."""
         part = str(self.ablated[row])
         return f"{self.block[row]}{'' if part == 'block' else f', {part}'}"
-
-
-def _share(number: int, total: int) -> str:
-    return f"{number} of {total}" if number < total or total == 1 else f"each of {total}"
 
 
 @ANALYSES.register

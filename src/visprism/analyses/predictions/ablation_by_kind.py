@@ -15,12 +15,12 @@ from matplotlib.ticker import PercentFormatter
 
 from visprism.core.errors import InputError
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, color_of, legend, tip
+from visprism.drawing.style import FAINT, INK, color_of, legend, named_points, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
 from visprism.estimates.findings import Finding, at_chance, chance_findings
-from visprism.estimates.text import missing_interval, points_text
+from visprism.estimates.text import points_text
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 # Experiments of one part at a time, which are never ranked together: removing a convolution
@@ -87,27 +87,16 @@ class KindAblations(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Each mean and each difference, with its interval."""
-        images = self.images_text
-        for i in range(len(self)):
-            drop = self.drop[i]
-            text = (
-                f"{experiment_text(str(self.ablated[i]), self.replacement)}, "
-                f"{self.comparison[i]}: {self._quantity(i)} "
-                f"{points_text(drop, drop.low, drop.high)} over {self.num_blocks[i]} "
-                f"block{'s' * bool(self.num_blocks[i] > 1)} and {images}"
-                f"{missing_interval(drop.low, self.provenance.images)}"
-            )
-            if drop.low <= 0 <= drop.high:
-                text += ", not significant"
-            if {-1, 1} <= {self._sign(stage) for stage in self._stages(i)}:
-                text += "; stages disagree"
-            yield text
-        yield from chance_of(self)
+        for answer in self.answers():
+            yield answer.sentence(self.images_text)
+        yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """What is compared; of late minus early blocks the verdict on claim C10."""
         part, comparison = str(self.ablated[row]), str(self.comparison[row])
-        measure = f"{self._quantity(row)}, {experiment_text(part, self.replacement)}"
+        difference = "difference of mean accuracy drops" if " minus " in comparison else ""
+        measure = f"{difference or 'mean accuracy drop'}, "
+        measure += experiment_text(part, self.replacement)
         return {
             "quantity": f"{measure}, {comparison}",
             "measure": measure,
@@ -116,10 +105,6 @@ class KindAblations(Result):
             "verdict": self._shared_verdict(row),
             "reading": self._late_or_early(row),
         }
-
-    def _quantity(self, row: int) -> str:
-        difference = " minus " in self.comparison[row]
-        return "difference of mean accuracy drops" if difference else "mean accuracy drop"
 
     def _shared_verdict(self, row: int) -> Verdict:
         """The verdict of ablated blocks and convolutions; undecided if they disagree."""
@@ -216,37 +201,18 @@ def _halves(ablations: Any, group: np.ndarray) -> dict[int, tuple[list[int], lis
     return halves
 
 
-def chance_of(result: Any) -> tuple[Finding, ...]:
-    """VP101 for a model at chance, whose ablation says nothing."""
-    origin = result.provenance
-    return chance_findings(
-        result.baseline_accuracy, origin.images, result.classes, origin.split
-    )
-
-
 @figure(width=3.4, height=2.2, share=False, share_values=True)
 def _(result: KindAblations, ax: Axes) -> Axes:
     """Means by kind and their differences over all stages, with 95% intervals over images."""
     result = result.select(np.char.find(result.comparison, ", stage ") < 0)
     ax.axvline(0, color=FAINT, linewidth=0.6)
-    places = np.arange(len(result))[::-1]
-    names = list(zip(result.ablated.tolist(), result.comparison.tolist(), strict=True))
-    for i, (ablated, comparison) in enumerate(names):
-        drop = result.drop[i]
-        ax.errorbar(
-            drop,
-            places[i],
-            xerr=[[drop - drop.low], [drop.high - drop]],
-            color=color_of(comparison) if "minus" not in comparison else INK,
-            marker="o",
-            markersize=3.4,
-            elinewidth=0.8,
-            linestyle="none",
-            gid=tip(f"{ablated} · {comparison} · {drop:.1%} [{drop.low:.1%}, {drop.high:.1%}]"),
-        )
-    ax.set_yticks(places, [f"{comparison} ({ablated}s)" for ablated, comparison in names])
+    parts, comparisons = result.ablated.tolist(), result.comparison.tolist()
+    names = [f"{name} ({part}s)" for name, part in zip(comparisons, parts, strict=True)]
+    about = [f"{name} · {points_text(d)}" for name, d in zip(names, result.drop, strict=True)]
+    colors = [INK if "minus" in name else color_of(name) for name in comparisons]
+    named_points(ax, names, result.drop, about, colors)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None, symbol=""))
-    ax.set(xlabel="Accuracy drop (points)", ylim=(-0.6, len(result) - 0.4))
+    ax.set(xlabel="Accuracy drop (points)")
     return ax
 
 

@@ -8,7 +8,7 @@ Source: see `visprism.analyses.predictions.attacks`; for the worst case Croce an
 Reliable evaluation of adversarial robustness with diverse parameter-free attacks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import nan
@@ -28,14 +28,14 @@ from visprism.core.options import option
 from visprism.core.processes import add_up
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, legend, tip
+from visprism.drawing.style import FAINT, legend, named_points, tip
 from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import text_of
 from visprism.passes.batches import Batch
-from visprism.passes.perturbed import Paired, PixelSpace, evaluate_perturbed
+from visprism.passes.perturbed import PixelSpace, evaluate_perturbed
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -98,7 +98,6 @@ class RobustAccuracy(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Smallest robust accuracy of each norm, and vanishing gradients."""
-        origin = self.provenance
         images = self.images_text
         accuracy, other = np.asarray(self.accuracy), self.attack != WORST_CASE
         for norm in dict.fromkeys(self.norm.tolist()):
@@ -125,9 +124,7 @@ class RobustAccuracy(Result):
                 "upper bound",
                 code="VP103",
             )
-        yield from chance_findings(
-            self.clean_accuracy, origin.images, self.classes, origin.split
-        )
+        yield from chance_findings(self.clean_accuracy, self.provenance, self.classes)
 
     def answered(self, name: str) -> np.ndarray:
         """The smallest robust accuracy for each size, over attacks that are in no band."""
@@ -298,55 +295,43 @@ def adversarial(
     outcomes, origin = evaluate_perturbed(
         model, batches, space, len(attacks), perturb, clean=clean, run=run
     )
-    zero, correct = add_up(flat).numpy().T
-    rows = [
-        {
-            "attack": attack.name,
-            "loss": attack.loss if attack.gradients else "",
-            "steps": attack.steps if attack.iterative else attack.gradients,
-            "restarts": attack.restarts if attack.iterative else 1,
-            "zero_gradient": zero[i] / max(1, correct[i]) if attack.gradients else nan,
-        }
-        for i, attack in enumerate(attacks)
-    ]
-    members = [[i] for i in range(len(attacks))]  # the attacks behind each row
+    zero, attacked = add_up(flat).numpy().T
+    rows = [(str(a.name), [i]) for i, a in enumerate(attacks)]  # with the attacks behind
     sizes = [(a.norm, a.epsilon, a.frequency, a.band_shape) for a in attacks]
     for size in dict.fromkeys(sizes):
         if sizes.count(size) > 1:
-            members.append([i for i, other in enumerate(sizes) if other == size])
-            rows.append(
-                {"attack": WORST_CASE, "loss": "", "steps": 0, "restarts": 0,
-                 "zero_gradient": nan}
-            )  # fmt: skip
-    return _result(rows, members, attacks, outcomes).measured(origin)
-
-
-def _result(
-    rows: Sequence[dict[str, Any]],
-    members: Sequence[Sequence[int]],
-    attacks: Sequence[Attack],
-    outcomes: Paired,
-) -> RobustAccuracy:
-    """The rows with the outcomes of each image, at worst over the members of a row."""
-    outcomes_of = [[1 + i for i in row] for row in members]
-    correct = np.stack([outcomes.correct[:, [0, *c]].min(1) for c in outcomes_of], axis=1)
-    losses = np.stack(
-        [outcomes.losses[:, c if len(c) == 1 else [0, *c]].max(1) for c in outcomes_of], axis=1
+            rows.append((WORST_CASE, [i for i, other in enumerate(sizes) if other == size]))
+    every, alone = [(attacks[m[0]], m[0]) for _, m in rows], len(attacks)
+    # At worst over the attacks behind a row; an image that is misclassified without stays so.
+    correct, losses = (
+        np.stack([worst(values[:, [0, *(1 + i for i in m)]], axis=1) for _, m in rows], axis=1)
+        for worst, values in ((np.min, outcomes.correct), (np.max, outcomes.losses))
     )
-    first = [attacks[row[0]] for row in members]
-    columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    losses[:, :alone] = outcomes.losses[:, 1:]
+
+    def single(value: Callable[[Attack, int], Any], worst_case: Any) -> np.ndarray:
+        values = [value(*pair) for pair in every[:alone]]
+        return np.array(values + [worst_case] * (len(rows) - alone))
+
     return RobustAccuracy(
-        **columns,
-        norm=np.array([a.norm for a in first]),
-        epsilon=np.array([a.epsilon for a in first]),
-        frequency=np.array([nan if a.frequency is None else a.frequency for a in first]),
+        attack=np.array([name for name, _ in rows]),
+        loss=single(lambda a, _: a.loss if a.gradients else "", ""),
+        norm=np.array([a.norm for a, _ in every]),
+        epsilon=np.array([a.epsilon for a, _ in every]),
+        frequency=np.array([nan if a.frequency is None else a.frequency for a, _ in every]),
+        steps=single(lambda a, _: a.steps if a.iterative else a.gradients, 0),
+        restarts=single(lambda a, _: a.restarts if a.iterative else 1, 0),
         accuracy=estimated.mean(correct, estimated.proportion),
         drop=estimated.mean(outcomes.correct[:, :1] - correct, estimated.paired_proportion),
         nll=losses.mean(0),
         nll_rise=estimated.mean(losses - outcomes.losses[:, :1]),
+        zero_gradient=single(
+            lambda a, i: zero[i] / max(1, attacked[i]) if a.gradients else nan, nan
+        ),
         clean_accuracy=outcomes.accuracy,
         clean_nll=outcomes.nll,
         classes=outcomes.classes,
+        provenance=origin,
     )
 
 
@@ -422,29 +407,17 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
 
 def _by_attack(ax: Axes, rows: RobustAccuracy) -> Axes:
     """A point with its 95% interval for each attack, all of one size."""
-    names = []
-    for i, (attack, loss) in enumerate(
-        zip(rows.attack.tolist(), rows.loss.tolist(), strict=True)
-    ):
-        color, marker = _STYLES.get(attack, (FAINT, "X"))
-        names.append(_NAMES.get(attack, attack) + _LABELED.get(loss, ""))
-        accuracy = rows.accuracy[i : i + 1]
-        ax.errorbar(
-            accuracy,
-            [-i],
-            xerr=[accuracy - accuracy.low, accuracy.high - accuracy],
-            color=color,
-            marker=marker,
-            markersize=4,
-            elinewidth=1.0,
-            linestyle="none",
-            gid=tip(f"{names[-1]} · {float(accuracy[0]):.1%}"),
-        )
+    attacks = rows.attack.tolist()
+    names = [
+        _NAMES.get(attack, attack) + _LABELED.get(loss, "")
+        for attack, loss in zip(attacks, rows.loss.tolist(), strict=True)
+    ]
+    about = [f"{n} · {v:.1%}" for n, v in zip(names, rows.accuracy.tolist(), strict=True)]
+    colors, markers = zip(*(_STYLES[attack] for attack in attacks), strict=True)
+    named_points(ax, names, rows.accuracy, about, colors, markers)
     ax.axvline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    ax.set_yticks(-np.arange(len(names)), names)
-    ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     size = f"{255 * rows.epsilon[0]:.3g}/255" if rows.norm[0] == "linf" else rows.epsilon[0]
     label = f"{rows.infos()['accuracy'].heading}, {_NAMES[rows.norm[0]]} norm {size}"
-    ax.set(xlim=(0, 1.02), ylim=(0.6 - len(names), 0.6), xlabel=label)
+    ax.set(xlim=(0, 1.02), xlabel=label)
     return ax

@@ -1,4 +1,4 @@
-"""Frequency bands: rings in the frequency plane, and noise confined to one of them.
+"""Frequencies: waves, rings in the frequency plane, and noise confined to one of them.
 
 Frequencies are in π rad/pixel. A band is symmetric about frequency 0, so the part of a real
 image that it passes is real.
@@ -9,10 +9,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, fft
 
 from visprism.core.devices import for_complex
+from visprism.core.errors import InputError
 
 BAND_WIDTH = 0.1  # π rad/pixel
 BAND_CENTERS = tuple(round(0.1 * i, 1) for i in range(1, 10))  # π rad/pixel
 _EXACT = 1e-9
+_HIGHEST = 8  # cycles per image side, unless another is given
+
+Frequency = tuple[int, int]  # cycles over the height and over the width
 
 
 def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "h w"]:
@@ -68,3 +72,26 @@ def with_rms(x: Float[Tensor, "b c h w"], rms: float) -> Float[Tensor, "b c h w"
     """Each image scaled to a root mean square over channels and positions."""
     current = x.square().mean((1, 2, 3), keepdim=True).sqrt()
     return x * (rms / current.clamp(min=torch.finfo(x.dtype).tiny))
+
+
+def basis_image(size: tuple[int, int], frequency: Frequency) -> Float[Tensor, "h w"]:
+    """The real image of norm 1 that contains only a frequency, in cycles, and its opposite."""
+    spectrum = torch.zeros(size, dtype=torch.complex128)
+    (height, width), (i, j) = size, frequency
+    spectrum[i % height, j % width] = 1
+    spectrum[-i % height, -j % width] = 1
+    image = fft.ifft2(spectrum).real
+    return (image / image.norm()).float()
+
+
+def half_plane(size: tuple[int, int], highest: int | None, step: int) -> list[Frequency]:
+    """One of each two opposite frequencies, by rows; by default up to 8 cycles."""
+    most = (min(size) - 1) // 2  # at Nyquist, a frequency is its own opposite
+    highest = min(_HIGHEST, most) if highest is None else highest
+    if highest > most:
+        raise InputError(
+            f"max_frequency must be at most {most}, below the Nyquist frequency of "
+            f"{size[0]}x{size[1]} images, got {highest}"
+        )
+    multiples = range(-(highest // step) * step, highest + 1, step)
+    return [(i, j) for i in multiples for j in multiples if i > 0 or (i == 0 and j >= 0)]

@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 
 from visprism.core.statistics import wilson
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, tip
+from visprism.drawing.style import FAINT, KIND_COLORS, SIMILARITY, named_points
 from visprism.estimates.estimated import Estimated
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, text_of
@@ -110,16 +110,9 @@ def accuracy_by_class(
 def _(result: ClassAccuracy, ax: Axes) -> Axes:
     """The classes with the lowest accuracy, at most 20, with their intervals."""
     shown = result.select(np.arange(len(result)) < _MOST)
-    places = -np.arange(len(shown))
-    low, high = shown.intervals_of("accuracy")
-    ax.hlines(places, low, high, color=KIND_COLORS["conv"], linewidth=1.2)
-    for place, name, value in zip(places, shown.target, shown.accuracy, strict=True):
-        ax.plot(
-            float(value), place, "o", markersize=4, color=KIND_COLORS["conv"],
-            gid=tip(f"{name} · {float(value):.1%}"),
-        )  # fmt: skip
-    ax.set_yticks(places, shown.target.tolist())
-    ax.tick_params(axis="y", length=0)
+    names = shown.target.tolist()
+    about = [f"{n} · {v:.1%}" for n, v in zip(names, shown.accuracy.tolist(), strict=True)]
+    named_points(ax, names, shown.accuracy, about, [KIND_COLORS["conv"]] * len(shown))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set(xlim=(-0.02, 1.02), xlabel="Accuracy")
     return ax

@@ -46,7 +46,6 @@ from visprism.estimates.estimated import (
 )
 from visprism.estimates.findings import Finding, chance_findings
 from visprism.estimates.text import (
-    images_text,
     number_of,
     points_text,
     readable,
@@ -60,7 +59,9 @@ from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
-CLEAN = ("clean", 0)  # the condition of images that are not corrupted
+Condition = tuple[str, int]  # a corruption and its severity
+
+CLEAN: Condition = ("clean", 0)  # the condition of images that are not corrupted
 
 # AlexNet's error on ImageNet-C, mean over the five severities (Hendrycks and Dietterich 2019,
 # table 1, in full digits from the authors' repository), for images of 224x224 pixels.
@@ -143,27 +144,36 @@ class CorruptedMetrics(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Mean accuracy with its paired drop, the largest drop, and the ECE."""
-        rows = self.select(np.isnan(self.cutoff) & (self.corruption != CLEAN[0]))
-        accuracy = rows.select(rows.metric == "accuracy")
+        corrupted, accuracies = self.corruption != CLEAN[0], self.metric == "accuracy"
+        accuracy, drop = self.select(corrupted & accuracies), self.mean_drop
         if not len(accuracy):
             return
-        corruptions = len(set(accuracy.corruption.tolist()))
-        scope = (
-            f"{len(accuracy)} conditions of {number_of(corruptions, 'corruption')} at "
-            f"{_severities(accuracy.severity)}"
+        names, number = set(accuracy.corruption.tolist()), number_of(len(accuracy), "condition")
+        paired = (
+            "" if np.isnan(drop) else f"; paired drop from clean images {points_text(drop)}"
         )
-        origin, drop = self.provenance, self.mean_drop
-        images = self.images_text
-        mean_accuracy = text_of(self.mean_accuracy, ".1%")
-        text = f"mean accuracy on corrupted images {mean_accuracy} over {scope} ({images})"
-        if not np.isnan(drop):
-            text += f"; paired drop from clean images {points_text(drop, drop.low, drop.high)}"
-        clean = self.select((self.metric == "accuracy") & (self.corruption == CLEAN[0]))
-        yield text
-        yield from self._worst(accuracy)
-        for value in clean.value[:1].tolist():
-            yield from chance_findings(value, origin.images, self.classes, origin.split)
-        yield self._calibration(rows)
+        yield (
+            f"mean accuracy on corrupted images {text_of(self.mean_accuracy, '.1%')} over "
+            f"{number} of {number_of(len(names), 'corruption')} at "
+            f"{_severities(np.unique(accuracy.severity))} ({self.images_text}){paired}"
+        )
+        if len(accuracy) == 1 or np.ptp(accuracy.value):
+            worst = int(accuracy.value.argmin())
+            change = accuracy.change[worst]
+            fall = Number(-change, -change.high, -change.low)
+            yield (
+                f"lowest accuracy of {number}: {readable(accuracy.corruption[worst])} at "
+                f"severity {accuracy.severity[worst]}, {text_of(accuracy.value[worst], '.1%')}"
+                f"{f', paired drop {points_text(fall)}' if np.isfinite(fall) else ''}"
+            )
+        for value in self.value[accuracies & ~corrupted].tolist():
+            yield from chance_findings(value, self.provenance, self.classes)
+        ece, clean = (
+            self.value[(self.metric == "debiased_ece") & rows]
+            for rows in (corrupted, ~corrupted)
+        )
+        uncorrupted = f", {clean[0]:.1%} on the same images uncorrupted" if len(clean) else ""
+        yield f"mean debiased ECE on corrupted images {ece.mean():.1%}{uncorrupted}"
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean accuracy on corrupted images, and its drop from clean images."""
@@ -185,56 +195,61 @@ class CorruptedMetrics(Result):
         Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to
         common corruptions and perturbations, sec. 4.1.
         """
-        names = [c for c in dict.fromkeys(self.corruption.tolist()) if c != CLEAN[0]]
+        corrupted = self.corruption != CLEAN[0]
+        names = list(dict.fromkeys(self.corruption[corrupted].tolist()))
         if not names:
             raise InputError("results must hold at least one corruption, got clean images only")
         size = tuple(self.provenance.image_shape[-2:])
         comparable = size == ALEXNET_SIZE and self.classes == ALEXNET_CLASSES
         errors_of = reference if reference is not None else ALEXNET if comparable else {}
-        rows = self.select(np.isnan(self.cutoff))
-        parts = {name: rows.select(rows.corruption == name) for name in names}
-        error = np.array([1 - _mean(parts[name], "accuracy") for name in names])
-        against = np.array([errors_of.get(name, nan) for name in names])
-        complete = [set(parts[c].severity.tolist()) == {1, 2, 3, 4, 5} for c in names]
-        relative = np.where(complete, error / against, nan)
-        counted = relative[np.isfinite(against)]
-        clean = rows.select(rows.corruption == CLEAN[0])
+        accuracy, ece = (self.select(self.metric == name) for name in ("accuracy", "ece"))
+        conditions = zip(accuracy.corruption.tolist(), accuracy.severity.tolist(), strict=True)
+        errors = dict(zip(conditions, 1 - np.asarray(accuracy.value), strict=True))
+        relative = relative_errors(errors, errors_of)
+        by_name = [
+            (
+                1 - accuracy.value[accuracy.corruption == name].mean(),
+                ece.value[ece.corruption == name].mean(),
+                errors_of.get(name, nan),
+                relative.get(name, nan),
+            )
+            for name in names
+        ]
+        error, ece_by_name, against, ratios = map(np.array, zip(*by_name, strict=True))
         return CorruptionErrors(
             corruption=np.array(names),
             error=error,
-            ece=np.array([_mean(parts[name], "ece") for name in names]),
+            ece=ece_by_name,
             reference=against,
-            relative=relative,
-            clean_error=1 - _mean(clean, "accuracy") if len(clean) else nan,
+            relative=ratios,
+            clean_error=errors.get(CLEAN, nan),
             mean_error=float(error.mean()),
-            mce=Number(counted.mean() if errors_of and len(counted) == len(errors_of) else nan),
-            severities=", ".join(map(str, sorted({*rows.severity.tolist()} - {0}))),
+            mce=Number(np.mean(list(relative.values())) if relative else nan),
+            severities=", ".join(map(str, np.unique(self.severity[corrupted]))),
             comparable=bool(errors_of),
             provenance=self.provenance,
         )
 
-    def _worst(self, accuracy: "CorruptedMetrics") -> Iterator[str]:
-        """The condition with the lowest accuracy, which is a selected extreme."""
-        if len(accuracy) > 1 and not np.ptp(accuracy.value):
-            return
-        worst = int(accuracy.value.argmin())
-        change = accuracy.change[worst]
-        drop = (
-            f", paired drop {points_text(0.0 - change, 0.0 - change.high, 0.0 - change.low)}"
-            if np.isfinite(change)
-            else ""
-        )
-        yield (
-            f"lowest accuracy of {number_of(len(accuracy), 'condition')}: "
-            f"{readable(accuracy.corruption[worst])} at severity {accuracy.severity[worst]}, "
-            f"{text_of(accuracy.value[worst], '.1%')}{drop}"
-        )
 
-    def _calibration(self, rows: "CorruptedMetrics") -> str:
-        ece = rows.value[rows.metric == "debiased_ece"]
-        clean = self.value[(self.metric == "debiased_ece") & (self.corruption == CLEAN[0])]
-        uncorrupted = f", {clean[0]:.1%} on the same images uncorrupted" if len(clean) else ""
-        return f"mean debiased ECE on corrupted images {ece.mean():.1%}{uncorrupted}"
+def relative_errors(
+    errors: Mapping[Condition, float], reference: Mapping[str, float]
+) -> dict[str, float]:
+    """CE of each corruption of a reference, whose mean is the mCE; NaN if a severity lacks.
+
+    Args:
+        errors: error rate by corruption and severity.
+        reference: mean error of the reference over the five severities, by corruption.
+    """
+    return {
+        name: float(np.mean([errors.get((name, s), nan) for s in range(1, 6)])) / error
+        for name, error in reference.items()
+    }
+
+
+def _severities(levels: Iterable[object]) -> str:
+    """The severities that were measured: ``severity 3``, ``severities 1, 3, 5``."""
+    text = ", ".join(map(str, levels))
+    return f"severit{'ies' if ',' in text else 'y'} {text}"
 
 
 @result_type("corruption-errors")
@@ -268,15 +283,11 @@ class CorruptionErrors(Result):
     def sentences(self) -> Iterator[str | Finding]:
         """Mean error with its severities, the mCE or why there is none, and the worst."""
         clean = f", {self.clean_error:.1%} on the same images uncorrupted"
-        clean = "" if np.isnan(self.clean_error) else clean
-        plural = "y" if self.severities.isdigit() else "ies"
-        severities = f" at severit{plural} {self.severities}" if self.severities else ""
         worst = int(self.error.argmax())
-        origin = self.provenance
-        images = f" ({images_text(origin.images, origin.split)})" if origin.images else ""
         yield (
-            f"mean error rate {self.mean_error:.1%} over {number_of(len(self), 'corruption')}"
-            f"{severities}{clean}{images}"
+            f"mean error rate {self.mean_error:.1%} over {number_of(len(self), 'corruption')} "
+            f"at {_severities(self.severities.split(', '))}"
+            f"{'' if np.isnan(self.clean_error) else clean} ({self.images_text})"
         )
         yield (
             f"highest of {len(self)}: {readable(self.corruption[worst])}, "
@@ -290,17 +301,6 @@ class CorruptionErrors(Result):
     def answers(self) -> tuple[Answer, ...]:
         """Mean corruption error, where it is defined."""
         return () if np.isnan(self.mce) else super().answers()
-
-
-def _mean(rows: CorruptedMetrics, metric: str) -> float:
-    """Mean over severities."""
-    return float(rows.value[rows.metric == metric].mean())
-
-
-def _severities(values: np.ndarray) -> str:
-    """The severities that were measured: ``severity 3``, ``severities 1, 3, 5``."""
-    levels = sorted(set(values.tolist()))
-    return f"severit{'y' if len(levels) == 1 else 'ies'} {', '.join(map(str, levels))}"
 
 
 @ANALYSES.register
@@ -355,12 +355,8 @@ class Corruptions(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """One pass per condition, and the time to corrupt the images."""
         conditions = len(self.corruptions) * len(self.severities)
-        size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
-        pixels = size[0] * size[1]
-        return Cost(
-            per_image=1.0 + conditions,
-            seconds_per_image=conditions * pixels * _SECONDS_PER_PIXEL,
-        )
+        seconds = conditions * seconds_to_corrupt(subject)
+        return Cost(per_image=1.0 + conditions, seconds_per_image=seconds)
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where images are not RGB, or too small."""
@@ -373,7 +369,10 @@ def not_corruptible(subject: Subject) -> str | None:
     return reason_of_error(check_images, images)
 
 
-Condition = tuple[str, int]  # a corruption and its severity
+def seconds_to_corrupt(subject: Subject) -> float:
+    """Seconds that a corruption of one image takes, mean over the fifteen."""
+    height, width = subject.anatomy.image_shape[-2:]
+    return height * width * _SECONDS_PER_PIXEL
 
 
 def robustness(
@@ -407,54 +406,38 @@ def robustness(
         if not isinstance(batches, Predictions):
             batches = predict(model, batches, run=silent)
         by_condition[condition] = outcomes(batches)
-    clean = by_condition.get(CLEAN)
-    parts = [
-        _rows(condition, result, clean, bins) for condition, result in by_condition.items()
-    ]
-    last = next(reversed(by_condition.values()))
-    provenance = replace(last.provenance, seed=run.seed)
-    values = Estimated(
-        np.concatenate([part["value"] for part in parts]),
-        np.concatenate([part["value"].low for part in parts]),
-        np.concatenate([part["value"].high for part in parts]),
-    )
-    change, low, high = np.concatenate([part["change"] for part in parts], axis=1)
-    means: dict[str, Any] = _means(by_condition)
-    names = ("corruption", "severity", "metric", "cutoff")
-    columns: dict[str, Any] = {n: np.concatenate([part[n] for part in parts]) for n in names}
-    return CorruptedMetrics(
-        **columns,
-        **means,
-        value=values,
-        change=Estimated(change, low, high),
-        classes=last.classes,
-        provenance=provenance,
-    )
-
-
-def _rows(
-    condition: Condition, result: Outcomes, clean: Outcomes | None, bins: int
-) -> dict[str, Any]:
-    """The rows of one condition, as columns."""
-    metrics = calibration(result, bins=bins)
-    changes = np.full((3, len(metrics)), nan)
-    if clean is not None and condition != CLEAN and _same_images([clean, result]):
-        gains = result.correct.astype(np.float64) - clean.correct
-        for name, change in (
-            ("accuracy", mean(gains, paired_proportion)),
-            ("nll", mean(result.nll - clean.nll, skewed)),
-        ):
-            changes[:, metrics.metric == name] = np.array(
-                [[change], [change.low], [change.high]]
+    clean, rows = by_condition.get(CLEAN), []
+    for condition, result in by_condition.items():
+        changes: dict[str, Number] = {}
+        if clean is not None and condition != CLEAN and _same_images([clean, result]):
+            gains = result.correct.astype(np.float64) - clean.correct
+            changes["accuracy"] = mean(gains, paired_proportion)
+            changes["nll"] = mean(result.nll - clean.nll, skewed)
+        metrics = calibration(result, bins=bins)
+        rows += [
+            (*condition, metric, cutoff, value, changes.get(metric, Number(nan)))
+            for metric, cutoff, value in zip(
+                metrics.metric.tolist(), metrics.cutoff, metrics.value, strict=True
             )
-    return {
-        "corruption": np.full(len(metrics), condition[0]),
-        "severity": np.full(len(metrics), condition[1]),
-        "metric": metrics.metric,
-        "cutoff": metrics.cutoff,
-        "value": metrics.value,
-        "change": changes,
-    }
+        ]
+    corruption, severity, metric, cutoff, *estimates = zip(*rows, strict=True)
+    value, change = (
+        Estimated(numbers, [n.low for n in numbers], [n.high for n in numbers])
+        for numbers in estimates
+    )
+    last = next(reversed(by_condition.values()))
+    means: dict[str, Any] = _means(by_condition)
+    return CorruptedMetrics(
+        corruption=np.array(corruption),
+        severity=np.array(severity),
+        metric=np.array(metric),
+        cutoff=np.array(cutoff),
+        value=value,
+        change=change,
+        classes=last.classes,
+        provenance=replace(last.provenance, seed=run.seed),
+        **means,
+    )
 
 
 def _means(by_condition: Mapping[Condition, Outcomes]) -> dict[str, Number]:
@@ -487,21 +470,15 @@ def _(result: CorruptedMetrics, ax: Axes) -> Axes:
         rows.corruption.tolist(), rows.severity.tolist(), rows.value.tolist(), strict=True
     ):
         clean, error = name == CLEAN[0], 1 - accuracy
-        first = 0 if clean else severities.index(severity)
-        place = first, len(names) - 1 - names.index(name)
-        wide = len(severities) if clean else 1
-        cell = Rectangle(place, wide, 1, facecolor=SIMILARITY(UNIT(error)), edgecolor="white")
+        left, top = 0 if clean else severities.index(severity), len(names) - names.index(name)
+        wide, color = len(severities) if clean else 1, SIMILARITY(UNIT(error))
+        cell = Rectangle((left, top - 1), wide, 1, facecolor=color, edgecolor="white")
         cell.set_gid(tip(f"{titled(name)} · severity {severity} · error rate {error:.1%}"))
         ax.add_patch(cell)
         ax.text(
-            place[0] + wide / 2,
-            place[1] + 0.5,
-            percent(error),
-            ha="center",
-            va="center",
-            fontsize=6,
-            color="white" if error < _WHITE_BELOW else "black",
-        )
+            left + wide / 2, top - 0.5, f"{100 * error:.0f}", ha="center", va="center",
+            fontsize=6, color="white" if error < _WHITE_BELOW else "black",
+        )  # fmt: skip
     ax.set_yticks(np.arange(len(names)) + 0.5, [titled(name) for name in names[::-1]])
     ax.set_xticks(np.arange(len(severities)) + 0.5, [str(s) for s in severities])
     ax.set(xlim=(0, len(severities)), ylim=(0, len(names)), xlabel="Severity")
@@ -526,28 +503,8 @@ def _(result: CorruptionErrors, ax: Axes) -> Axes:
         )  # fmt: skip
     if np.isfinite(result.clean_error):
         ax.axvline(result.clean_error, color=FAINT, linewidth=0.9, linestyle=(0, (3, 2)))
-    _named(ax, result.corruption, place)
-    ax.set_xlabel("Error rate (dashed: clean images)")
-    return ax
-
-
-def _named(ax: Axes, names: np.ndarray, place: np.ndarray) -> None:
-    ax.set_yticks(place, [titled(name) for name in names.tolist()])
+    ax.set_yticks(place, [titled(name) for name in result.corruption.tolist()])
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.set_xlim(0, 1)
-
-
-def percent(fraction: float) -> str:
-    """A fraction in whole percent; 0 and 100 are exactly none and all.
-
-    Example:
-        >>> percent(0.125), percent(1 - 0.995), percent(0.999), percent(1.0)
-        ('13', '1', '>99', '100')
-    """
-    hundred = round(100 * fraction, 9)  # 1 - 0.875 and 0.125 alike
-    if 0 < hundred < 0.5:
-        return "<1"
-    if 99.5 <= hundred < 100:
-        return ">99"
-    return str(int(hundred + 0.5))
+    ax.set(xlim=(0, 1), xlabel="Error rate (dashed: clean images)")
+    return ax

@@ -26,17 +26,22 @@ from visprism.analyses.base import (
     Sizes,
     reason_of_error,
 )
-from visprism.analyses.predictions.corruptions import ALEXNET, ALEXNET_CLASSES, ALEXNET_SIZE
+from visprism.analyses.predictions.corruptions import (
+    ALEXNET,
+    ALEXNET_CLASSES,
+    ALEXNET_SIZE,
+    relative_errors,
+)
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.core.statistics import difference_interval, wilson
+from visprism.core.statistics import difference_interval
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, KIND_COLORS, legend, tip
+from visprism.drawing.style import INK, KIND_COLORS, legend, named_points
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import Estimated
+from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
@@ -112,21 +117,9 @@ class ShiftedAccuracy(Result):
         """
         if tuple(self.provenance.image_shape[-2:]) != ALEXNET_SIZE:
             return float("nan")
-        errors: dict[tuple[str, int], float] = {
-            (str(c), int(s)): 1 - float(a)
-            for c, s, k, a in zip(
-                self.corruption, self.severity, self.classes, self.accuracy, strict=True
-            )
-            if k == ALEXNET_CLASSES
-        }
-        conditions = {(c, s) for c in ALEXNET for s in range(1, 6)}
-        if not conditions <= set(errors):
-            return float("nan")
-        relative = [
-            np.mean([errors[c, s] for s in range(1, 6)]) / reference
-            for c, reference in ALEXNET.items()
-        ]
-        return float(np.mean(relative))
+        rows = zip(self.corruption, self.severity, self.classes, self.accuracy, strict=True)
+        errors = {(c, s): 1 - a for c, s, k, a in rows if k == ALEXNET_CLASSES}
+        return float(np.mean(list(relative_errors(errors, ALEXNET).values())))
 
     def _text(self, row: int) -> str:
         images, drop = images_text(int(self.images[row]), "test"), self.drop[row]
@@ -134,7 +127,7 @@ class ShiftedAccuracy(Result):
         return (
             f"{self.shift[row]}: accuracy {text_of(self.accuracy[row], '.1%')} "
             f"on {images} among {self.classes[row]:,} classes, "
-            f"{points_text(drop, drop.low, drop.high)} below {self.reference[row]:.1%} on "
+            f"{points_text(drop)} below {self.reference[row]:.1%} on "
             f"{reference} of the data"
         )
 
@@ -149,14 +142,15 @@ class DistributionShift(Analysis):
     group = "robustness"
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     default = False  # which sets are stored, only the user can say
+    required = "sets"
     source = "Hendrycks & Dietterich (2019); Hendrycks et al. (2021); Wang et al. (2019)"
     sections = (
         Section(
             ShiftedAccuracy,
             "Accuracy on shifted images",
-            "Each bar is a stored set: the accuracy on its images, with its 95% interval. The "
-            "mark is the accuracy on the data's images of the same classes. Predictions are "
-            "restricted to the classes of a set.",
+            "Each point is a stored set: the accuracy on its images, with its 95% interval. "
+            "The mark is the accuracy on the data's images of the same classes. Predictions "
+            "are restricted to the classes of a set.",
         ),
     )
 
@@ -186,8 +180,6 @@ class DistributionShift(Analysis):
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without stored sets, or without any condition in one of them."""
-        if not self.sets:
-            return "no stored sets of shifted images are named; set the option sets"
         return super().inapplicable(subject) or reason_of_error(
             list, map(stored_conditions, self.sets)
         )
@@ -224,47 +216,45 @@ def distribution_shift(
     """
     if not sets:
         raise InputError("sets must hold at least one set of shifted images, got none")
-    rows, accuracies, drops = [], [], []
+    rows = []
     for name in run.track(list(sets), "sets of shifted images"):
         shifted = sets[name]
         predictions = predict(model, shifted.batches, run=replace(run, progress=None))
         classes = list(shifted.classes) or list(range(predictions.num_classes))
         if not set(predictions.targets.tolist()) <= set(classes):
             raise InputError(f"targets of {name} must be among its classes, got others")
-        accuracy = _accuracy(predictions, classes)
-        clean = _accuracy(reference, classes)
-        if not clean[3]:
+        if not set(reference.targets.tolist()) & set(classes):
             raise InputError(
                 f"the data must have images of the classes of {name}, got none of them"
             )
-        low, high = difference_interval(accuracy[:3], clean[:3], (0.0, 0.0))
-        rows.append((name, shifted.corruption, shifted.severity, len(classes), accuracy[3],
-                     clean[3], clean[0]))  # fmt: skip
-        accuracies.append(accuracy[:3])
-        drops.append((clean[0] - accuracy[0], low, high))
-    names = (
-        "shift", "corruption", "severity", "classes", "images", "reference_images", "reference",
-    )  # fmt: skip
-    columns = map(np.array, zip(*rows, strict=True))
+        accuracy, clean = (_accuracy(p, classes) for p in (predictions, reference))
+        pair = [(float(n), n.low, n.high) for n in (accuracy, clean)]
+        drop = Number(clean - accuracy, *difference_interval(pair[0], pair[1], (0.0, 0.0)))
+        numbers = len(classes), len(accuracy.by_unit), len(clean.by_unit)
+        rows.append((shifted.corruption, shifted.severity, *numbers, accuracy, clean, drop))
+    corruption, severity, classes, images, of_data, accuracy, clean, drop = zip(
+        *rows, strict=True
+    )
     return ShiftedAccuracy(
-        **dict(zip(names, columns, strict=True)),
-        accuracy=Estimated(*np.transpose(accuracies)),
-        drop=Estimated(*np.transpose(drops)),
+        shift=np.array(list(sets)),
+        corruption=np.array(corruption),
+        severity=np.array(severity),
+        classes=np.array(classes),
+        images=np.array(images),
+        accuracy=stacked(accuracy),
+        reference_images=np.array(of_data),
+        reference=np.array(clean, dtype=float),
+        drop=stacked(drop),
         provenance=reference.provenance,
     )
 
 
-def _accuracy(
-    predictions: Predictions, classes: Sequence[int]
-) -> tuple[float, float, float, int]:
-    """Accuracy among some classes with its interval, and the number of images of them."""
+def _accuracy(predictions: Predictions, classes: Sequence[int]) -> Any:
+    """Accuracy among some classes, over the images of them."""
     chosen = torch.tensor(sorted(classes))
     rows = torch.isin(predictions.targets, chosen)
-    logits = predictions.members.mean(0)[rows][:, chosen]
-    correct = int((chosen[logits.argmax(1)] == predictions.targets[rows]).sum())
-    number = int(rows.sum())
-    low, high = wilson(np.array([correct]), np.array([number]))
-    return correct / max(1, number), float(low[0]), float(high[0]), number
+    best = predictions.members.mean(0)[rows][:, chosen].argmax(1)
+    return mean((chosen[best] == predictions.targets[rows]).double().numpy(), proportion)
 
 
 def read_shifted(
@@ -289,16 +279,13 @@ def read_shifted(
 @figure(width=3.2, height=2.4, share=False)
 def _(result: ShiftedAccuracy, ax: Axes) -> Axes:
     """Accuracy on each set with its interval, and a mark for that on the data."""
-    rows = np.arange(len(result))
-    error = [result.accuracy - result.accuracy.low, result.accuracy.high - result.accuracy]
-    bars = ax.barh(rows, result.accuracy, color=KIND_COLORS["conv"], height=0.7)
-    for bar, name, value in zip(bars, result.shift, result.accuracy, strict=True):
-        bar.set_gid(tip(f"{name} · {value:.1%}"))
-    ax.errorbar(result.accuracy, rows, xerr=error, fmt="none", ecolor=INK, elinewidth=0.7)
-    ax.plot(result.reference, rows, "|", color=INK, markersize=7, label="data, same classes")
-    labels = [name.partition("?")[2] or name.partition(":")[0] for name in result.shift]
-    ax.set_yticks(rows, labels if len(rows) <= _LABELED else [""] * len(rows))
-    ax.invert_yaxis()
+    names, values = result.shift.tolist(), result.accuracy
+    short = [name.partition("?")[2] or name.partition(":")[0] for name in names]
+    labels = short if len(names) <= _LABELED else [""] * len(names)
+    about = [f"{n} · {v:.1%}" for n, v in zip(names, values.tolist(), strict=True)]
+    named_points(ax, labels, values, about, [KIND_COLORS["conv"]] * len(names))
+    places, name = -np.arange(len(names)), "data, same classes"
+    ax.plot(result.reference, places, "|", color=INK, markersize=7, label=name)
     ax.set(xlabel=result.infos()["accuracy"].heading, xlim=(0, 1))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     legend(ax, fontsize="small")

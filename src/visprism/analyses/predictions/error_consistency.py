@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import isfinite, nan
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from visprism.drawing.style import INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, proportion
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text, missing_text, text_of
+from visprism.estimates.text import images_text
 from visprism.passes.outcomes import Outcomes
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -76,37 +76,20 @@ class ErrorConsistency(Result):
     second_model: str = scalar("Second model", "", "name of the second model", default="")
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Kappa with its agreement, and the number of images on which the models differ."""
-        first, second = self._names
-        only = int(self.only_first.sum())
-        images = images_text(self.images, self.provenance.split)
-        agreement = (
-            f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were independent"
-        )
-        if np.isnan(self.kappa):
-            kappa = f"is undefined: {self.kappa.missing}; {agreement}"
-        else:
-            kappa = (
-                f"of {first} and {second}: kappa {text_of(self.kappa)} over {images}"
-                f"{missing_text(self.kappa)} ({agreement})"
-            )
-        yield f"error consistency {kappa}"
-        yield (
-            f"{only} of {images} are classified correctly by {first} only, "
-            f"{len(self) - only} by {second} only"
-        )
+        """On how many images only one model is correct, and kappa with its agreement."""
+        for answer in self.answers():
+            yield answer.sentence(images_text(self.images, self.provenance.split))
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """How many images only one of the models classifies correctly."""
-        if name != "only_one":
-            return {}
-        first, second = self._names
+        """How many images only one of the models classifies correctly; or the agreement."""
+        first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
-        return {"reading": f"{only} by {first} only, {len(self) - only} by {second} only"}
-
-    @property
-    def _names(self) -> tuple[str, str]:
-        return self.first_model or "first model", self.second_model or "second model"
+        words = {
+            "only_one": f"{only} by {first} only, {len(self) - only} by {second} only",
+            "kappa": f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were "
+            "independent",
+        }
+        return {"reading": words[name]}
 
 
 def error_consistency(
@@ -129,7 +112,11 @@ def error_consistency(
     Source: Geirhos, Meding and Wichmann (2020), Beyond accuracy: quantifying trial-by-trial
     behaviour of CNNs and humans by measuring error consistency.
     """
-    _require_same_images(first, second)
+    if not len(first) or not np.array_equal(first.target, second.target):
+        raise InputError(
+            "first and second must be outcomes of the same images in the same order, got "
+            f"{len(first)} and {len(second)} images with different targets"
+        )
     names = names or (first.provenance.model, second.provenance.model)
     a, b = first.correct.astype(bool), second.correct.astype(bool)
     n = len(a)
@@ -140,7 +127,11 @@ def error_consistency(
     expected = float(table.sum(1) @ table.sum(0))
     kappa = (observed - expected) / (1 - expected) if expected < 1 else nan
     low, high = kappa_interval(counts.astype(np.float64))
-    missing = "" if isfinite(low) else _missing_interval(counts, kappa, names)
+    missing = ""
+    if np.isnan(kappa):
+        missing = "both models are correct, or both are wrong, on all images"
+    elif np.isnan(low):
+        missing = f"a model is correct or wrong on fewer than {FEWEST_DIFFERENT} images"
     differ = np.flatnonzero(a != b)
     return ErrorConsistency(
         image=differ,
@@ -166,30 +157,6 @@ def _class_texts(classes: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Names of classes, or their numbers where they have none."""
     texts = [names[i] if 0 <= i < len(names) else str(i) for i in classes.tolist()]
     return np.array(texts, dtype=str)
-
-
-def _missing_interval(
-    counts: Int[np.ndarray, "2 2"], kappa: float, names: tuple[str, str]
-) -> str:
-    """Why kappa has no interval."""
-    wrong, images = (int(counts[0].sum()), int(counts[:, 0].sum())), int(counts.sum())
-    if np.isnan(kappa):
-        return f"both models are {'wrong' if any(wrong) else 'correct'} on all images"
-    few = [
-        f"{name or 'a model'} is {outcome} on {number}"
-        for name, errors in zip(names, wrong, strict=True)
-        for outcome, number in (("wrong", errors), ("correct", images - errors))
-        if number < FEWEST_DIFFERENT
-    ]
-    return f"{' and '.join(few)} of the images, fewer than {FEWEST_DIFFERENT}"
-
-
-def _require_same_images(first: Outcomes, second: Outcomes) -> None:
-    if not len(first) or not np.array_equal(first.target, second.target):
-        raise InputError(
-            "first and second must be outcomes of the same images in the same order, got "
-            f"{len(first)} and {len(second)} images with different targets"
-        )
 
 
 @result_type("differing-pictures")

@@ -9,43 +9,30 @@ is measured.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from matplotlib.axes import Axes
-from torch import Tensor, fft
 
-from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
+from visprism.analyses.base import ANALYSES, Section, function_of
+from visprism.analyses.predictions.bands import Frequency, basis_image, half_plane, with_rms
 from visprism.analyses.predictions.perturbed import PerturbedAccuracy
 from visprism.analyses.subject import Subject
-from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.drawing.color_bars import cells, error_rate_bar
-from visprism.drawing.registry import figure
-from visprism.estimates import questions
+from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
-from visprism.estimates.estimated import (
-    Estimated,
-    Number,
-    mean,
-    paired_proportion,
-    proportion,
-    skewed,
-)
+from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding, chance_findings
-from visprism.estimates.text import images_text, points_text, text_of
-from visprism.passes.perturbed import Paired, Pixels, random_numbers
+from visprism.estimates.text import points_text
+from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, column, estimate, result_type, scalar
-
-Frequency = tuple[int, int]  # cycles over the height and over the width
-_HIGHEST = 8  # cycles per image side, unless an option says otherwise
+from visprism.table.shapes import Surface
 
 
 @result_type("fourier-sensitivity")
-class FrequencyErrors(Result):
+class FrequencyErrors(Surface):
     """Error rate under noise of a single frequency; one row for each, opposite ones alike."""
+
+    value_name, x_name, y_name = "error", "horizontal", "vertical"
 
     vertical: np.ndarray = column("Vertical frequency", "cycles", "cycles over the height")
     horizontal: np.ndarray = column("Horizontal frequency", "cycles", "cycles over the width")
@@ -64,25 +51,14 @@ class FrequencyErrors(Result):
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     def sentences(self) -> Iterator[str | Finding]:
-        """Mean over frequencies, and the largest, named as a maximum."""
-        origin, rise = self.provenance, self.mean_rise
-        images = images_text(origin.images, origin.split)
+        """Mean over frequencies, and the smallest and the largest error rate."""
         yield (
             f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
-            f"{self.clean_error:.1%} by {points_text(rise, rise.low, rise.high)}, mean "
-            f"over {len(self)} frequencies ({images})"
+            f"{self.clean_error:.1%} by {points_text(self.mean_rise)}, mean over {len(self)} "
+            f"frequencies ({self.images_text})"
         )
-        if np.ptp(self.error):
-            worst = int(self.error.argmax())
-            rate = self.error[worst]
-            yield (
-                f"largest error rate of {len(self)} frequencies: "
-                f"{text_of(rate, '.1%')} at ({self.vertical[worst]}, "
-                f"{self.horizontal[worst]}) cycles, over {images}"
-            )
-        yield from chance_findings(
-            1 - self.clean_error, origin.images, self.classes, origin.split
-        )
+        yield from super().sentences()
+        yield from chance_findings(1 - self.clean_error, self.provenance, self.classes)
 
 
 @ANALYSES.register
@@ -92,7 +68,6 @@ class FourierSensitivity(PerturbedAccuracy):
 
     name = "fourier-sensitivity"
     group = "robustness"
-    images = Sizes(fewest=16, quick=64, standard=512)
     source = "Yin et al. (2019), A Fourier perspective on model robustness, eq. 1 and fig. 3"
     default = False
     sections = (
@@ -118,27 +93,17 @@ class FourierSensitivity(PerturbedAccuracy):
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Frequency]:
         """One of each two opposite frequencies, by rows."""
-        most = (min(size) - 1) // 2  # at Nyquist, a frequency is its own opposite
-        highest = min(_HIGHEST, most) if self.max_frequency is None else self.max_frequency
-        if highest > most:
-            raise InputError(
-                f"max_frequency must be at most {most}, below the Nyquist frequency of "
-                f"{size[0]}x{size[1]} images, got {highest}"
-            )
-        steps = highest // self.frequency_step
-        multiples = [self.frequency_step * k for k in range(-steps, steps + 1)]
-        return [(i, j) for i in multiples for j in multiples if i > 0 or (i == 0 and j >= 0)]
+        return half_plane(size, self.max_frequency, self.frequency_step)
 
     def change(
-        self, pixels: Pixels, condition: Frequency, *, indices: range, seed: int, **_: Any
+        self, pixels: Pixels, condition: Frequency, indices: range, seed: int, space: PixelSpace
     ) -> Pixels:
         """The pixels with noise of one frequency."""
-        height, width = pixels.shape[-2:]
-        wave = basis_image((height, width), condition).to(pixels)
-        number = self.conditions((height, width)).index(condition)
-        size = pixels.shape[1], 1, 1
-        signs = random_numbers(partial(torch.randint, 2), size, indices, seed, "signs", number)
-        return pixels + (2 * signs - 1).to(pixels) * wave * self.rms * (height * width) ** 0.5
+        size = pixels.shape[-2], pixels.shape[-1]
+        use, channels = (seed, "signs", self.conditions(size).index(condition)), pixels.shape[1]
+        signs = random_numbers(partial(torch.randint, 2), (channels, 1, 1), indices, *use)
+        wave = (2 * signs - 1) * basis_image(size, condition)
+        return pixels + with_rms(wave.to(pixels), self.rms)
 
     def results(
         self, outcomes: Paired, conditions: Sequence[Frequency], subject: Subject
@@ -148,37 +113,17 @@ class FourierSensitivity(PerturbedAccuracy):
         row = np.array([number for number, _ in ends])
         place = np.array([[s * conditions[n][0], s * conditions[n][1]] for n, s in ends])
         rises = outcomes.drops[:, row]
-        return (
-            FrequencyErrors(
-                vertical=place[:, 0],
-                horizontal=place[:, 1],
-                error=mean(1 - outcomes.correct[:, 1:][:, row], proportion),
-                error_rise=mean(rises, paired_proportion),
-                mean_rise=mean(rises.mean(1), skewed),
-                clean_error=1 - outcomes.accuracy,
-                rms=self.rms,
-                classes=outcomes.classes,
-            ),
+        errors = FrequencyErrors(
+            vertical=place[:, 0],
+            horizontal=place[:, 1],
+            error=mean(1 - outcomes.correct[:, 1:][:, row], estimated.proportion),
+            error_rise=mean(rises, estimated.paired_proportion),
+            mean_rise=mean(rises.mean(1), estimated.skewed),
+            clean_error=1 - outcomes.accuracy,
+            rms=self.rms,
+            classes=outcomes.classes,
         )
+        return (errors,)
 
 
 fourier_sensitivity = function_of(FourierSensitivity)
-
-
-def basis_image(size: tuple[int, int], frequency: Frequency) -> Float[Tensor, "h w"]:
-    """The real image of norm 1 that contains only a frequency and its opposite."""
-    spectrum = torch.zeros(size, dtype=torch.complex128)
-    (height, width), (i, j) = size, frequency
-    spectrum[i % height, j % width] = 1
-    spectrum[-i % height, -j % width] = 1
-    image = fft.ifft2(spectrum).real
-    return (image / image.norm()).float()
-
-
-@figure(width=2.5, height=2.4, key=error_rate_bar, key_width=0.7)
-def _(result: FrequencyErrors, ax: Axes) -> Axes:
-    """Error rate under noise of each frequency; the cross marks frequency 0."""
-    cells(ax, result.horizontal, result.vertical, result.error)
-    ax.plot(0, 0, marker="+", markersize=5, markeredgewidth=0.7, color="white")
-    ax.set(xlabel="Horizontal frequency (cycles)", ylabel="Vertical frequency (cycles)")
-    return ax

@@ -8,14 +8,13 @@ high frequencies. Pixels are not clipped.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from visprism.analyses.base import ANALYSES, Section, Sizes, function_of
@@ -27,14 +26,11 @@ from visprism.analyses.predictions.bands import (
     paper_band,
     with_rms,
 )
-from visprism.analyses.predictions.perturbed import PerturbedAccuracy
+from visprism.analyses.predictions.perturbed import PerturbedAccuracy, drops_text
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.drawing.depth import from_zero
-from visprism.drawing.registry import figure
-from visprism.drawing.style import KIND_COLORS, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import (
@@ -46,18 +42,17 @@ from visprism.estimates.estimated import (
     skewed,
 )
 from visprism.estimates.findings import Finding, at_chance, chance_findings
-from visprism.estimates.text import missing_text, points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
+from visprism.table.shapes import Curve
 
-Protocol = Literal["default", "paper"]
-Condition = tuple[Protocol, float]
+Condition = tuple[str, float]  # protocol, center of the band
 
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
 SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
+_PAPERS = "paper's"  # shape of its bands
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
-_NOISES = {EQUAL_ENERGY: "noise of equal energy in each band", PAPER: "the paper's noise"}
 _CLAIMED = ("attention", "conv")  # claim C7: what the model mixes by, from the lowest contrast
 
 
@@ -68,8 +63,11 @@ def _mean_of(quantity: str, bands: str, unit: str, question: Any) -> Any:
 
 
 @result_type("frequency-robustness")
-class BandAccuracy(Result):
+class BandAccuracy(Curve):
     """Accuracy under noise confined to a band of frequencies; one row for each band."""
+
+    value_name: ClassVar[str] = "drop"
+    x_name: ClassVar[str] = "frequency"
 
     frequency: np.ndarray = column("Frequency", "π rad/pixel", "center of the band")
     rms: np.ndarray = column(
@@ -98,25 +96,16 @@ class BandAccuracy(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Largest drop over bands, named as a maximum."""
-        origin = self.provenance
-        images = self.images_text
-        worst = self.drop[int(self.drop.argmax())]
-        significant = int((self.drop.low > 0).sum())
         same = np.allclose(self.rms, self.rms[0], rtol=0.01)
-        noise = f"noise of RMS {self.rms[0]:.3g} in each band" if same else _NOISES[PAPER]
-        text = (
-            f"{noise}: accuracy drops significantly from {self.clean_accuracy:.1%} on "
-            f"these images in {significant} of {len(self)} bands ({images})"
+        yield drops_text(
+            f"noise of RMS {self.rms[0]:.3g} in each band" if same else "the paper's noise",
+            self.drop,
+            self.clean_accuracy,
+            "bands",
+            self.images_text,
+            lambda row: f"{self.frequency[row]:.3g} π rad/pixel",
         )
-        if significant:
-            text += (
-                f"; largest drop of {len(self)} at {self.frequency[self.drop.argmax()]:.3g} "
-                f"π rad/pixel, {points_text(worst, worst.low, worst.high)}"
-            )
-        yield text
-        yield from chance_findings(
-            self.clean_accuracy, origin.images, self.classes, origin.split
-        )
+        yield from chance_findings(self.clean_accuracy, self.provenance, self.classes)
 
 
 @result_type("frequency-contrasts")
@@ -151,12 +140,8 @@ class FrequencyContrasts(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """The contrast under each noise."""
-        images = self.images_text
-        for i, noise in enumerate(self.noise.tolist()):
-            yield (
-                f"{_NOISES[noise]} (RMS of the highest over the lowest band "
-                f"{self.rms_ratio[i]:.2g}): {_contrast_text(self.contrast[i])} over {images}"
-            )
+        for answer in self.answers():
+            yield answer.sentence(self.images_text)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Which frequencies cost more accuracy, and the model's place in the order of claim C7.
@@ -172,15 +157,6 @@ class FrequencyContrasts(Result):
             words = "low frequencies cost more accuracy"
         place = float(_CLAIMED.index(self.mixing)) if claimed else nan
         return {"reading": words, "place": place}
-
-
-def _contrast_text(contrast: Number) -> str:
-    significance = ", not significant" if contrast.low <= 0 <= contrast.high else ""
-    return (
-        f"difference of accuracy drops, {_ABOVE} minus bands below: "
-        f"{points_text(contrast, contrast.low, contrast.high)}{missing_text(contrast)}"
-        f"{significance}"
-    )
 
 
 @ANALYSES.register
@@ -253,20 +229,11 @@ class FrequencyNoise(PerturbedAccuracy):
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Condition]:
         """Each band under each protocol."""
-        protocols: tuple[Protocol, ...] = (
-            ("default", "paper") if self.protocol == "both" else (self.protocol,)
-        )
-        return [(protocol, f) for protocol in protocols for f in self.frequencies]
+        protocols = ("default", "paper") if self.protocol == "both" else (self.protocol,)
+        return list(product(protocols, self.frequencies))
 
     def change(
-        self,
-        pixels: Pixels,
-        condition: Condition,
-        *,
-        indices: range,
-        seed: int,
-        space: PixelSpace,
-        **_: Any,
+        self, pixels: Pixels, condition: Condition, indices: range, seed: int, space: PixelSpace
     ) -> Pixels:
         """The pixels with noise of one band."""
         protocol, center = condition
@@ -287,26 +254,22 @@ class FrequencyNoise(PerturbedAccuracy):
                 "frequencies must include a band that holds frequencies of these images, got "
                 "none. Use other bands or larger images."
             )
-        protocols = np.array([protocol for protocol, _ in conditions])
-        by_protocol = [
-            self._bands(outcomes, np.flatnonzero(protocols == name), str(name))
-            for name in dict.fromkeys(protocols)
+        bands = len(self.frequencies)
+        results = [
+            self._bands(outcomes, np.arange(n, n + bands), conditions[n][0])
+            for n in range(0, len(conditions), bands)
         ]
-        if any(np.isnan(result.contrast) for result in by_protocol):
-            return by_protocol[:1]
-        contrasts, first = [result.contrast for result in by_protocol], by_protocol[0]
-        by_image = np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1)
-        guessing = at_chance(first.clean_accuracy, len(by_image), first.classes)
+        first, contrasts = results[0], [result.contrast for result in results]
+        if np.isnan(contrasts).any():
+            return (first,)
+        guessing = at_chance(first.clean_accuracy, outcomes.images, first.classes)
         joint = FrequencyContrasts(
             noise=np.array(
-                [
-                    PAPER if name == "paper" else EQUAL_ENERGY
-                    for name in dict.fromkeys(protocols)
-                ]
+                [PAPER if r.band_shape == _PAPERS else EQUAL_ENERGY for r in results]
             ),
-            contrast=mean(by_image, skewed),
+            contrast=mean(np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed),
             rms_ratio=np.array(
-                [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in by_protocol]
+                [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in results]
             ),
             mixing="" if guessing else _mixing(subject.anatomy),
         )
@@ -314,8 +277,7 @@ class FrequencyNoise(PerturbedAccuracy):
 
     def _bands(self, outcomes: Paired, rows: np.ndarray, protocol: str) -> BandAccuracy:
         strength, centers = outcomes.rms[rows], np.array(self.frequencies, dtype=float)
-        filled = rows[strength > 0]
-        frequency = centers[strength > 0]
+        filled, frequency = rows[strength > 0], centers[strength > 0]
         fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
         every, high, low = frequency >= 0, frequency > SPLIT, frequency < SPLIT
 
@@ -343,7 +305,7 @@ class FrequencyNoise(PerturbedAccuracy):
             contrast=contrast,
             clean_accuracy=outcomes.accuracy,
             clean_nll=outcomes.nll,
-            band_shape="paper's" if protocol == "paper" else self.band_shape,
+            band_shape=_PAPERS if protocol == "paper" else self.band_shape,
             left_out=", ".join(f"{f:g}π" for f in centers[strength == 0]),
             classes=outcomes.classes,
         )
@@ -356,9 +318,8 @@ frequency_noise = function_of(FrequencyNoise)
 def _mixing(anatomy: Anatomy) -> str:
     """Kind of the blocks that mix positions, "attention" or "conv"; "" for as many of both."""
     kinds = [block.kind for block in anatomy.blocks]
-    attention = sum(kind in ("attention", "attention+mlp") for kind in kinds)
-    conv = kinds.count("conv")
-    return "" if attention == conv else "attention" if attention > conv else "conv"
+    more = sum(kind in ("attention", "attention+mlp") for kind in kinds) - kinds.count("conv")
+    return "attention" if more > 0 else "conv" if more < 0 else ""
 
 
 def white_noise(
@@ -368,26 +329,3 @@ def white_noise(
     return random_numbers(torch.randn, like.shape[1:], indices, seed, "frequency noise").to(
         like
     )
-
-
-@figure(width=2.6, height=2.2)
-def _(result: BandAccuracy, ax: Axes) -> Axes:
-    """Accuracy drop under noise of each frequency band, with its 95% interval."""
-    color, drop = KIND_COLORS["conv"], result.drop
-    low, high = (np.where(np.isfinite(end), end, drop) for end in (drop.low, drop.high))
-    ax.fill_between(result.frequency, low, high, color=color, alpha=0.18, linewidth=0)
-    ax.plot(result.frequency, drop, color=color, linewidth=1.1)
-    for frequency, value, rms in zip(result.frequency, drop, result.rms, strict=True):
-        ax.plot(
-            frequency,
-            value,
-            marker="o",
-            markersize=3.4,
-            color=color,
-            gid=tip(f"{frequency:.2f}π · drop {value:.1%} · RMS {rms:.3f}"),
-        )
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    infos = result.infos()
-    ax.set(xlim=(0, 1), xlabel=infos["frequency"].heading, ylabel=infos["drop"].heading)
-    from_zero(ax)
-    return ax

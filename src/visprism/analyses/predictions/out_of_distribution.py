@@ -38,7 +38,6 @@ from visprism.table.shapes import SeriesPerBlock
 
 MSP, ENERGY, MAX_LOGIT = "maximum softmax", "energy", "max-logit"
 NEIGHBOR, MAHALANOBIS = "k-NN distance", "Mahalanobis distance"
-_TEST_ROWS = 1024  # similarities to all fitted images that are in memory at once
 _RIDGE = 1e-3  # added to the covariance, in mean variances of a feature
 _TRUE_POSITIVES = 0.95
 
@@ -92,19 +91,15 @@ class Detection(SeriesPerBlock):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Each score, and what was compared."""
-        finite = np.flatnonzero(np.isfinite(self.auroc))
-        if not len(finite):
-            yield from super().sentences()
-            return
-        best = int(finite[np.argmax(self.auroc[finite])])
         yield from super().sentences()
-        yield (
-            f"{self.images_text} against "
-            f"{self.other_images:,} of {self.other_data}; highest AUROC of "
-            f"{len(finite)}: {self._interval(best)} by {self.score[best]} at "
-            f"{self.block[best]} (selected), FPR at 95% TPR {self.fpr95[best]:.1%}; "
-            f"fitted on {self.fitted_on}"
-        )
+        if np.isfinite(self.auroc).any():
+            best = int(np.nanargmax(self.auroc))
+            yield (
+                f"{self.images_text} against {self.other_images:,} of {self.other_data}; "
+                f"highest AUROC of {np.isfinite(self.auroc).sum()}: {self._interval(best)} by "
+                f"{self.score[best]} at {self.block[best]} (selected), FPR at 95% TPR "
+                f"{self.fpr95[best]:.1%}; fitted on {self.fitted_on}"
+            )
 
 
 @ANALYSES.register
@@ -117,6 +112,7 @@ class OutOfDistribution(Analysis):
     needs = Needs.FEATURES | Needs.PIXELS
     images = Sizes(fewest=100, full=5000)
     default = False  # which data is of another distribution, only the user can say
+    required = "ood_data"
     source = (
         "Hendrycks & Gimpel (2017); Liu et al. (2020); Hendrycks et al. (2022); Sun et al. "
         "(2022); Lee et al. (2018)"
@@ -145,7 +141,7 @@ class OutOfDistribution(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Pool the features of training images, test images and the other images."""
-        assert self.ood_data is not None  # see `inapplicable`
+        assert self.ood_data is not None  # see `required`
         read = load_data(
             self.ood_data, split=self.ood_split, limit=subject.num_images, seed=run.seed
         )
@@ -188,12 +184,6 @@ class OutOfDistribution(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """A pass over test images, training images and the other images."""
         return Cost(per_image=3.3)
-
-    def inapplicable(self, subject: Subject) -> str | None:
-        """Without other data."""
-        if self.ood_data is None:
-            return "no images of another distribution are named; set the option ood_data"
-        return super().inapplicable(subject)
 
 
 def scores(
@@ -272,16 +262,9 @@ def _distances(
             f"neighbors must be at most {len(fitted)} (images to choose from), got {neighbors}"
         )
     directions = unit(fitted.astype(np.float64))
-    scores = []
-    for part in parts:
-        values = []
-        for start in range(0, len(part), _TEST_ROWS):
-            rows = part[start : start + _TEST_ROWS].astype(np.float64)
-            cosine = unit(rows) @ directions.T
-            nearest = np.partition(-cosine, neighbors - 1, axis=1)[:, neighbors - 1]
-            values.append(-np.sqrt(np.maximum(2 + 2 * nearest, 0)))
-        scores.append(np.concatenate(values))
-    return scores[0], scores[1]
+    cosines = [unit(part.astype(np.float64)) @ directions.T for part in parts]
+    first, second = (np.partition(c, -neighbors, axis=1)[:, -neighbors] for c in cosines)
+    return -np.sqrt(np.maximum(2 - 2 * first, 0)), -np.sqrt(np.maximum(2 - 2 * second, 0))
 
 
 def _mahalanobis(

@@ -1,7 +1,7 @@
 """Accuracy with changed pixels: the base of analyses that evaluate the same images again."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from jaxtyping import Int64
@@ -10,6 +10,8 @@ from torch import Tensor
 from visprism.analyses.base import Analysis, Cost, Needs, Sizes
 from visprism.analyses.subject import Subject
 from visprism.core.run import Run
+from visprism.estimates.estimated import Estimated
+from visprism.estimates.text import points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, evaluate_perturbed
 from visprism.table.result import Result
 
@@ -32,14 +34,7 @@ class PerturbedAccuracy(Analysis):
 
     @abstractmethod
     def change(
-        self,
-        pixels: Pixels,
-        condition: Any,
-        *,
-        targets: Int64[Tensor, " b"],
-        indices: range,
-        seed: int,
-        space: PixelSpace,
+        self, pixels: Pixels, condition: Any, indices: range, seed: int, space: PixelSpace
     ) -> Pixels:
         """Changed pixels in 0 ... 1, not clipped."""
 
@@ -51,23 +46,13 @@ class PerturbedAccuracy(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Evaluate the model under each condition."""
-        way = subject.known_preprocessing
-        _, height, width = subject.anatomy.image_shape
-        conditions = self.conditions((height, width))
-
-        space = PixelSpace(way.mean, way.std)
+        way, (height, width) = subject.known_preprocessing, subject.anatomy.image_shape[-2:]
+        conditions, space = self.conditions((height, width)), PixelSpace(way.mean, way.std)
 
         def perturb(
-            number: int, pixels: Tensor, targets: Int64[Tensor, " b"], indices: range
+            number: int, pixels: Tensor, _targets: Int64[Tensor, " b"], indices: range
         ) -> Tensor:
-            return self.change(
-                pixels,
-                conditions[number],
-                targets=targets,
-                indices=indices,
-                seed=run.seed,
-                space=space,
-            )
+            return self.change(pixels, conditions[number], indices, run.seed, space)
 
         outcomes, origin = evaluate_perturbed(
             subject.model,
@@ -84,5 +69,33 @@ class PerturbedAccuracy(Analysis):
 
     def cost(self, subject: Subject) -> Cost:
         """One forward pass for each condition, and one without any change."""
-        _, height, width = subject.anatomy.image_shape
+        height, width = subject.anatomy.image_shape[-2:]
         return Cost(per_image=1 + self.passes * len(self.conditions((height, width))))
+
+
+def drops_text(
+    change: str,
+    drop: Estimated,
+    clean: float,
+    cases: str,
+    images: str,
+    name: Callable[[int], str],
+) -> str:
+    """How many accuracy drops are significant, and the largest, named as a maximum.
+
+    Args:
+        change: what lowers the accuracy.
+        drop: of each case.
+        clean: accuracy without a change.
+        cases: what the drops are of, in the plural.
+        images: that were measured.
+        name: of the case of an index.
+    """
+    significant, worst = int((drop.low > 0).sum()), int(drop.argmax())
+    text = (
+        f"{change}: accuracy drops significantly from {clean:.1%} on these images in "
+        f"{significant} of {len(drop)} {cases} ({images})"
+    )
+    if significant or len(drop) == 1:
+        text += f"; largest drop of {len(drop)}: {name(worst)}, {points_text(drop[worst])}"
+    return text

@@ -97,7 +97,7 @@ class QuantizationSensitivity(SeriesPerBlock):
                 f"weights of one block at {name}: NLL rises significantly in {significant} of "
                 f"{len(rows)} blocks; largest rise of {len(rows)}: {self._interval(worst)} at "
                 f"{self.block[worst]}, accuracy drop there "
-                f"{points_text(drop, drop.low, drop.high)} from {self.baseline_accuracy:.1%}; "
+                f"{points_text(drop)} from {self.baseline_accuracy:.1%}; "
                 f"intervals over {self.units_text}"
             )
         yield from self._predictions()

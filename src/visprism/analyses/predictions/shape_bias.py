@@ -27,7 +27,7 @@ from visprism.core.errors import InputError
 from visprism.core.run import Run
 from visprism.core.statistics import FEWEST_DIFFERENT, wilson
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, KIND_COLORS, tip
+from visprism.drawing.style import FAINT, INK, KIND_COLORS, named_points
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, ratio
 from visprism.estimates.findings import Finding
@@ -157,11 +157,6 @@ def shape_bias(
         )
     if textures.shape != shapes.shape:
         raise InputError(f"textures must be one per image ({len(shapes)}), got {len(textures)}")
-    if textures.max() >= len(categories):
-        raise InputError(
-            f"textures must be below {len(categories)}, the number of categories, got "
-            f"{textures.max()}"
-        )
     conflict = (shapes != textures) & (textures != NO_CUE)
     if not conflict.any():
         raise InputError(
@@ -198,16 +193,6 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
     The score of a category is the logarithm of the mean probability of its classes, as in
     Geirhos et al. The targets must be categories already.
     """
-    if not classes or not all(classes):
-        raise InputError(
-            f"classes must have at least one class of each category, got {classes!r}"
-        )
-    highest = max(max(group) for group in classes)
-    if highest >= predictions.members.shape[-1]:
-        raise InputError(
-            f"classes must be below {predictions.members.shape[-1]}, the number of classes of "
-            f"the model, got {highest}"
-        )
     logs = predictions.members.double().log_softmax(-1)
     means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
     scores = torch.stack(means, dim=-1).float()
@@ -222,25 +207,16 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 @figure(width=2.6, height=2.8, share=False)
 def _(result: CueDecisions, ax: Axes) -> Axes:
     """Shape bias of each category with its 95% interval, and of all images."""
-    place = np.arange(len(result))[::-1]
+    others = len(result) - 1
     ax.axvline(0.5, color=FAINT, linewidth=0.6, linestyle=(0, (4, 3)))
-    for row, y in enumerate(place):
-        overall = row == len(result) - 1
-        color = INK if overall else KIND_COLORS["conv"]
-        ax.hlines(y, result.bias.low[row], result.bias.high[row], color=color, linewidth=0.9)
-        ax.plot(
-            result.bias[row],
-            y,
-            marker="D" if overall else "o",
-            markersize=4,
-            color=color,
-            gid=tip(
-                f"{result.category[row]} · {result.shape_decisions[row]} shape, "
-                f"{result.texture_decisions[row]} texture"
-            ),
+    names, colors = result.category.tolist(), [*[KIND_COLORS["conv"]] * others, INK]
+    about = [
+        f"{name} · {shape} shape, {texture} texture"
+        for name, shape, texture in zip(
+            names, result.shape_decisions, result.texture_decisions, strict=True
         )
-    ax.set_yticks(place, result.category.tolist())
-    ax.tick_params(axis="y", length=0)
+    ]
+    named_points(ax, names, result.bias, about, colors, "o" * others + "D")
     ax.set(xlim=(-0.02, 1.02), xlabel="Shape bias (0: texture, 1: shape)")
     return ax
 

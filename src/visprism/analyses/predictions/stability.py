@@ -6,28 +6,25 @@ corruptions and perturbations, sec. 4.2.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import nan
 from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
-from visprism.analyses.predictions.corruptions import not_corruptible
+from visprism.analyses.predictions.corruptions import not_corruptible, seconds_to_corrupt
 from visprism.analyses.subject import Measured, Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.drawing.depth import from_zero
 from visprism.drawing.registry import figure
-from visprism.drawing.style import INK, KIND_COLORS, tip
+from visprism.drawing.style import KIND_COLORS, named_points
 from visprism.estimates import questions
-from visprism.estimates.estimated import Estimated, Number, mean, within_one
+from visprism.estimates.estimated import Estimated, Number, mean, stacked, within_one
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import number_of, readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
@@ -40,7 +37,6 @@ Perturbation = Literal[
     "translate", "rotate", "tilt", "scale",
 ]  # fmt: skip
 _FRAMES = 31  # of nearly all sequences
-_SECONDS_PER_PIXEL = 4e-7  # of a frame, on two CPU cores
 
 
 @result_type("stability")
@@ -121,12 +117,6 @@ def relative_flip_rates(
 
     Source: Hendrycks and Dietterich (2019), sec. 4.2.
     """
-    same = result.perturbation.tolist() == reference.perturbation.tolist()
-    if not same or result.frames.tolist() != reference.frames.tolist():
-        raise InputError(
-            "reference must have the perturbations and frames of the result, got "
-            f"{', '.join(reference.perturbation.tolist())}"
-        )
     undefined = np.full(len(result), nan)
     ratio = np.divide(
         result.flip_rate, reference.flip_rate, out=undefined, where=reference.flip_rate > 0
@@ -158,8 +148,8 @@ class Stability(Analysis):
         Section(
             FlipRates,
             "Flip rate along perturbation sequences",
-            "Each bar is a perturbation: the fraction of frames whose predicted class differs "
-            "from the previous frame's, or for noise from the first frame's.",
+            "Each point is a perturbation: the fraction of frames whose predicted class "
+            "differs from the previous frame's, or for noise from the first frame's.",
         ),
         Section(
             RelativeFlipRates,
@@ -196,9 +186,7 @@ class Stability(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """One pass per frame, and the time to make the frames."""
         frames = _FRAMES * len(self.perturbations)
-        size = (32, 32) if subject.preprocessing is None else subject.preprocessing.size
-        seconds = frames * size[0] * size[1] * _SECONDS_PER_PIXEL
-        return Cost(per_image=float(frames), seconds_per_image=seconds)
+        return Cost(per_image=frames, seconds_per_image=frames * seconds_to_corrupt(subject))
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where images are not RGB, or too small."""
@@ -231,73 +219,48 @@ def stability(
     if not sequences:
         raise InputError("sequences must hold at least one perturbation, got none")
     silent = replace(run, progress=None)
-    frames: list[int] = []
-    flips: list[Float[np.ndarray, " n"]] = []  # flip rate of each image, by perturbation
-    consistency: list[float] = []
-    provenance = run.provenance
+    rows: list[tuple[int, Number, float]] = []  # frames, flip rate and consistency
     for name in run.track(list(sequences), "perturbations"):
-        batches = _checked(sequences[name])
-        first = next(batches, None)
-        if first is None:
-            raise InputError(f"sequences of {name!r} must hold at least one image, got none")
-        number = first.shape[1]
-        predictions = predict(model, _flat(chain([first], batches), number), run=silent)
-        classes = outcomes(predictions).predicted.reshape(-1, number)
+        sizes: set[int] = set()
+        predictions = predict(model, _flat(sequences[name], sizes), run=silent)
+        if len(sizes) > 1:
+            raise InputError(f"sequences must have one number of frames, got {sorted(sizes)}")
+        classes = outcomes(predictions).predicted.reshape(-1, sizes.pop())
         reference = classes[:, :1] if "noise" in name else classes[:, :-1]
-        frames.append(number)
-        flips.append((classes[:, 1:] != reference).mean(1))
-        consistency.append(float((classes[:, 1:] == classes[:, :-1]).mean()))
-        provenance = replace(predictions.provenance, images=len(classes))
-    rates = [mean(values, within_one) for values in flips]
-    equal = len({len(values) for values in flips}) == 1
+        flips = mean((classes[:, 1:] != reference).mean(1), within_one)
+        same = float((classes[:, 1:] == classes[:, :-1]).mean())
+        rows.append((classes.shape[1], flips, same))
+    frames, rates, consistency = zip(*rows, strict=True)
+    every = np.mean([rate.by_unit for rate in rates], axis=0)
     return FlipRates(
         perturbation=np.array(list(sequences)),
         frames=np.array(frames),
-        flip_rate=Estimated(rates, [r.low for r in rates], [r.high for r in rates]),
+        flip_rate=stacked(rates),
         consistency=np.array(consistency),
-        mean_flip_rate=mean(np.mean(flips, axis=0), within_one)
-        if equal
-        else Number(np.mean(rates), missing="perturbations have different numbers of images"),
-        provenance=provenance,
+        mean_flip_rate=mean(every, within_one),
+        provenance=replace(predictions.provenance, images=len(every)),
     )
 
 
-def _checked(batches: Iterable[Frames]) -> Iterator[Frames]:
+def _flat(batches: Iterable[Frames], sizes: set[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Frames as images, with targets that do not matter; adds their numbers to `sizes`."""
     for frames in batches:
-        if not isinstance(frames, Tensor) or frames.ndim != 5 or frames.shape[1] < 2:
-            got = tuple(frames.shape) if isinstance(frames, Tensor) else type(frames).__name__
+        if frames.ndim != 5 or frames.shape[1] < 2:
             raise InputError(
                 "sequences must be frames (images, frames, C, H, W), at least two of each "
-                f"image, got {got}"
+                f"image, got {tuple(frames.shape)}"
             )
-        yield frames
-
-
-def _flat(batches: Iterable[Frames], number: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Frames as images, with targets that do not matter."""
-    for frames in batches:
-        if frames.shape[1] != number:
-            raise InputError(
-                f"sequences must have one number of frames, got {number} and {frames.shape[1]}"
-            )
+        sizes.add(frames.shape[1])
         images = frames.flatten(0, 1)
         yield images, torch.zeros(len(images), dtype=torch.long)
 
 
-@figure(width=2.7, height=2.3)
+@figure(width=2.7, height=2.3, share=False)
 def _(result: FlipRates, ax: Axes) -> Axes:
     """Flip rate of each perturbation with its 95% interval."""
-    place = np.arange(len(result))
-    bars = ax.bar(place, result.flip_rate, width=0.72, color=KIND_COLORS["downsample"])
-    for bar, name, rate in zip(
-        bars, result.perturbation.tolist(), result.flip_rate.tolist(), strict=True
-    ):
-        bar.set_gid(tip(f"{titled(name)} · {rate:.2%} of frames"))
-    ax.vlines(place, result.flip_rate.low, result.flip_rate.high, color=INK, linewidth=0.9)
-    labels = [titled(name) for name in result.perturbation.tolist()]
-    ax.set_xticks(place, labels, rotation=45, ha="right", rotation_mode="anchor")
-    ax.tick_params(axis="x", length=0)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set_ylabel("Flip rate")
-    from_zero(ax)
+    names, rates = list(map(titled, result.perturbation.tolist())), result.flip_rate
+    about = [f"{n} · {r:.2%} of frames" for n, r in zip(names, rates.tolist(), strict=True)]
+    named_points(ax, names, rates, about, [KIND_COLORS["conv"]] * len(names))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+    ax.set(xlim=(0, None), xlabel=result.infos()["flip_rate"].heading)
     return ax

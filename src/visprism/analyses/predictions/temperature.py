@@ -75,7 +75,12 @@ class TemperatureScaling(Result):
             f"{'' if significant else ', not significant'}{missing_text(change)}) and "
             f"ECE from {self.ece_before:.1%} to {self.ece_after:.1%}"
         )
-        yield self._remainder()
+        before, after = self.debiased_before, self.debiased_after
+        words = missing_text(after) or ", not significant"
+        if after.low > 0:
+            words = ": a significant error remains that scaling does not correct"
+        error, scaled = text_of(before, ".1%"), text_of(after, ".1%")
+        yield f"debiased ECE {error}, after scaling {scaled}{words}"
 
     def answers(self) -> tuple[Answer, ...]:
         """The temperature, and the debiased ECE of the scaled logits."""
@@ -90,18 +95,6 @@ class TemperatureScaling(Result):
         if np.isnan(self.temperature.low):
             return missing_text(self.temperature)
         return ": not significantly different from 1"
-
-    def _remainder(self) -> str:
-        """The calibration error that scaling the logits does not correct."""
-        before, after = self.debiased_before, self.debiased_after
-        text = f"debiased ECE {text_of(before, '.1%')}, after scaling {text_of(after, '.1%')}"
-        if after.low > 0:
-            return f"{text}: a significant error remains that scaling does not correct"
-        if before.low > 0:
-            return f"{text}: no significant calibration error remains"
-        if np.isnan(before.low):
-            return f"{text}{missing_text(before)}"
-        return f"{text}: neither is significant"
 
 
 def temperature(
@@ -158,8 +151,8 @@ def temperature(
         nll_change=Number(float(change), missing=few) if few else change,
         ece_before=errors[0].value,
         ece_after=errors[1].value,
-        debiased_before=errors[0].number,
-        debiased_after=errors[1].number,
+        debiased_before=errors[0].debiased,
+        debiased_after=errors[1].debiased,
         provenance=replace(predictions.provenance, images=images, seed=seed),
     )
     return result, scaled

@@ -1,7 +1,7 @@
 """Patch filters: principal components of the kernels that first read the image."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +11,6 @@ from matplotlib.colors import Normalize
 from visprism.analyses.base import (
     ANALYSES,
     Analysis,
-    Cost,
     Section,
     function_of,
     reason_of_error,
@@ -68,7 +67,6 @@ class FilterComponents(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class PatchFilters(Analysis):
     """Principal components of the kernels that first read the image."""
 
@@ -91,10 +89,6 @@ class PatchFilters(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Decompose the kernels."""
         return (_components_of(self, subject.anatomy, run=run),)
-
-    def cost(self, subject: Subject) -> Cost:
-        """No image is needed."""
-        return Cost()
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where no convolution reads the image."""

@@ -1,7 +1,7 @@
 """Position embeddings: cosine similarity of the embeddings of absolute positions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section, reason_of_error
+from visprism.analyses.base import ANALYSES, Analysis, Section, reason_of_error
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.core.errors import InputError
@@ -60,7 +60,6 @@ class PositionalSimilarity(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class PositionEmbeddings(Analysis):
     """Cosine similarity of the position embeddings of all positions."""
 
@@ -82,10 +81,6 @@ class PositionEmbeddings(Analysis):
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Compare all pairs of embeddings."""
         return (positional_similarity(subject.anatomy, run=run),)
-
-    def cost(self, subject: Subject) -> Cost:
-        """No image is needed."""
-        return Cost()
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where the model adds no position embeddings."""

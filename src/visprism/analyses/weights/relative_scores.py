@@ -1,7 +1,6 @@
 """Relative scores: attention of each head as a function of relative position only."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any
 
@@ -10,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor, nn
 
-from visprism.analyses.base import ANALYSES, Analysis, Cost, Section
+from visprism.analyses.base import ANALYSES, Analysis, Section
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -59,7 +58,6 @@ class ScoresByOffset(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class RelativeScores(Analysis):
     """Attention of each head by relative position only."""
 
@@ -86,10 +84,6 @@ class RelativeScores(Analysis):
         """Softmax of the scores of one attention."""
         tables = list(relative_score_tables(subject.model).values())
         return (relative_scores(tables[self.layer - 1], run=run),)
-
-    def cost(self, subject: Subject) -> Cost:
-        """No image is needed."""
-        return Cost()
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Also where there is no such attention."""

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 from visprism.anatomy.trace.graph import Graph, Node
-from visprism.anatomy.trace.operations import Role
 
 Kind = Literal[
     "stem", "conv", "attention", "mlp", "attention+mlp", "token-mixing", "downsample", "head"
@@ -44,7 +43,7 @@ def _attentions(graph: Graph, nodes: Sequence[Node], inside: set[int]) -> list[i
     convolved = any(n.role == "conv" for n in nodes)
     last_products = []
     for product in products:
-        before = _within(graph, product, inside) - {product}
+        before = graph.ancestors(product, inside) - {product}
         if before & set(products) or (before & softmaxes and not convolved):
             last_products.append(product)
     return last_products
@@ -57,39 +56,19 @@ def _beside(
 
     One that multiplies it is a gate, which moves no information over positions.
     """
-    touching: set[int] = set()
-    for attention in attentions:
-        touching |= _within(graph, attention, inside)
+    touching = set().union(*(graph.ancestors(i, inside) for i in attentions))
     for node in nodes:
         if node.role == "activation" and node.index not in touching:
-            before = _within(graph, node.index, inside)
+            before = graph.ancestors(node.index, inside)
             has_weights = any(graph.nodes[i].role == "linear" for i in before)
-            beside = has_weights and not before & set(attentions)
-            if beside and _meeting(graph, nodes, inside, node.index, attentions) == "merge":
-                return True
+            if has_weights and not before & set(attentions):
+                # The first node that depends on both.
+                both = next(
+                    n
+                    for n in nodes
+                    if node.index in (made_of := graph.ancestors(n.index, inside))
+                    and made_of & set(attentions)
+                )
+                if both.role == "merge":
+                    return True
     return False
-
-
-def _meeting(
-    graph: Graph,
-    nodes: Sequence[Node],
-    inside: set[int],
-    index: int,
-    attentions: Collection[int],
-) -> Role:
-    """The role of the first node that depends on both a node and an attention."""
-    return next(
-        node.role
-        for node in nodes
-        if index in (before := _within(graph, node.index, inside)) and before & set(attentions)
-    )
-
-
-def _within(graph: Graph, index: int, inside: Collection[int]) -> set[int]:
-    """A node and those that it depends on, as far as they lie in the segment."""
-    ancestors, left = {index}, [index]
-    while left:
-        new = [i for i in graph.nodes[left.pop()].inputs if i in inside and i not in ancestors]
-        ancestors.update(new)
-        left.extend(new)
-    return ancestors

@@ -14,17 +14,12 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.blocks.attention import Attention, Weights, attentions
-from visprism.anatomy.run.attention_operations import (
-    number_of_images,
-    weighing,
-    weights_of_few_images,
-)
+from visprism.anatomy.run.attention_operations import weighing
 from visprism.anatomy.run.interception import Call, fixed_image_size, intercept
 from visprism.anatomy.run.replaced_parts import weighted_values
 from visprism.core.errors import InputError
 
 T = TypeVar("T")
-P = TypeVar("P")
 
 
 @contextmanager
@@ -51,15 +46,19 @@ def attend(
         A dictionary that each forward pass fills.
     """
     watched = attentions(anatomy) if only is None else tuple(only)
-    _check_any(anatomy, watched)
+    if not watched:
+        raise InputError(
+            "the model must have an attention with a softmax over positions of "
+            f"the image, and {type(anatomy.model).__name__} has none. Choose a "
+            "model such as timm:vit_tiny_patch16_224."
+        )
     collected: dict[str, T] = {}
 
     def reading(attention: Attention) -> Call:
         def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> Any:
             op = anatomy.graph.nodes[attention.node].op
             weights, anew = weighing(op, args, kwargs, out)
-            images = number_of_images(attention, weights.shape[:-2])
-            values = attention.geometry.weights(weights, images)
+            values = attention.geometry.weights(weights)
             collected[attention.name] = keep(Weights(attention, values))
             if differentiable:
                 return anew(attention.geometry.tensor(values, weights.shape))
@@ -68,42 +67,8 @@ def attend(
         return read
 
     calls = {attention.node: reading(attention) for attention in watched}
-    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
+    with fixed_image_size(anatomy), intercept(anatomy, calls=calls):
         yield collected
-
-
-@contextmanager
-def attend_in_parts(
-    anatomy: Anatomy, keep: Callable[[Weights], P], finish: Callable[[Attention, list[P]], T]
-) -> Iterator[dict[str, T]]:
-    """As `attend`, with `keep` applied to the weights of a few images at a time.
-
-    They fit into the processor's cache, and weights of all images are never in memory.
-    """
-    _check_any(anatomy, attentions(anatomy))
-    collected: dict[str, T] = {}
-
-    def reading(attention: Attention) -> Call:
-        def read(args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
-            op = anatomy.graph.nodes[attention.node].op
-            parts = weights_of_few_images(attention, op, args, kwargs, out)
-            reduced = [keep(Weights(attention, x)) for x in parts]
-            collected[attention.name] = finish(attention, reduced)
-
-        return read
-
-    calls = {attention.node: reading(attention) for attention in attentions(anatomy)}
-    with fixed_image_size(anatomy), intercept(anatomy, reads={}, changes={}, calls=calls):
-        yield collected
-
-
-def _check_any(anatomy: Anatomy, chosen: Sequence[Attention]) -> None:
-    if not chosen:
-        raise InputError(
-            "the model must have an attention with a softmax over positions of "
-            f"the image, and {type(anatomy.model).__name__} has none. Choose a "
-            "model such as timm:vit_tiny_patch16_224."
-        )
 
 
 # The output of each attention head as a feature map on the grid of its queries.
@@ -130,7 +95,7 @@ def watch_heads(anatomy: Anatomy, read: ReadHeads) -> Iterator[tuple[Attention, 
         raise InputError(
             f"{type(anatomy.model).__name__} has no attention that exposes its heads"
         )
-    with fixed_image_size(anatomy), intercept(anatomy, reads=reads, changes={}):
+    with fixed_image_size(anatomy), intercept(anatomy, reads=reads):
         yield tuple(readable)
 
 
@@ -140,9 +105,9 @@ def _reader(attention: Attention, read: ReadHeads) -> Callable[[Tensor], None]:
     height, width = geometry.queries.grid
 
     def reader(out: Tensor) -> None:
-        images = out.shape[:-2].numel() // (len(index) * geometry.heads)
-        by_head = geometry.weights(out, images)
-        values = by_head.permute(0, 2, 4, 1, 3).flatten(3)  # (b, heads, c, windows * queries)
+        values = (
+            geometry.weights(out).permute(0, 2, 4, 1, 3).flatten(3)
+        )  # (b, heads, c, windows * queries)
         on_grid = (index >= 0).flatten().to(out.device)
         places = index.flatten().to(out.device)[on_grid].long()
         maps = values.new_zeros(*values.shape[:3], height * width)

@@ -119,8 +119,8 @@ def fixed_image_size(anatomy: Anatomy) -> Iterator[None]:
 def intercept(
     anatomy: Anatomy,
     *,
-    reads: Mapping[int, Read],
-    changes: Mapping[int, Change],
+    reads: Mapping[int, Read] = {},
+    changes: Mapping[int, Change] = {},
     calls: Mapping[int, Call] = {},
 ) -> Iterator[None]:
     """Inside, each action sees or exchanges the tensor that its node, named by index, makes.
@@ -217,11 +217,6 @@ def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:
         _outside_mode(tensor.copy_, new)
         return out
     return new
-
-
-def is_intercepted(model: nn.Module) -> bool:
-    """Whether an intervention is active in the model."""
-    return model in _RUNNING
 
 
 # Empty again when all interventions have ended.

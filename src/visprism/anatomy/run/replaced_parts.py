@@ -191,7 +191,7 @@ def _replace_convolved(
         came = args[0] if args else kwargs["input"]
         return _exchanged_sum(out, came, node.layout, replacement)
 
-    with intercept(anatomy, reads={}, changes={}, calls={node.index: exchange}):
+    with intercept(anatomy, calls={node.index: exchange}):
         yield
 
 
@@ -212,7 +212,7 @@ def _replace_output(
         positions[at] = new
         return _as_in_model(positions, layout, out.shape)
 
-    with intercept(anatomy, reads={}, changes={block.end: exchange}):
+    with intercept(anatomy, changes={block.end: exchange}):
         yield
 
 
@@ -225,8 +225,7 @@ def _replace_head(
     windows = len(geometry.queries.index)
 
     def exchange(out: Tensor) -> Tensor:
-        images = out.shape[:-2].numel() // (windows * geometry.heads)
-        by_head = geometry.weights(out, images)
+        by_head = geometry.weights(out)
         values = by_head[:, :, head - 1].flatten(1, 2)
         new = replacement(values)
         if new is values:
@@ -237,7 +236,7 @@ def _replace_head(
 
     with (
         fixed_image_size(anatomy),
-        intercept(anatomy, reads={}, changes={node.index: exchange}),
+        intercept(anatomy, changes={node.index: exchange}),
     ):
         yield
 

@@ -86,7 +86,7 @@ def _reading(
             else:
                 hidden[node.index] = read
         if hidden:
-            stack.enter_context(intercept(anatomy, reads=hidden, changes={}))
+            stack.enter_context(intercept(anatomy, reads=hidden))
         yield collected
 
 

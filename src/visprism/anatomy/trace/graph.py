@@ -1,6 +1,6 @@
 """The graph of a model: which operation made which tensor in one forward pass."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
@@ -70,11 +70,13 @@ class Graph:
         """Multiply-accumulates for one image of these nodes."""
         return sum(self.nodes[i].macs for i in indices) // self.batch_size
 
-    def ancestors(self, index: int) -> set[int]:
-        """The node itself and every node that it depends on."""
+    def ancestors(self, index: int, inside: Container[int] | None = None) -> set[int]:
+        """The node itself and every node that it depends on, as far as they lie `inside`."""
         indices, left = {index}, [index]
         while left:
-            new = [i for i in self.nodes[left.pop()].inputs if i not in indices]
-            indices.update(new)
+            new = set(self.nodes[left.pop()].inputs) - indices
+            if inside is not None:
+                new = {i for i in new if i in inside}
+            indices |= new
             left.extend(new)
         return indices

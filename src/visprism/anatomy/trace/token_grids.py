@@ -57,11 +57,13 @@ class AttentionGeometry:
         return replace(self, queries=self.keys, keys=self.queries)
 
     def weights(
-        self, tensor: Float[Tensor, "... queries keys"], images: int
+        self, tensor: Float[Tensor, "... queries keys"]
     ) -> Float[Tensor, "b windows heads queries keys"]:
         """The weights of an attention, from the model's layout."""
+        windows = len(self.queries.index)
+        images = tensor.shape[:-2].numel() // (windows * self.heads)
         x = tensor.reshape(*self._leading(images), *tensor.shape[-2:])
-        shape = images, len(self.queries.index), self.heads, *tensor.shape[-2:]
+        shape = images, windows, self.heads, *tensor.shape[-2:]
         return x.permute(*self._order(), -2, -1).reshape(shape)
 
     def tensor(

@@ -213,7 +213,7 @@ class _Recorder(OperationCounter):
         number, function, name, args, kwargs, out = operation
         made = operation.made
         # A new tensor of the image's shape holds nothing of the image.
-        inputs = [] if name in CREATIONS else self._nodes_of([args, kwargs])
+        inputs = [] if name in CREATIONS else self.nodes_of([args, kwargs])
         from_image = sum(t in self._made_by for t in tensors_in([args, kwargs]))
         call = Call(function, name, args, kwargs, made, len(inputs), from_image)
         macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
@@ -279,7 +279,7 @@ class _Recorder(OperationCounter):
             self._made_by[tensor] = node.index
         return node
 
-    def _nodes_of(self, value: Any) -> list[int]:
+    def nodes_of(self, value: Any) -> list[int]:
         """The nodes that made the tensors in a nesting, each once."""
         tensors = tensors_in(value)
         return list(dict.fromkeys(self._made_by[t] for t in tensors if t in self._made_by))
@@ -289,12 +289,7 @@ class _Recorder(OperationCounter):
     def enter(self, name: str, args: Any, kwargs: Any) -> None:
         """A module is called."""
         call, self.calls[name] = self.calls[name], self.calls[name] + 1
-        inputs = frozenset(
-            self._made_by[t]
-            for t in tensors_in(args) + tensors_in(kwargs)
-            if t in self._made_by
-        )
-        self._stack.append((name, call, inputs))
+        self._stack.append((name, call, frozenset(self.nodes_of([args, kwargs]))))
         self._address(name, call, "input", {**dict(enumerate(args)), **kwargs})
 
     def leave(self, output: Any) -> None:
@@ -303,7 +298,7 @@ class _Recorder(OperationCounter):
         tensors = tensors_in(output)
         hidden = not all(t in self._recorded for t in tensors)
         depends = name not in self._constant
-        if inputs and hidden and depends and not self._nodes_of(tensors):
+        if inputs and hidden and depends and not self.nodes_of(tensors):
             node = self._add("opaque", "opaque", sorted(inputs), tensors)
             node.parameters = tuple(p for p in self._parameters if p.startswith(f"{name}."))
         self._stack.pop()
@@ -313,7 +308,7 @@ class _Recorder(OperationCounter):
             self._address(name, call, "output", output)
         elif isinstance(output, tuple | list):
             self._address(name, call, "output", dict(enumerate(output)))
-        made = self._nodes_of(tensors)
+        made = self.nodes_of(tensors)
         self.spans.append(Span(name, inputs, made[0] if len(made) == 1 else None))
 
     def _address(self, name: str, call: int, side: str, tensors: Mapping[Any, Any]) -> None:
@@ -321,10 +316,6 @@ class _Recorder(OperationCounter):
             if isinstance(tensor, Tensor) and tensor in self._made_by:
                 address = Address(name, call, side, key)
                 self.nodes[self._made_by[tensor]].addresses.append(address)
-
-    def node_of(self, tensor: Tensor) -> int | None:
-        """The node that made a tensor."""
-        return self._made_by.get(tensor)
 
 
 @contextmanager
@@ -440,7 +431,7 @@ def _trace_once(
     heard = module_calls(model, recorder.enter, recorder.leave)
     with torch.no_grad(), as_written(), heard, recorder:
         logits = output_of(model, images)
-    output = recorder.node_of(logits)
+    output = next(iter(recorder.nodes_of(logits)), None)
     if output == 0:
         raise InputError(
             f"the model must have blocks, and {type(model).__name__} returns its images"

@@ -147,11 +147,7 @@ def change_of(
     corruption: str, severity: int, seed: int = 0
 ) -> Callable[[UInt8[Tensor, "b 3 h w"], Sequence[int]], UInt8[Tensor, "b 3 h w"]]:
     """A corruption as a function of pixels and of the indices of the images in the data."""
-
-    def change(images: UInt8[Tensor, "b 3 h w"], indices: Sequence[int]) -> Tensor:
-        return corrupt(images, corruption, severity, seed=seed, numbers=indices)
-
-    return change
+    return lambda images, rows: corrupt(images, corruption, severity, seed=seed, numbers=rows)
 
 
 def check_images(images: Tensor) -> None:

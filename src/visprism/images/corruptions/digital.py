@@ -7,18 +7,22 @@ use HSV.
 from collections.abc import Callable, Sequence
 from io import BytesIO
 
-import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from visprism.images.corruptions.corrupt import CORRUPTIONS, Images, Randomness, corruption
+from visprism.images.corruptions.corrupt import (
+    CORRUPTIONS,
+    Images,
+    Pixels,
+    Randomness,
+    corruption,
+)
 from visprism.images.corruptions.filters import gaussian
 from visprism.images.corruptions.severities import severity_parameters
-
-Pixels = UInt8[Tensor, "b 3 h w"]
+from visprism.images.pixels import pictures, stacked
 
 
 @corruption
@@ -63,15 +67,11 @@ def saturate(images: Images, parameters: Sequence, randomness: Randomness) -> Im
 def jpeg_compression(images: Pixels, severity: int, randomness: Randomness) -> Pixels:
     """Saved as a JPEG of low quality, and read."""
     quality = severity_parameters("jpeg_compression", severity, images)
-    decoded = Image.new("RGB", (images.shape[3], images.shape[2]))
 
-    def compressed(image: Image.Image, planes: np.ndarray) -> None:
+    def compressed(image: Image.Image) -> Image.Image:
         file = BytesIO()
         image.save(file, "JPEG", quality=quality)
-        # The mode and the size are known: Pillow's decoder needs no Python that reads headers.
-        decoded.frombytes(file.getvalue(), "jpeg", ("RGB", ""))
-        for plane, channel in zip(planes, _channels(decoded), strict=True):
-            plane[:] = channel
+        return Image.open(file)
 
     return _by_pillow(images, compressed)
 
@@ -82,39 +82,18 @@ def pixelate(images: Pixels, severity: int, randomness: Randomness) -> Pixels:
     side = severity_parameters("pixelate", severity, images)
     height, width = images.shape[2:]
     small = int(width * side), int(height * side)
-    rows = _row_indices(small[1], height)
 
-    def coarse(image: Image.Image, planes: np.ndarray) -> None:
+    def coarse(image: Image.Image) -> Image.Image:
         box = image.resize(small, Image.Resampling.BOX)
-        # At the published sizes, enlarging by a box is taking the nearest pixel. Columns are
-        # enlarged by Pillow, and rows copied, which is faster.
-        wide = box.resize((width, small[1]), Image.Resampling.NEAREST)
-        for plane, channel in zip(planes, _channels(wide), strict=True):
-            np.take(channel, rows, axis=0, out=plane, mode="clip")  # no buffer as for "raise"
+        # At the published sizes, enlarging by a box is taking the nearest pixel.
+        return box.resize((width, height), Image.Resampling.NEAREST)
 
     return _by_pillow(images, coarse)
 
 
-def _row_indices(small: int, large: int) -> np.ndarray:
-    """Row of a small image for each row of its enlargement, as Pillow rounds to the nearest."""
-    rows = Image.fromarray(np.arange(small, dtype=np.int32)[:, None])
-    return np.asarray(rows.resize((1, large), Image.Resampling.NEAREST))[:, 0]
-
-
-def _channels(image: Image.Image) -> list[np.ndarray]:
-    """Red, green and blue, without an image of each in between."""
-    shape = image.height, image.width
-    return [np.frombuffer(image.tobytes("raw", c), np.uint8).reshape(shape) for c in "RGB"]
-
-
-def _by_pillow(images: Pixels, change: Callable[[Image.Image, np.ndarray], None]) -> Pixels:
-    """Images changed one by one by a function that reads an image and writes its channels."""
-    changed = torch.empty(images.shape, dtype=torch.uint8)
-    size = images.shape[3], images.shape[2]
-    for planes, pixels in zip(changed.numpy(), images.cpu().contiguous().numpy(), strict=True):
-        channels = [Image.frombuffer("L", size, plane, "raw", "L", 0, 1) for plane in pixels]
-        change(Image.merge("RGB", channels), planes)
-    return changed.to(images.device)
+def _by_pillow(images: Pixels, change: Callable[[Image.Image], Image.Image]) -> Pixels:
+    """Images changed one by one."""
+    return stacked([change(image) for image in pictures(images)]).to(images.device)
 
 
 @corruption

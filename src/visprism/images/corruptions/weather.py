@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -185,6 +186,8 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
     Source: Canny (1986), A computational approach to edge detection; the sum of absolute
     derivatives as the gradient's size, and the four sectors, as in OpenCV.
     """
+    from scipy import ndimage  # takes a while to import
+
     wide = pad(drops[:, None], (1, 1, 1, 1), mode="replicate")[:, 0]
     smooth = wide[:, :-2] + 2 * wide[:, 1:-1] + wide[:, 2:]
     across = smooth[..., 2:] - smooth[..., :-2]
@@ -214,40 +217,22 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
         ),
     )
     weak, strong = ridge & (size > _WEAK), ridge & (size > _STRONG)
-    while True:
-        grown = _grown(_grown(strong, 1), 2) & weak
-        if torch.equal(grown, strong):
-            return strong
-        strong = grown
-
-
-def _grown(marked: Bool[Tensor, "b h w"], axis: int) -> Bool[Tensor, "b h w"]:
-    """Marked places and their two neighbors along an axis."""
-    grown, last = marked.clone(), marked.shape[axis] - 1
-    grown.narrow(axis, 1, last).logical_or_(marked.narrow(axis, 0, last))
-    grown.narrow(axis, 0, last).logical_or_(marked.narrow(axis, 1, last))
-    return grown
+    joined = [
+        ndimage.binary_propagation(one, np.ones((3, 3)), mask=mask)
+        for one, mask in zip(strong.cpu().numpy(), weak.cpu().numpy(), strict=True)
+    ]
+    return torch.from_numpy(np.stack(joined)).to(drops.device)
 
 
 def distances(near: Bool[Tensor, "b h w"]) -> Layer:
-    """Distance of each pixel to the nearest marked one; 20 where it is farther.
+    """Distance of each pixel to the nearest marked one; 20 where it is farther."""
+    from scipy import ndimage
 
-    Source: Felzenszwalb and Huttenlocher (2012), Distance transforms of sampled functions:
-    along columns first, then the squares along rows.
-    """
-    far = _FARTHEST + 1
-    down = torch.where(near, 0, far).short()
-    for step in (1, 2, 4, 8, 16):  # any distance up to 31 is a sum of these
-        down[:, step:] = torch.minimum(down[:, step:], down[:, :-step] + step)
-        down[:, :-step] = torch.minimum(down[:, :-step], down[:, step:] + step)
-    squares = down * down
-    wide = pad(squares, (far, far), value=far * far)
-    best, width = squares.clone(), near.shape[2]
-    for step in range(1, far):
-        left, right = (wide[..., far + d : far + d + width] for d in (-step, step))
-        nearer = torch.minimum(left, right).add_(step * step)
-        torch.minimum(best, nearer, out=best)
-    return best.float().sqrt_().clamp_(max=_FARTHEST)
+    far = [
+        ndimage.distance_transform_edt(~one) if one.any() else np.full(one.shape, _FARTHEST)
+        for one in near.cpu().numpy()
+    ]
+    return torch.from_numpy(np.stack(far)).to(near.device).float().clamp_(max=_FARTHEST)
 
 
 def equalised(layer: Layer) -> Layer:

@@ -1,20 +1,18 @@
-"""Window attention: multi-head self-attention among the pixels of each window of a map."""
+"""Window attention: multi-head self-attention among the places of each window of a map."""
+
+from abc import ABC, abstractmethod
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import pad
 
 from visprism.core.errors import InputError
 
 
 def head_width(width: int, num_heads: int, head_dim: int | None) -> int:
     """Channels of each head: `head_dim`, or an equal share of `width`."""
-    if num_heads < 1:
-        raise InputError(f"num_heads must be at least 1, got {num_heads}")
-    if head_dim is not None and head_dim < 1:
-        raise InputError(f"head_dim must be at least 1, got {head_dim}")
     if head_dim is None and width % num_heads:
         raise InputError(
             f"num_heads must divide the {width} channels, got {num_heads}. "
@@ -23,19 +21,130 @@ def head_width(width: int, num_heads: int, head_dim: int | None) -> int:
     return width // num_heads if head_dim is None else head_dim
 
 
-class WindowAttention(nn.Module):
-    """Multi-head self-attention inside windows, with a bias for each relative position.
+class RelativeWindowAttention(nn.Module, ABC):
+    """Multi-head self-attention in windows that begin `shift` places off the upper left.
 
-    In every window of p x p pixels and every head, with queries, keys and values q, k, v of d
-    channels from one linear map of the input,
+    In every window and head, with queries, keys and values q, k, v of d channels from one
+    linear map of the input,
 
-        out = softmax(q k^T / sqrt(d) + B) v,
-        B[i, j] = table[row_j - row_i, column_j - column_i]
+        out = softmax(q k^T / sqrt(d) + B) v,    B[i, j] = relative_scores[place_j - place_i]
 
-    and a linear map of all heads' `out` gives the output. Where windows do not divide the map,
-    the last ones are smaller, and none is larger than the map. With `shared_bias` one table
-    serves all heads, as in the code of Park and Kim. Costs two products of p^2 d
-    multiply-accumulates for each pixel and head, in addition to the linear maps.
+    and a linear map of all heads' `out` gives the output. Windows at a border are smaller: what
+    is rolled over from the other side, and what fills the last windows up, is no key. A window
+    is never larger than the grid, and on a grid of one window there is no shift.
+
+    Costs two products of p^2 d multiply-accumulates for each place and head, for windows of
+    p x p places, in addition to the linear maps.
+    """
+
+    def __init__(
+        self,
+        qkv: nn.Linear,
+        proj: nn.Linear,
+        num_heads: int,
+        window: tuple[int, int],
+        shift: tuple[int, int] = (0, 0),
+    ) -> None:
+        super().__init__()
+        self.qkv, self.proj = qkv, proj
+        self.num_heads, self.window, self.shift = num_heads, window, shift
+        self.head_dim = proj.in_features // num_heads
+
+    @property
+    @abstractmethod
+    def relative_scores(self) -> Float[Tensor, "heads rows columns"]:
+        """What the attention adds to its scores, by head and (key - query) on the grid."""
+
+    def forward(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w d"]:
+        """The output at each place, from the places of its window."""
+        grid = (x.shape[1], x.shape[2])
+        p, q = window = (min(self.window[0], grid[0]), min(self.window[1], grid[1]))
+        shift = tuple(
+            s if length > side else 0
+            for s, length, side in zip(self.shift, grid, window, strict=True)
+        )
+        fill = -grid[0] % p, -grid[1] % q
+        if any(fill):
+            x = pad(x, (0, 0, 0, fill[1], 0, fill[0]))
+        if any(shift):
+            x = x.roll((-shift[0], -shift[1]), dims=(1, 2))
+        i, j = x.shape[1] // p, x.shape[2] // q
+        x = rearrange(x, "b (i p) (j q) c -> (b i j) (p q) c", p=p, q=q)
+        apart = _windows_apart(grid, window, shift) if any(shift) or any(fill) else None
+        x = self._in_windows(x, window, apart)
+        x = rearrange(x, "(b i j) (p q) c -> b (i p) (j q) c", i=i, j=j, p=p)
+        if any(shift):
+            x = x.roll(shift, dims=(1, 2))
+        return x[:, : grid[0], : grid[1]]
+
+    def _in_windows(
+        self,
+        x: Float[Tensor, "n t c"],
+        window: tuple[int, int],
+        apart: Bool[Tensor, "windows t t"] | None,
+    ) -> Float[Tensor, "n t d"]:
+        """Attention among the tokens of each window, and the linear maps around it."""
+        # Thirds of the last axis: the backward pass writes their gradients side by side, and
+        # gradients of an axis of three would be stacked and copied once more.
+        q, k, v = (
+            rearrange(part, "n t (g d) -> n g t d", g=self.num_heads)
+            for part in self.qkv(x).chunk(3, dim=-1)
+        )
+        scores = (q * self.head_dim**-0.5) @ k.mT
+        bias = self._bias(window).to(scores.dtype)
+        if apart is not None:
+            bias = bias.masked_fill(apart.to(bias.device)[:, None], -torch.inf)
+            of_window = rearrange(scores, "(b n) g s t -> b n g s t", n=len(apart))
+            scores = rearrange(of_window + bias, "b n g s t -> (b n) g s t")
+        else:
+            scores = scores + bias
+        out = scores.softmax(-1) @ v
+        return self.proj(rearrange(out, "n g t d -> n t (g d)"))
+
+    def _bias(self, window: tuple[int, int]) -> Float[Tensor, "g t t"]:
+        """The scores of each two places of a window, for each head."""
+        scores = self.relative_scores
+        rows, columns = (
+            place[None, :] - place[:, None] + length - 1  # [query, key]
+            for place, length in zip(
+                (torch.arange(side, device=scores.device) for side in window),
+                self.window,
+                strict=True,
+            )
+        )
+        entries = scores[:, rows[:, None, :, None], columns[None, :, None, :]]
+        return entries.flatten(3).flatten(1, 2)
+
+
+def _windows_apart(
+    grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, ...]
+) -> Bool[Tensor, "windows t t"]:
+    """For each window of the rolled grid, which keys a query must not see.
+
+    Regions are numbered along each axis: 0, or 1 for what was rolled over from the other side,
+    or 2 for what fills the grid up. Padding sees padding, so that no query sees nothing.
+    """
+    rows, columns = (
+        _region(length, side, s) for length, side, s in zip(grid, window, shift, strict=True)
+    )
+    both = rows[:, None] * 3 + columns[None, :]
+    both = both.masked_fill((rows[:, None] == 2) | (columns[None, :] == 2), 9)
+    p, q = window
+    tokens = rearrange(both, "(i p) (j q) -> (i j) (p q)", p=p, q=q)
+    return tokens[:, :, None] != tokens[:, None, :]
+
+
+def _region(length: int, side: int, shift: int) -> Int[Tensor, "padded"]:
+    place = torch.arange(length + -length % side)
+    rolled_over = (place < shift).int()
+    return rolled_over.masked_fill(place >= length, 2).roll(-shift)
+
+
+class WindowAttention(RelativeWindowAttention):
+    """`RelativeWindowAttention` in square windows of a map, for a CNN.
+
+    With `shared_bias` one table of relative scores serves all heads, as in the code of Park and
+    Kim.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2, eq. 4; Park and Kim (2022), How do
     vision transformers work?, sec. 4, for its place in a CNN.
@@ -52,50 +161,19 @@ class WindowAttention(nn.Module):
         qkv_bias: bool = False,
         shared_bias: bool = False,
     ) -> None:
-        super().__init__()
-        if window < 1:
-            raise InputError(
-                f"window must be at least 1, in positions of the feature map, got {window}"
-            )
-        width = head_width(in_chans, num_heads, head_dim)
-        self.num_heads, self.window = num_heads, window
-        self.qkv = nn.Linear(in_chans, 3 * num_heads * width, bias=qkv_bias)
-        distances = 2 * window - 1
-        tables = 1 if shared_bias else num_heads
-        self.relative_bias = nn.Parameter(torch.empty(tables, distances, distances))
-        nn.init.trunc_normal_(self.relative_bias, std=0.02)  # as in Swin
-        self.proj = nn.Linear(num_heads * width, out_chans or in_chans)
+        width = num_heads * head_width(in_chans, num_heads, head_dim)
+        qkv = nn.Linear(in_chans, 3 * width, bias=qkv_bias)
+        distances, tables = 2 * window - 1, 1 if shared_bias else num_heads
+        table = nn.init.trunc_normal_(torch.empty(tables, distances, distances), std=0.02)
+        proj = nn.Linear(width, out_chans or in_chans)
+        super().__init__(qkv, proj, num_heads, (window, window))
+        self.relative_bias = nn.Parameter(table)
+
+    @property
+    def relative_scores(self) -> Float[Tensor, "heads rows columns"]:
+        """The table of each head."""
+        return self.relative_bias.expand(self.num_heads, -1, -1)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d h w"]:
         """The output at each pixel, from the pixels of its window."""
-        batch, _, height, width = x.shape
-        # One window of the map's size sees what a larger one would.
-        p = min(self.window, max(height, width))
-        x = pad(x, (0, -width % p, 0, -height % p))
-        i, j = x.shape[2] // p, x.shape[3] // p
-        tokens = rearrange(x, "b c (i p) (j q) -> (b i j) (p q) c", p=p, q=p)
-        q, k, v = rearrange(
-            self.qkv(tokens), "n t (three g d) -> three n g t d", three=3, g=self.num_heads
-        )
-        bias = self._bias(p).to(q.dtype)
-        if (height, width) != (i * p, j * p):
-            # Padding sees only padding, so that no place has nothing to look at.
-            padding = pad(
-                torch.zeros(height, width), (0, j * p - width, 0, i * p - height), value=1
-            )
-            padding = rearrange(padding, "(i p) (j q) -> (i j) 1 (p q)", p=p, q=p).to(x.device)
-            apart = padding[..., None] != padding[:, :, None]
-            alone = bias.masked_fill(apart, -torch.inf)  # (windows, heads, t, t)
-            bias = alone.expand(batch, *alone.shape).flatten(0, 1)
-        out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
-        out = self.proj(rearrange(out, "n g t d -> n t (g d)"))
-        x = rearrange(out, "(b i j) (p q) c -> b c (i p) (j q)", i=i, j=j, p=p, q=p)
-        return x[:, :, :height, :width]
-
-    def _bias(self, p: int) -> Float[Tensor, "g t t"]:
-        """The table's entries for each two of the p x p places of a window, for each head."""
-        place = torch.arange(p, device=self.relative_bias.device)
-        offset = place[None, :] - place[:, None] + self.window - 1  # [query, key]
-        entries = self.relative_bias[:, offset[:, None, :, None], offset[None, :, None, :]]
-        table = entries.flatten(3).flatten(1, 2)
-        return table.expand(self.num_heads, -1, -1)
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)

@@ -1,13 +1,14 @@
 """Alter-ResNets (Park and Kim 2022): a CNN whose stages end in multi-head self-attention."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
 
 from visprism.core.errors import InputError
 from visprism.models.layers.residual_blocks import MSABlock, PreActBasic, PreActBottleneck
-from visprism.models.zoo.preact_resnet import PreActResNet
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo.preact_resnet import preact_resnet
+from visprism.models.zoo_registry import MODELS, check_per_stage, extends
 
 
 def attention_places(depths: Sequence[int], msas: Sequence[int]) -> list[set[int]]:
@@ -19,10 +20,7 @@ def attention_places(depths: Sequence[int], msas: Sequence[int]) -> list[set[int
 
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.1.
     """
-    if len(msas) != len(depths):
-        raise InputError(
-            f"msas must have one number per stage ({len(depths)}), got {tuple(msas)}"
-        )
+    check_per_stage("msas", msas, depths)
     for stage, (depth, number) in enumerate(zip(depths, msas, strict=True), 1):
         if not 0 <= number <= (depth + 1) // 2:
             raise InputError(
@@ -33,22 +31,19 @@ def attention_places(depths: Sequence[int], msas: Sequence[int]) -> list[set[int
     return [set(range(depth - 1, depth - 1 - 2 * number, -2)) for depth, number in pairs]
 
 
+@extends(preact_resnet)
 def alter_resnet(
     block: type[PreActBasic] | type[PreActBottleneck],
     img_size: int,
     *,
-    num_classes: int,
-    in_chans: int = 3,
     depths: tuple[int, ...] = (3, 4, 6, 4),
     msas: tuple[int, ...] = (0, 1, 3, 2),
     num_heads: tuple[int, ...] = (3, 6, 12, 24),
     head_dim: int = 64,
     window: int = 7,
     shared_bias: bool = False,
-    head: str = "gap",
     mc_dropout: float = 0.0,
-    smoothing: bool = False,
-    drop_path_rate: float = 0.0,
+    **options: Any,
 ) -> nn.Module:
     """A pre-activation ResNet in which MSA blocks alternate with convolutions at stages' ends.
 
@@ -59,10 +54,7 @@ def alter_resnet(
     Source: Park and Kim (2022), How do vision transformers work?, sec. 4.
     """
     places = attention_places(depths, msas)
-    if len(num_heads) != len(depths):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(depths)}), got {tuple(num_heads)}"
-        )
+    check_per_stage("num_heads", num_heads, depths)
 
     def make(
         stage: int, place: int, in_chans: int, out_chans: int, stride: int, drop: float
@@ -82,17 +74,7 @@ def alter_resnet(
             mc_dropout=mc_dropout,
         )
 
-    return PreActResNet(
-        depths,
-        make,
-        expansion=block.expansion,
-        img_size=img_size,
-        num_classes=num_classes,
-        in_chans=in_chans,
-        head=head,
-        smoothing=smoothing,
-        drop_path_rate=drop_path_rate,
-    )
+    return preact_resnet(block, img_size, make, depths=depths, mc_dropout=mc_dropout, **options)
 
 
 _VARIANTS = {

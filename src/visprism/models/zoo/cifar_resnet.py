@@ -5,11 +5,14 @@ and torchvision; the paper's own CIFAR networks pad with zeros instead (option A
 named in timm's vocabulary.
 """
 
+from functools import partial
+from typing import Any
+
 from jaxtyping import Float
 from timm.layers import DropPath
+from timm.models.resnet import BasicBlock
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
 from visprism.models.layers.residual_blocks import (
     PostActMSABlock,
     StagedNet,
@@ -17,40 +20,10 @@ from visprism.models.layers.residual_blocks import (
     projection,
 )
 from visprism.models.zoo.alter_resnet import attention_places
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, check_per_stage, extends
 
 _DEPTHS = (3, 3, 3)
 _CHANNELS = (16, 32, 64)
-
-
-class BasicBlock(nn.Module):
-    """Two 3x3 convolutions with a shortcut."""
-
-    def __init__(
-        self,
-        in_chans: int,
-        out_chans: int,
-        stride: int,
-        *,
-        mc_dropout: float = 0.0,
-        drop_path: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_chans, out_chans, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out_chans)
-        self.act1 = nn.ReLU(inplace=True)
-        self.dropout = optional(nn.Dropout, mc_dropout)
-        self.conv2 = nn.Conv2d(out_chans, out_chans, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out_chans)
-        self.downsample = projection(in_chans, out_chans, stride)
-        self.drop_path = optional(DropPath, drop_path)
-        self.act2 = nn.ReLU(inplace=True)
-
-    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
-        """ReLU of the shortcut plus the branch."""
-        branch = self.dropout(self.act1(self.bn1(self.conv1(x))))
-        branch = self.bn2(self.conv2(branch))
-        return self.act2(self.downsample(x) + self.drop_path(branch))
 
 
 class ResNet(StagedNet):
@@ -75,7 +48,15 @@ class ResNet(StagedNet):
         self.act1 = nn.ReLU(inplace=True)
 
         def make(_s: int, _b: int, ins: int, outs: int, stride: int, drop: float) -> nn.Module:
-            return BasicBlock(ins, outs, stride, mc_dropout=mc_dropout, drop_path=drop)
+            shortcut = projection(ins, outs, stride)
+            return BasicBlock(
+                ins,
+                outs,
+                stride,
+                None if isinstance(shortcut, nn.Identity) else shortcut,
+                drop_block=partial(nn.Dropout, mc_dropout) if mc_dropout else None,
+                drop_path=optional(DropPath, drop),
+            )
 
         channels = self.make_stages(
             *(_DEPTHS, _CHANNELS, make),
@@ -94,19 +75,17 @@ class ResNet(StagedNet):
         return self.forward_stages(self.act1(self.bn1(self.conv1(x))))
 
 
+@extends(ResNet)
 def alter_resnet20(
     *,
-    num_classes: int,
-    in_chans: int = 3,
     msas: tuple[int, ...] = (0, 1, 1),
     num_heads: tuple[int, ...] = (1, 2, 3),
     head_dim: int = 64,
     window: int = 8,
     shared_bias: bool = False,
-    head: str = "gap",
     mc_dropout: float = 0.0,
-    smoothing: bool = False,
     drop_path_rate: float = 0.0,
+    **options: Any,
 ) -> ResNet:
     """ResNet-20 in which MSA blocks alternate with convolutions at the ends of the late stages.
 
@@ -116,18 +95,8 @@ def alter_resnet20(
     Deep residual learning for image recognition, sec. 4.2.
     """
     places = attention_places(_DEPTHS, msas)
-    if len(num_heads) != len(_DEPTHS):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(_DEPTHS)}), got {tuple(num_heads)}"
-        )
-    model = ResNet(
-        num_classes=num_classes,
-        in_chans=in_chans,
-        head=head,
-        mc_dropout=mc_dropout,
-        smoothing=smoothing,
-        drop_path_rate=drop_path_rate,
-    )
+    check_per_stage("num_heads", num_heads, _DEPTHS)
+    model = ResNet(mc_dropout=mc_dropout, drop_path_rate=drop_path_rate, **options)
     for stage, (depth, out_chans) in enumerate(zip(_DEPTHS, _CHANNELS, strict=True)):
         for place in sorted(places[stage]):
             first_of_later_stage = stage > 0 and place == 0

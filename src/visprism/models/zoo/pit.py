@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import HEADS, AttentionPool, KeepsMLP, check_head
 from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, check_per_stage
 
 
 class PiT(KeepsMLP, PoolingVisionTransformer):
@@ -162,10 +162,7 @@ def pit(
             f"no_embed_class must be False without a class token (head={head!r}), got True"
         )
     numbers = tuple(heads if num_heads is None else num_heads)
-    if len(numbers) != len(depths):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
-        )
+    check_per_stage("num_heads", numbers, depths)
     widths = [head_channels * number for number in heads]
     for width, number in zip(widths, numbers, strict=True):
         head_width(width, number, head_dim)

@@ -1,6 +1,6 @@
 """Pre-activation ResNets (He et al. 2016)."""
 
-from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from visprism.models.layers.residual_blocks import (
     PreActBottleneck,
     StagedNet,
 )
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, extends
 
 _WIDTHS = (64, 128, 256, 512)  # of the 3x3 convolutions, by stage
 _STEM = 64
@@ -23,16 +23,16 @@ class PreActResNet(StagedNet):
 
     def __init__(
         self,
-        depths: Sequence[int],
         make_block: MakeBlock,
-        *,
         expansion: int,
         img_size: int,
+        *,
+        depths: tuple[int, ...],
         num_classes: int,
-        in_chans: int,
-        head: str,
-        smoothing: bool,
-        drop_path_rate: float,
+        in_chans: int = 3,
+        head: str = "gap",
+        smoothing: bool = False,
+        drop_path_rate: float = 0.0,
     ) -> None:
         super().__init__()
         if not 1 <= len(depths) <= len(_WIDTHS):
@@ -68,17 +68,14 @@ class PreActResNet(StagedNet):
         return self.act(self.norm(self.forward_stages(self.maxpool(self.conv1(x)))))
 
 
+@extends(PreActResNet)
 def preact_resnet(
     block: type[PreActBasic] | type[PreActBottleneck],
     img_size: int,
+    make_block: MakeBlock | None = None,
     *,
-    depths: tuple[int, ...],
-    num_classes: int,
-    in_chans: int = 3,
-    head: str = "gap",
     mc_dropout: float = 0.0,
-    smoothing: bool = False,
-    drop_path_rate: float = 0.0,
+    **options: Any,
 ) -> nn.Module:
     """Norm and activation precede each convolution; shortcuts are identities.
 
@@ -90,17 +87,7 @@ def preact_resnet(
     def make(_s: int, _b: int, ins: int, outs: int, stride: int, drop: float) -> nn.Module:
         return block(ins, outs, stride, drop_path=drop, mc_dropout=mc_dropout)
 
-    return PreActResNet(
-        depths,
-        make,
-        expansion=block.expansion,
-        img_size=img_size,
-        num_classes=num_classes,
-        in_chans=in_chans,
-        head=head,
-        smoothing=smoothing,
-        drop_path_rate=drop_path_rate,
-    )
+    return PreActResNet(make_block or make, block.expansion, img_size, **options)
 
 
 _DEPTHS = {

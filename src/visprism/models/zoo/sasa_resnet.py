@@ -1,6 +1,7 @@
 """Stand-alone self-attention ResNets (Ramachandran et al. 2019)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from einops import rearrange, repeat
@@ -11,7 +12,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from visprism.core.errors import InputError
 from visprism.models.zoo.resnet import resnet
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, extends
 
 
 class NeighborhoodAttention(nn.Module):
@@ -78,18 +79,9 @@ class NeighborhoodAttention(nn.Module):
         return rearrange(self._around(image), "1 1 h w p q -> (h w) (p q)") > 0
 
 
+@extends(resnet)
 def sasa_resnet(
-    depths: Sequence[int],
-    img_size: int,
-    *,
-    num_classes: int,
-    in_chans: int = 3,
-    kernel: int = 7,
-    num_heads: int = 8,
-    head: str = "gap",
-    mc_dropout: float = 0.0,
-    smoothing: bool = False,
-    drop_path_rate: float = 0.0,
+    depths: Sequence[int], img_size: int, *, kernel: int = 7, num_heads: int = 8, **options: Any
 ) -> nn.Module:
     """A ResNet with local self-attention instead of every 3x3 convolution of its blocks.
 
@@ -97,17 +89,7 @@ def sasa_resnet(
 
     Source: Ramachandran et al. (2019), Stand-alone self-attention in vision models.
     """
-    model = resnet(
-        depths,
-        Bottleneck,
-        img_size,
-        num_classes=num_classes,
-        in_chans=in_chans,
-        head=head,
-        mc_dropout=mc_dropout,
-        smoothing=smoothing,
-        drop_path_rate=drop_path_rate,
-    )
+    model = resnet(depths, Bottleneck, img_size, **options)
     for block in [m for m in model.modules() if isinstance(m, Bottleneck)]:
         conv = block.conv2
         attention = NeighborhoodAttention(

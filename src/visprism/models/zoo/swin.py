@@ -4,39 +4,23 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
-from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
-from visprism.core.errors import InputError
 from visprism.models.layers.heads import AttentionPool, KeepsMLP, PatchEmbed, check_head
-from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo_registry import MODELS
+from visprism.models.layers.window_attention import RelativeWindowAttention, head_width
+from visprism.models.zoo_registry import MODELS, check_per_stage
 
 
-class ShiftedWindowAttention(nn.Module):
-    """Multi-head self-attention in windows that begin `shift` places off the upper left.
+class ShiftedWindowAttention(RelativeWindowAttention):
+    """`RelativeWindowAttention` with timm's names of weights.
 
-    In every window and head, with queries, keys and values q, k, v of d channels from one
-    linear map of the input,
-
-        out = softmax(q k^T / sqrt(d) + B) v,    B[i, j] = table[place_i - place_j]
-
-    and a linear map of all heads' `out` gives the output. Windows at a border are smaller: what
-    is rolled over from the other side, and what fills the last windows up, is no key. A window
-    is never larger than the grid, and on a grid of one window there is no shift. Weights have
-    timm's names. timm differs where windows do not divide the grid: its padding is a key, and
-    shifted windows there see across the border.
-
-    Costs two products of p^2 d multiply-accumulates for each place and head, for windows of
-    p x p places, in addition to the linear maps.
+    timm differs where windows do not divide the grid: its padding is a key, and shifted windows
+    there see across the border.
 
     Source: Liu et al. (2021), Swin Transformer, sec. 3.2 and eq. 4.
     """
-
-    relative_position_index: Tensor
 
     def __init__(
         self,
@@ -49,78 +33,23 @@ class ShiftedWindowAttention(nn.Module):
         qkv_bias: bool = True,
         proj_drop: float = 0.0,
     ) -> None:
-        super().__init__()
-        self.head_dim = head_width(dim, num_heads, head_dim)
-        self.num_heads, self.window, self.shift = num_heads, window, shift
         rows, columns = (2 * length - 1 for length in window)
-        self.relative_position_bias_table = nn.Parameter(torch.empty(rows * columns, num_heads))
-        nn.init.trunc_normal_(self.relative_position_bias_table, std=0.02)
-        index = window_index(window, window)
-        self.register_buffer("relative_position_index", index, persistent=False)
-        self.qkv = nn.Linear(dim, 3 * num_heads * self.head_dim, bias=qkv_bias)
-        self.proj = nn.Linear(num_heads * self.head_dim, dim)
+        table = nn.init.trunc_normal_(torch.empty(rows * columns, num_heads), std=0.02)
+        width = num_heads * head_width(dim, num_heads, head_dim)
+        qkv, proj = nn.Linear(dim, 3 * width, bias=qkv_bias), nn.Linear(width, dim)
+        super().__init__(qkv, proj, num_heads, window, shift)
+        self.relative_position_bias_table = nn.Parameter(table)
         self.proj_drop = nn.Dropout(proj_drop)
 
     @property
     def relative_scores(self) -> Float[Tensor, "heads rows columns"]:
-        """What the attention adds to its scores, by head and (key - query) on the grid."""
-        rows = 2 * self.window[0] - 1
-        table = self.relative_position_bias_table.unflatten(0, (rows, -1))
-        return table.permute(2, 0, 1).flip(1, 2)  # the table has (query - key)
+        """Timm's table, in which offsets are (query - key) and heads stand last."""
+        table = self.relative_position_bias_table.unflatten(0, (2 * self.window[0] - 1, -1))
+        return table.permute(2, 0, 1).flip(1, 2)
 
     def forward(self, x: Float[Tensor, "b h w c"]) -> Float[Tensor, "b h w c"]:
         """The output at each place, from the places of its window."""
-        grid = (x.shape[1], x.shape[2])
-        p, q = window = (min(self.window[0], grid[0]), min(self.window[1], grid[1]))
-        shift = tuple(
-            s if length > side else 0
-            for s, length, side in zip(self.shift, grid, window, strict=True)
-        )
-        fill = -grid[0] % p, -grid[1] % q
-        if any(fill):
-            x = pad(x, (0, 0, 0, fill[1], 0, fill[0]))
-        if any(shift):
-            x = x.roll((-shift[0], -shift[1]), dims=(1, 2))
-        i, j = x.shape[1] // p, x.shape[2] // q
-        x = rearrange(x, "b (i p) (j q) c -> (b i j) (p q) c", p=p, q=q)
-        apart = windows_apart(grid, window, shift) if any(shift) or any(fill) else None
-        x = self._in_windows(x, window, apart)
-        x = rearrange(x, "(b i j) (p q) c -> b (i p) (j q) c", i=i, j=j, p=p)
-        if any(shift):
-            x = x.roll(shift, dims=(1, 2))
-        return self.proj_drop(x[:, : grid[0], : grid[1]])
-
-    def _in_windows(
-        self,
-        x: Float[Tensor, "n t c"],
-        window: tuple[int, int],
-        apart: Bool[Tensor, "windows t t"] | None,
-    ) -> Float[Tensor, "n t c"]:
-        """Attention among the tokens of each window, and the linear maps around it."""
-        # Thirds of the last axis: the backward pass writes their gradients side by side, and
-        # gradients of an axis of three would be stacked and copied once more.
-        q, k, v = (
-            rearrange(part, "n t (g d) -> n g t d", g=self.num_heads)
-            for part in self.qkv(x).chunk(3, dim=-1)
-        )
-        scores = (q * self.head_dim**-0.5) @ k.mT
-        bias = self._bias(window).to(scores.dtype)
-        if apart is not None:
-            bias = bias.masked_fill(apart.to(bias.device)[:, None], -torch.inf)
-            of_window = rearrange(scores, "(b n) g s t -> b n g s t", n=len(apart))
-            scores = rearrange(of_window + bias, "b n g s t -> (b n) g s t")
-        else:
-            scores = scores + bias
-        out = scores.softmax(-1) @ v
-        return self.proj(rearrange(out, "n g t d -> n t (g d)"))
-
-    def _bias(self, window: tuple[int, int]) -> Float[Tensor, "g t t"]:
-        """The table's entries for each two places of a window, for each head."""
-        index = self.relative_position_index
-        if window != self.window:
-            index = window_index(window, self.window).to(index.device)
-        entries = self.relative_position_bias_table[index.flatten()]
-        return entries.T.unflatten(1, index.shape)
+        return self.proj_drop(super().forward(x))
 
 
 class SwinBlock(nn.Module):
@@ -135,40 +64,6 @@ class SwinBlock(nn.Module):
         """The sum of the input and of both branches."""
         x = x + self.drop_path1(self.attn(self.norm1(x)))
         return x + self.drop_path2(self.mlp(self.norm2(x)))
-
-
-def window_index(window: tuple[int, int], table: tuple[int, int]) -> Int[Tensor, "t t"]:
-    """For each query and key of a window, where their offset stands in the flattened table."""
-    rows, columns = (
-        torch.arange(side)[:, None] - torch.arange(side)[None, :] + length - 1
-        for side, length in zip(window, table, strict=True)
-    )
-    both = rows[:, None, :, None] * (2 * table[1] - 1) + columns[None, :, None, :]
-    return both.flatten(2).flatten(0, 1)
-
-
-def windows_apart(
-    grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, ...]
-) -> Bool[Tensor, "windows t t"]:
-    """For each window of the rolled grid, which keys a query must not see.
-
-    Regions are numbered along each axis: 0, or 1 for what was rolled over from the other side,
-    or 2 for what fills the grid up. Padding sees padding, so that no query sees nothing.
-    """
-    rows, columns = (
-        _region(length, side, s) for length, side, s in zip(grid, window, shift, strict=True)
-    )
-    both = rows[:, None] * 3 + columns[None, :]
-    both = both.masked_fill((rows[:, None] == 2) | (columns[None, :] == 2), 9)
-    p, q = window
-    tokens = rearrange(both, "(i p) (j q) -> (i j) (p q)", p=p, q=q)
-    return tokens[:, :, None] != tokens[:, None, :]
-
-
-def _region(length: int, side: int, shift: int) -> Int[Tensor, "padded"]:
-    place = torch.arange(length + -length % side)
-    rolled_over = (place < shift).int()
-    return rolled_over.masked_fill(place >= length, 2).roll(-shift)
 
 
 class Swin(KeepsMLP, SwinTransformer):
@@ -210,10 +105,7 @@ def swin(
     28,288,354, as the official one, or 28,275,106 without `qkv_bias`.
     """
     numbers = tuple(heads if num_heads is None else num_heads)
-    if len(numbers) != len(depths):
-        raise InputError(
-            f"num_heads must have one number per stage ({len(depths)}), got {len(numbers)}"
-        )
+    check_per_stage("num_heads", numbers, depths)
     check_head(head)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)

@@ -1,9 +1,6 @@
 """Vision transformers (Dosovitskiy et al. 2021), based on timm's."""
 
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial, wraps
 from typing import Any, TypeVar
 
 import torch
@@ -24,125 +21,89 @@ from visprism.models.layers.heads import (
     like_model,
 )
 from visprism.models.layers.window_attention import head_width
-from visprism.models.zoo_registry import MODELS
+from visprism.models.zoo_registry import MODELS, extends
 
 POOLS = {"token": "token", "gap": "avg", "gap_mlp": "avg", "attention_pool": "map"}  # timm's
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViTOptions:
-    """The options of a family of ViTs, which may have other defaults; see `OPTIONS`.
-
-    For images of another size than `img_size` the position embeddings are interpolated
-    (bicubic). `mc_dropout` follows the position embeddings and each linear map of a block.
-    """
-
-    img_size: int = 224
-    patch_size: int = 16
-    in_chans: int = 3
-    num_classes: int = 1000
-    depth: int = 12
-    num_heads: int | None = None
-    head_dim: int | None = None
-    qkv_bias: bool = False
-    head: str = "token"
-    drop_path_rate: float = 0.0
-    mc_dropout: float = 0.0
-
-
-V = TypeVar("V", bound=VisionTransformer)
-O = TypeVar("O", bound=ViTOptions)  # noqa: E741 (a type)
-Build = Callable[[int, int, O], VisionTransformer]
 
 
 class ViT(KeepsMLP, VisionTransformer):
     """timm's ViT, with a choice of heads."""
 
 
-def family_of(options: type[O]) -> Callable[[Build[O]], Callable[..., VisionTransformer]]:
-    """Decorator for a family of ViTs: the fields of a dataclass become keyword arguments.
-
-    The function takes width, number of heads and the dataclass. The family takes width and
-    heads by position and the fields by keyword.
-    """
-
-    def decorate(build: Build[O]) -> Callable[..., Any]:
-        @wraps(build)
-        def family(width: int, heads: int, **values: Any) -> VisionTransformer:
-            return build(width, heads, options(**values))
-
-        signature = inspect.signature(build)
-        shape = list(signature.parameters.values())[:2]
-        fields = inspect.signature(options).parameters.values()
-        setattr(family, "__signature__", signature.replace(parameters=[*shape, *fields]))  # noqa: B010
-        return family
-
-    return decorate
+V = TypeVar("V", bound=VisionTransformer)
 
 
 def build_vit(
     kind: type[V],
     width: int,
     heads: int,
-    options: ViTOptions,
+    attention: Callable[..., nn.Module] | None = None,
     *,
-    attention: Callable[[], nn.Module] | None = None,
+    img_size: int = 224,
+    patch_size: int = 16,
+    in_chans: int = 3,
+    num_classes: int = 1000,
+    depth: int = 12,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+    qkv_bias: bool = False,
+    head: str = "token",
+    drop_path_rate: float = 0.0,
+    mc_dropout: float = 0.0,
     **arguments: Any,
 ) -> V:
     """A network of a class of timm's ViT with the options of the zoo.
 
-    `heads` stands for an `options.num_heads` of None. `attention` makes the attention of each
-    block instead of timm's. Further `arguments` go to the class.
+    `heads` stands for a `num_heads` of None. `attention` makes the attention of each block
+    instead of timm's. Further `arguments` go to the class. For images of another size than
+    `img_size` the position embeddings are interpolated (bicubic). `mc_dropout` follows the
+    position embeddings and each linear map of a block.
     """
-    num_heads = heads if options.num_heads is None else options.num_heads
-    head_width(width, num_heads, options.head_dim)
-    check_head(options.head, ("token", *HEADS))
-    if attention is None and options.head_dim:
-        attention = partial(
-            Attention,
-            *(width, num_heads, options.head_dim),
-            qkv_bias=options.qkv_bias,
-            proj_drop=options.mc_dropout,
-        )
+    num_heads = heads if num_heads is None else num_heads
+    head_width(width, num_heads, head_dim)
+    check_head(head, ("token", *HEADS))
+    if attention is None and head_dim:
+        attention = Attention
     model = kind(
-        img_size=options.img_size,
-        patch_size=options.patch_size,
-        in_chans=options.in_chans,
-        num_classes=options.num_classes,
-        depth=options.depth,
+        img_size=img_size,
+        patch_size=patch_size,
+        in_chans=in_chans,
+        num_classes=num_classes,
+        depth=depth,
         embed_dim=width,
         num_heads=heads if attention else num_heads,
-        qkv_bias=options.qkv_bias,
-        class_token=options.head == "token",
-        global_pool=POOLS[options.head],  # pyrefly: ignore
-        drop_path_rate=options.drop_path_rate,
-        pos_drop_rate=options.mc_dropout,
-        proj_drop_rate=options.mc_dropout,
+        qkv_bias=qkv_bias,
+        class_token=head == "token",
+        global_pool=POOLS[head],  # pyrefly: ignore
+        drop_path_rate=drop_path_rate,
+        pos_drop_rate=mc_dropout,
+        proj_drop_rate=mc_dropout,
         embed_layer=PatchEmbed,
         dynamic_img_size=True,
         **arguments,
     )
     if attention is not None:
+        options = {"qkv_bias": qkv_bias, "proj_drop": mc_dropout}
         for block in model.blocks:
-            block.attn = attention()
+            block.attn = attention(width, num_heads, head_dim, **options)
         model.init_weights()
-    if options.head == "gap_mlp":
+    if head == "gap_mlp":
         assert isinstance(model, ViT)
-        model.give_mlp("head", options.num_classes)
+        model.give_mlp("head", num_classes)
     return model
 
 
 SIZES = {"tiny": ("Ti", 192, 3), "small": ("S", 384, 6), "base": ("B", 768, 12)}
 
 
-@family_of(ViTOptions)
-def vit(width: int, heads: int, options: ViTOptions) -> ViT:
+@extends(build_vit)
+def vit(width: int, heads: int, **options: Any) -> ViT:
     """Patch embedding, then blocks of global self-attention and an MLP of 4x width.
 
     Source: Dosovitskiy et al. (2021), An image is worth 16x16 words; sizes as in Touvron et al.
     (2021), Training data-efficient image transformers, table 1.
     """
-    return build_vit(ViT, width, heads, options)
+    return build_vit(ViT, width, heads, **options)
 
 
 def variants(family: str, patch_size: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -160,20 +121,18 @@ MODELS.register_family(vit, variants("vit", 2), (32,))
 MODELS.register_family(vit, variants("vit", 16), (224,))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmallViTOptions(ViTOptions):
-    """The options of ViTs for small images; see `ViTOptions`."""
-
-    img_size: int = 32
-    patch_size: int = 4
-    num_classes: int = 10
-    depth: int = 8
-    qkv_bias: bool = True
-    head: str = "gap"
-
-
-@family_of(SmallViTOptions)
-def small_vit(width: int, heads: int, options: SmallViTOptions) -> ViT:
+@extends(
+    build_vit,
+    img_size=32,
+    patch_size=4,
+    num_classes=10,
+    depth=8,
+    qkv_bias=True,
+    head="gap",
+    init_values=0.2,
+    weight_init="jax",
+)
+def small_vit(width: int, heads: int, **options: Any) -> ViT:
     """A ViT that can be trained on small images in minutes.
 
     It has no class token, its position embeddings start as sines and cosines, and LayerScale
@@ -182,7 +141,7 @@ def small_vit(width: int, heads: int, options: SmallViTOptions) -> ViT:
     Source: Beyer et al. (2022), Better plain ViT baselines for ImageNet-1k, for the mean of the
     tokens and the sines and cosines.
     """
-    model = build_vit(ViT, width, heads, options, init_values=0.2, weight_init="jax")
+    model = build_vit(ViT, width, heads, **options)
     positions = build_sincos2d_pos_embed(
         list(model.patch_embed.grid_size), dim=model.embed_dim, temperature=100.0
     )
@@ -264,15 +223,8 @@ class PooledDeiT(ViT):
         return (of_class, of_teacher) if self.training else (of_class + of_teacher) / 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeiTOptions(ViTOptions):
-    """The options of DeiTs; see `ViTOptions`."""
-
-    qkv_bias: bool = True
-
-
-@family_of(DeiTOptions)
-def deit(width: int, heads: int, options: DeiTOptions) -> VisionTransformer:
+@extends(build_vit, qkv_bias=True)
+def deit(width: int, heads: int, *, head: str = "token", **options: Any) -> VisionTransformer:
     """A ViT with a distillation token, and one classifier for each of its two tokens.
 
     In training mode it returns two logits: of the class token (for the targets) and of the
@@ -283,8 +235,8 @@ def deit(width: int, heads: int, options: DeiTOptions) -> VisionTransformer:
     through attention, sec. 4 and table 1; without tokens: Graham et al. (2021), LeViT: a vision
     transformer in ConvNet's clothing for faster inference, sec. 4.2.
     """
-    kind = DeiT if options.head == "token" else PooledDeiT
-    model = build_vit(kind, width, heads, options)
+    kind = DeiT if head == "token" else PooledDeiT
+    model = build_vit(kind, width, heads, head=head, **options)
     if isinstance(model, DeiT):
         model.set_distilled_training(True)
     return model

@@ -177,5 +177,5 @@ class Detached(nn.Module):
 def test_a_model_that_detaches_its_images_is_refused(noise):
     images = noise(2, 1, 9, 9)
     anatomy = dissect(plain(box(padding=1), Detached(), box(1)), images)
-    with pytest.raises(InputError, match=r"block '.*' has no .* field \(the model detach"):
+    with pytest.raises(InputError, match=r"block '.*' has no .* field \(element 0 of"):
         receptive_field(anatomy, [images])

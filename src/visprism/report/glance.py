@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import floor, isfinite, log10
 
-from visprism.estimates.answers import DISAGREE, ONE_MEASURE, POINTS, Answer
+from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer
 from visprism.estimates.questions import Question, question_of
-from visprism.study.table import DASH, Difference, Row
+from visprism.estimates.text import DASH
+from visprism.report.rows import Difference, Row, images_of
 
 TIE, MIXED, UNKNOWN = "tie", "mixed", "can't tell"
 _SENTENCES = 4  # differences that are worth a sentence
@@ -27,6 +28,39 @@ class Line:
     reason: str = ""  # of UNKNOWN, or the best of a TIE if others are worse
     answers: Mapping[str, Answer] = field(default_factory=dict)  # numbers of one quantity
     rows: Sequence[Row] = ()  # that it is taken from, the one of the numbers first
+
+    @property
+    def arrow(self) -> str:
+        """Up where higher is better, down where lower is."""
+        arrows = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}"}
+        return arrows.get(self.question.better, "")
+
+    @property
+    def images(self) -> str:
+        """How many images were measured."""
+        return images_of(self.rows[:1])
+
+    @property
+    def axis(self) -> tuple[float, float]:
+        """The ends of the axis of the numbers; 0 to 100 for percents where more is better."""
+        answers = self.answers.values()
+        if self.question.better == "higher" and any(a.unit == "%" for a in answers):
+            return 0.0, 100.0
+        ends = [end for a in answers for end in a.shown if isfinite(end)]
+        low, high = min([0.0, *ends]), max(ends, default=1.0)
+        return low, high if high > low else low + 1
+
+    @property
+    def marks(self) -> dict[str, tuple[float, ...]]:
+        """Places on the axis, in percent, of each value and of the ends of its interval."""
+        low, high = self.axis
+        marks = {}
+        for name, answer in self.answers.items():
+            value, *ends = answer.shown
+            if isfinite(value):
+                numbers = (value, *(ends if all(map(isfinite, ends)) else (value, value)))
+                marks[name] = tuple(100 * (number - low) / (high - low) for number in numbers)
+        return marks
 
 
 def glance_of(rows: Iterable[Row], models: Sequence[str]) -> list[Line]:
@@ -144,11 +178,10 @@ def _plain(reading: str) -> str:
 
 
 def _label(question: Question, row: Row) -> str:
-    unit = "points" if row.unit == POINTS else row.unit
     named = next(iter(row.cells.values())).id.startswith(question.of)
     measure = row.measure.partition(",")[0]  # the rest says where, and of what
     label = question.label if named else f"{question.topic}: {measure}"
-    return f"{label} ({unit})" if unit else label
+    return f"{label} ({row.unit_text})" if row.unit else label
 
 
 def short_text(answer: Answer) -> str:
@@ -158,8 +191,7 @@ def short_text(answer: Answer) -> str:
         >>> short_text(Answer("", "", 0.912, 0.894, 0.931, "%"))
         '91.2 ± 1.9'
     """
-    scale = 100 if answer.unit in ("%", POINTS) else 1
-    value, low, high = (scale * number for number in (answer.value, answer.low, answer.high))
+    value, low, high = answer.shown
     half = (high - low) / 2
     if not isfinite(half) or half <= 0:
         return f"{value:.3g}"
@@ -241,11 +273,11 @@ def _next_best(line: Line) -> str:
 
 
 def _sentence(line: Line, difference: Difference, worse: str) -> str:
-    scale = 100 if line.answers[worse].unit in ("%", POINTS) else 1
+    number = replace(line.answers[worse], value=abs(difference.value)).shown[0]
     return line.question.sentence.format(
         better=line.better,
         worse=worse,
-        difference=f"{scale * abs(difference.value):.2g}",
+        difference=f"{number:.2g}",
         low=short_text(line.answers[line.better]),
         high=short_text(line.answers[worse]),
     )

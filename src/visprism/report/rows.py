@@ -1,11 +1,10 @@
-"""The table of a study: one row per question, a cell per model, and the paired difference.
+"""The table of a study: one row per quantity, an answer of each model, and their difference.
 
-Only this module reads the answers and findings of results; exports and reports show its rows.
+Exports and pages show these rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from itertools import combinations
 from math import exp, isfinite, isnan, nan
 from types import MappingProxyType
@@ -16,10 +15,8 @@ from visprism.estimates.answers import POINTS, Answer, Verdict
 from visprism.estimates.answers import difference as paired_difference
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import place_of, question_of
-from visprism.estimates.text import interval_text, missing_text
+from visprism.estimates.text import DASH, interval_text, missing_text
 from visprism.table.result import Result
-
-DASH = "\N{EN DASH}"  # where there is no number
 
 Pair = tuple[str, str]  # names of two models
 AnswerAndOrigin = tuple[Answer, Provenance]
@@ -117,11 +114,23 @@ class Row:
     cells: Mapping[str, Answer]  # by model; a model without the number is missing
     differences: Mapping[Pair, Difference] = field(default_factory=dict)  # second less first
     images: Mapping[str, int] = field(default_factory=dict)  # by model: how many were measured
+    missing: Mapping[str, str] = field(default_factory=dict)  # by model: why it has no answer
+    anchor: str = ""  # of the section of a page with the results
 
     @property
     def measure(self) -> str:
         """The quantity without the part of a model that it is of."""
         return next((a.measure for a in self.cells.values() if a.measure), self.quantity)
+
+    @property
+    def subject(self) -> str:
+        """The part of a model that all answers are of, where the measure does not name it."""
+        return next((a.subject for a in self.cells.values() if a.measure), "")
+
+    @property
+    def unit_text(self) -> str:
+        """The unit as a head names it."""
+        return "points" if self.unit == POINTS else self.unit
 
     @property
     def difference(self) -> Difference | None:
@@ -161,20 +170,20 @@ class Row:
         number = f"; {images} image{'' if images == '1' else 's'}" if images else ""
         return [f"{self.question} ({self.quantity}{number})", *cells]
 
-    def html(self, models: Sequence[str]) -> str:
-        """The row as a table row."""
-        cells = "".join(
-            f"<td>{escape(cell_text(self.cells[name]) if name in self.cells else DASH)}</td>"
-            for name in models
-        )
-        return (
-            f"<tr><th>{escape(self.question)}<br><small>{escape(self.quantity)}</small></th>"
-            f"{cells}<td>{escape(self.difference_text())}</td></tr>"
-        )
+    def bare_answer(self, model: str) -> str:
+        """The number of a model with its interval; the unit stands in the head."""
+        answer = self.cells[model]
+        named = answer.subject and not answer.measure
+        return self._bare(answer.number if named else str(answer))
 
-    def difference_value(self) -> str:
-        """The difference with its interval, of each pair of models; empty if there is none."""
-        return self._joined(lambda difference: difference.text(self.unit))
+    def bare_difference(self) -> str:
+        """The difference of each pair of models with its interval, without the unit."""
+        return self._bare(self._joined(lambda difference: difference.text(self.unit)))
+
+    def _bare(self, text: str) -> str:
+        for unit in (self.unit, POINTS):
+            text = text if unit in ("", "%") else text.replace(f" {unit}", "")
+        return text
 
     def difference_text(self) -> str:
         """The difference with its interval, and whether it is significant."""

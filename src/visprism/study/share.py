@@ -1,0 +1,73 @@
+"""The share of the time of a training that its measurements take."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Timer
+
+from visprism.analyses.subject import Subject
+from visprism.core.processes import gather, world_size
+from visprism.core.run import Run
+from visprism.study.plan import Speed, Step
+from visprism.study.study import Study
+
+# Times the expected seconds, for which the share must have room: of a first measurement, which
+# the plan of `examine` expects, and of the others.
+_CAUTION_AT_FIRST, _CAUTION = 4.0, 2.0
+_PATIENCE = 60.0  # seconds until a process says that it waits for the others
+
+
+@dataclass
+class Group:
+    """Analyses that are measured together, and how long that takes."""
+
+    names: Sequence[str]
+    expected: float  # seconds of the next measurement
+    taken: float = 0.0  # seconds so far, with a part of what all groups have taken together
+    measured: bool = False
+
+    @classmethod
+    def of(
+        cls, step: Step, subject: Subject, speed: Speed, studies: Sequence[Study]
+    ) -> "Group":
+        """A group that takes what it took in the last of the studies, or else by its cost."""
+        seconds = speed.seconds(step.analyses, subject.limited(step.images))
+        group = cls([a.name for a in step.analyses], seconds)
+        took = next(filter(None, map(group.seconds_in, reversed(studies))), 0.0)
+        return replace(group, expected=took, measured=True) if took else group
+
+    def seconds_in(self, study: Study | None) -> float:
+        """Seconds that its analyses took in a study; 0 if it has none of them."""
+        entries = () if study is None else study.entries
+        return max((e.seconds for e in entries if e.analysis in self.names), default=0.0)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+def waits(groups: Sequence[Group], share: float, elapsed: float) -> list[float]:
+    """Seconds until the share has room for each of n groups, the same in every process.
+
+    A group has room if what it has taken, with twice what it is expected to take, is within
+    share / n of the time since the start; before its first measurement, with four times that.
+    """
+    part = share / max(1, len(groups))
+    seconds = [
+        (g.taken + (_CAUTION if g.measured else _CAUTION_AT_FIRST) * g.expected) / part
+        - g.expected
+        - elapsed
+        for g in groups
+    ]
+    return gather(seconds)[0]
+
+
+def speed_of_all(subject: Subject, run: Run, say: Callable[[str], None]) -> Speed:
+    """The speed of the slowest process; says so if the others are awaited for long."""
+    sentence = "waiting for the other processes, each of which must call Monitor.step too"
+    late = Timer(_PATIENCE, say, [sentence])
+    late.daemon = True
+    if world_size() > 1:
+        late.start()
+    try:
+        return Speed.of(subject, run)
+    finally:
+        late.cancel()
