@@ -176,7 +176,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
             f"batch, and differ by {apart:.3g} in a batch of one. `predict` measures it in "
             "the batches of a loader."
         )
-    return outputs.flatten()[:_NUMBERS].double().cpu().tolist()
+    return outputs.flatten()[:_NUMBERS].cpu().double().tolist()
 
 
 def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) -> int:

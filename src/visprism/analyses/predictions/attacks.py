@@ -213,7 +213,8 @@ class AttackLoss:
 
     def logits(self, pixels: Pixels) -> Float[Tensor, "b k"]:
         """Logits of the images with these pixels."""
-        return forward(self.model, self.space.normalized(pixels)).double()
+        logits = forward(self.model, self.space.normalized(pixels))
+        return logits if logits.device.type == "mps" else logits.double()
 
     def of(self, logits: Float[Tensor, "b k"]) -> Float[Tensor, " b"]:
         """The loss of each image."""
