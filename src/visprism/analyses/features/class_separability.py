@@ -240,8 +240,8 @@ def separability(
     classifier: nn.Linear | None,
     *,
     predicts_targets: bool,
-) -> tuple[NeuralCollapse, FeatureRanks]:
-    """Both results, from features with targets."""
+) -> tuple[NeuralCollapse, FeatureRanks] | tuple[FeatureRanks]:
+    """Both results, from features with targets; ranks alone if no class has two images."""
     assert pooled.targets is not None
     classes, index = np.unique(pooled.targets, return_inverse=True)
     if len(classes) < 2:
@@ -266,6 +266,15 @@ def separability(
         decided = pooled.logits.argmax(1)
     columns: dict[str, Any] = block_columns(list(pooled.features))
     columns |= {"pooling": pooling, "provenance": origin}
+    of_ranks = FeatureRanks(
+        **columns,
+        rankme=ranks[0],
+        rankme_centered=ranks[1],
+        alpha=ranks[2],
+        dimension=widths,
+    )
+    if len(classes) == images:
+        return (of_ranks,)
     return (
         NeuralCollapse(
             **columns,
@@ -281,13 +290,7 @@ def separability(
             self_duality=_self_duality(pooled, index, classes, classifier, several=several),
             classes=len(classes),
         ),
-        FeatureRanks(
-            **columns,
-            rankme=ranks[0],
-            rankme_centered=ranks[1],
-            alpha=ranks[2],
-            dimension=widths,
-        ),
+        of_ranks,
     )
 
 
