@@ -47,9 +47,7 @@ from visprism.core.statistics import (
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
-    standard_error,
     t_interval,
-    t_quantile,
     wilson,
 )
 from visprism.estimates.answers import Answer
@@ -691,9 +689,7 @@ def few_units() -> Iterator[Case]:
 
         def changes(g: Generator, n: int = n) -> Ends:
             values = g.gamma(4, size=n) - g.gamma(2, size=n)
-            sums = (np.array([v]) for v in (values.sum(), (values**2).sum(), float(n)))
-            margin = t_quantile(n) * float(standard_error(*sums)[0])
-            return float(values.mean() - margin), float(values.mean() + margin)
+            return t_interval(float(values.mean()), float(values.std(ddof=1) / n**0.5), n)
 
         printed = "values and changes by block and by kind"
         yield Case("standard error over images", printed, "gamma values", n, 2.0, changes)
@@ -712,8 +708,10 @@ def rises(network: str) -> np.ndarray:
     sums = np.zeros((40, len(samples)))
     with torch.no_grad(), evaluation.prepared():
         origin = evaluation.origin(lambda: None)
-        for number, losses in evaluation.points(planes, enumerate(points), lambda: None):
-            sums[points[number][0]] += losses.rises(origin)
+        for (pair, _, _), losses in zip(
+            points, evaluation.points(planes, points, lambda: None), strict=True
+        ):
+            sums[pair] += losses.nll - origin.nll
     return sums / 8
 
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from internals import decoded_images
+from internals import ordered
 from pyarrow import parquet
 
 from visprism import InputError, load_data
@@ -121,7 +121,7 @@ def test_labels_that_are_no_class_are_counted(write, labels, sentence):
 
 @pytest.mark.parametrize("names", [PETS, ()])
 def test_a_split_without_any_label_is_data_without_labels(write, names):
-    images = decoded_images(load_data(f"parquet:{write(labels=(-1, None), names=names)}"))
+    images = ordered(load_data(f"parquet:{write(labels=(-1, None), names=names)}"))
     assert (len(images), images.targets, images.class_names) == (2, None, names)
 
 

@@ -26,7 +26,7 @@ def anatomy(network, images):
 )
 def test_traces_and_eigenvalues_are_those_of_dense_hessians(anatomy, images, classes, by):
     batches = [(images[:6], classes[:6]), (images[6:], classes[6:])]
-    result = hessian_by_block(anatomy, batches, by=by, probes=60, tol=1e-8)
+    result = hessian_by_block(anatomy, batches, by=by, probes=20, tol=1e-8)
     for row, name in enumerate(result.block):
         blocks = [
             b for b in anatomy
@@ -72,10 +72,3 @@ def test_an_image_of_weight_two_counts_as_two_images(convolutional, images, clas
     assert values[0].value[0] == pytest.approx(values[1].value[0], rel=1e-8)
     assert values[0].nll == pytest.approx(values[1].nll, rel=1e-12)
     assert values[0].provenance.images == 10
-
-
-def test_equal_weights_change_nothing(convolutional, images, classes):
-    halves = [(images[i], classes[i]) for i in (slice(4), slice(4, 10))]
-    weighted = [(x, y, torch.full((len(y),), 7.0)) for x, y in halves]
-    first, second = Objective(convolutional, halves), Objective(convolutional, weighted)
-    torch.testing.assert_close(first.gradient(), second.gradient())

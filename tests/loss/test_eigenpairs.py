@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from internals import stream
-from scipy.sparse.linalg import eigsh
 
 from visprism import InputError
 from visprism.loss.krylov import Krylov, Request
@@ -65,12 +64,6 @@ def test_a_full_basis_is_compressed_and_the_answer_is_the_same():
     np.testing.assert_allclose(pairs.values, [51.5, 51, 50.5], rtol=1e-9)
 
 
-def test_a_block_sees_an_eigenvalue_that_is_there_twice():
-    A = matrix([*np.linspace(0, 1, 100), 7.0, 7.0, 5.0])
-    twice = eigenpairs(operator(A), start(2, 103), k=3, tol=1e-8)
-    np.testing.assert_allclose(twice.values, [7, 7, 5], rtol=1e-8)
-
-
 @pytest.mark.parametrize("p", [1, 2, 5])
 def test_small_operators_are_exhausted(p):
     A = matrix(np.arange(1.0, p + 1))
@@ -111,7 +104,7 @@ def test_what_lies_at_the_rounding_of_products_is_not_said_to_have_converged():
 
 
 # What is said of the error.
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("tol", [3e-2, 1e-3])
 def test_an_eigenvalue_lies_within_each_residual(seed, tol):
     """Spectra with close pairs among the foremost, where a Ritz value dwells between two."""
@@ -126,7 +119,7 @@ def test_an_eigenvalue_lies_within_each_residual(seed, tol):
     assert (nearest <= tol * pairs.values.abs()).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
 def test_what_has_converged_has_its_rank_too(seed, which):
     """The foremost eigenvalues are at least 2% apart, closer ones count as one."""
@@ -169,8 +162,12 @@ def synthetic_spectrum(kind, seed, p=1500):
     return spectrum
 
 
-def fraction_of_wrong_flags(kind, number):
-    """How often all five values are flagged as converged and one is off by more than tol."""
+@pytest.mark.parametrize(
+    ("number", "most"), [(30, 0), pytest.param(400, 1 / 200, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
+def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra(kind, number, most):
+    """In single precision, at the default tolerance of mini-batch spectra."""
     wrong, tol = 0, 1e-2
     for seed in range(number):
         spectrum = synthetic_spectrum(kind, seed)
@@ -180,20 +177,7 @@ def fraction_of_wrong_flags(kind, number):
         exact = np.sort(np.abs(spectrum))[::-1][:5]
         error = np.abs(np.abs(pairs.values.double().numpy()) - exact) / exact
         wrong += bool(pairs.converged.all()) and bool((error > tol).any())
-    return wrong / number
-
-
-@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
-def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra(kind):
-    """In single precision, at the default tolerance of mini-batch spectra."""
-    assert fraction_of_wrong_flags(kind, 60) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("kind", ["clusters", "both signs", "low rank"])
-def test_a_converged_flag_is_wrong_at_most_once_in_200_spectra_over_400(kind):
-    assert fraction_of_wrong_flags(kind, 400) <= 1 / 200
+    assert wrong / number <= most
 
 
 def test_a_budget_ends_it_and_says_that_nothing_has_converged():
@@ -219,20 +203,12 @@ def test_one_space_serves_several_requests_with_shifts():
     assert abs(float(least.values[0]) + 40) <= float(least.residuals[0]) + 1e-9
 
 
-# In single precision, and against another implementation.
+# In single precision.
 def test_single_precision_keeps_six_digits():
     A = matrix(HESSIAN)
     single = start(1, len(A), dtype=torch.float32)
     pairs = eigenpairs(operator(A), single, k=5, tol=1e-5)
     np.testing.assert_allclose(pairs.values, [100, 60, 41, -40, 33], rtol=1e-5)
-
-
-@pytest.mark.parametrize("which", ["LM", "LA", "SA", "BE"])
-def test_agrees_with_arpack(which):
-    A = matrix(HESSIAN, seed=3).numpy()
-    theirs = np.sort(eigsh(A, k=6, which=which, tol=1e-12, return_eigenvectors=False))
-    ours = eigenpairs(operator(torch.tensor(A)), start(1, len(A)), k=6, which=which, tol=1e-10)
-    np.testing.assert_allclose(np.sort(ours.values), theirs, rtol=1e-8)
 
 
 # Contracts and errors.

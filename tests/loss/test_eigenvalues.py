@@ -65,9 +65,10 @@ def assert_within_four_errors(estimated, exact):
     assert abs(estimated - exact) < estimated.high - estimated.low
 
 
+@pytest.mark.parametrize("network", ["attention"], indirect=True)
 def test_density_has_the_moments_of_the_dense_hessian(objective, dense):
     exact = torch.linalg.eigvalsh(dense)
-    density = vp.spectral_density(objective, runs=60, steps=8)
+    density = vp.spectral_density(objective, runs=30, steps=4)
     np.testing.assert_allclose(np.bincount(density.run, density.weight), 1, rtol=1e-10)
     for degree in (1, 2, 3):
         assert_within_four_errors(density.moment(degree), float((exact**degree).mean()))
@@ -89,15 +90,9 @@ def test_the_trace_is_that_of_the_dense_hessian(objective, dense):
     assert_within_four_errors(estimate.trace, float(dense.trace()))
 
 
-def test_single_precision_keeps_five_digits(network, images, classes):
-    double = vp.top_eigenvalues(vp.Objective(network, [(images, classes)]), k=3, tol=1e-8)
-    single = vp.Objective(network.float(), [(images.float(), classes)])
-    np.testing.assert_allclose(vp.top_eigenvalues(single, k=3).value, double.value, rtol=1e-5)
-
-
 def test_agrees_with_arpack_and_products_by_autograd():
     model = vp.load_model("resnet20", seed=1).model
-    images = torch.randn(4, 3, 16, 16, generator=stream(0, "images"))
+    images = torch.randn(4, 3, 8, 8, generator=stream(0, "images"))
     targets = torch.tensor([0, 3, 3, 9])
     parameters = list(model.parameters())
     loss = functional.cross_entropy(model(images), targets)

@@ -49,13 +49,6 @@ def test_softmax_regression_has_its_textbook_hessian(regression, images, classes
     )
 
 
-def test_the_gauss_newton_matrix_of_softmax_regression_is_its_hessian(
-    regression, images, classes
-):
-    objective = Objective(regression, [(images, classes)])
-    np.testing.assert_allclose(matrix(objective, "gauss-newton"), matrix(objective), atol=1e-12)
-
-
 def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, classes):
     parameters = {n: p.detach() for n, p in network.named_parameters()}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
@@ -82,15 +75,12 @@ def test_the_hessian_is_that_of_autograd(network, images, targets, request):
     np.testing.assert_allclose(ours, exact, atol=1e-8 * float(exact.abs().max()))
 
 
-def test_the_objective_multiplies_one_vector_or_several(network, images, classes):
-    objective = Objective(network, [(images, classes)], weight_decay=0.1)
+def test_the_objective_multiplies_one_vector_or_several(convolutional, images, classes):
+    objective = Objective(convolutional, [(images, classes)], weight_decay=0.1)
     V = torch.randn(2, 2, len(objective), generator=stream(0, "V")).double()
-    hessian, gauss_newton = matrix(objective), matrix(objective, "gauss-newton")
-    np.testing.assert_allclose(hvp(objective, V), V @ hessian, atol=1e-9)
-    np.testing.assert_allclose(hvp(objective, V[0, 0]), V[0, 0] @ hessian, atol=1e-9)
-    np.testing.assert_allclose(
-        gauss_newton_product(objective, V[0]), V[0] @ gauss_newton, atol=1e-9
-    )
+    for product in (hvp, gauss_newton_product):
+        each = torch.stack([product(objective, v) for v in V.flatten(0, 1)])
+        np.testing.assert_allclose(product(objective, V).flatten(0, 1), each, atol=1e-9)
 
 
 def test_weight_decay_shifts_the_hessian_where_parameters_decay(network, images, classes):
@@ -148,22 +138,9 @@ def test_graphs_that_are_not_kept_give_the_same_products(network, images, classe
     V = torch.randn(2, len(stored.objective), generator=stream(0, "v")).double()
     for _ in range(2):
         assert torch.equal(stored(V), anew(V))
-
-
-def test_nll_and_number_of_examples_come_with_the_first_product(
-    convolutional, images, classes, monkeypatch
-):
-    batches = list(zip(images.split(3), classes.split(3), strict=True))
-    monkeypatch.setattr("visprism.loss.products._MEMORY_SHARE", 0.0)  # keep no graph
-    objective = Objective(convolutional, batches)
-    products = Products(objective)
-    products(objective.theta[None])
-    monkeypatch.setattr(Objective, "graphs", None)  # a further forward pass would fail
-    nll, examples = products.nll_and_examples
-    assert nll == pytest.approx(
-        float(functional.cross_entropy(convolutional(images), classes).detach()), rel=1e-12
-    )
-    assert (examples, products.batch_size) == (10, 3)
+    nll = float(functional.cross_entropy(network(images), classes).detach())
+    assert anew.nll_and_examples == (pytest.approx(nll, rel=1e-12), 10)
+    assert anew.batch_size == 3
 
 
 def test_batch_statistics_are_those_of_training_mode(convolutional, images, classes):

@@ -49,12 +49,6 @@ def test_a_random_plane_has_its_weights_in_the_middle(model):
     assert len(random_planes(model, points=5, lines=True)[0].points()) == 5
 
 
-def test_pairs_and_seeds_have_directions_of_their_own(model):
-    planes = [*random_planes(model, pairs=2), *random_planes(model, seed=1)]
-    directions = [d for plane in planes for d in (plane.first, plane.second)]
-    assert len({float(d["weight"][0, 0]) for d in directions}) == 6
-
-
 def test_the_plane_goes_through_the_checkpoints(model):
     one, two = other(model, 1), other(model, 2)
     plane = plane_through(model, [one, two])

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 from internals import crossed_mean, difference, stacked
-from landscape_cases import squares
+from landscape_cases import least_squares, squares
 from scipy import stats
-from torch import nn
 
 from visprism import Answer, Run, landscape, random_planes, rings
 from visprism.results import Rings
@@ -14,15 +12,7 @@ from visprism.results import Rings
 
 @pytest.fixture
 def linear():
-    """Least squares on a linear model."""
-    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).double().eval()
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
-    targets = torch.randn(7, 2, generator=generator, dtype=torch.float64)
-    return model, [(images, targets)]
+    return least_squares()
 
 
 @pytest.fixture

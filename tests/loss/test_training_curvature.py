@@ -142,16 +142,6 @@ def test_the_alignment_is_the_part_of_the_gradient_along_the_eigenvectors(quadra
         np.testing.assert_allclose(result.eigenvalue, values[3], rtol=1e-8)
 
 
-def test_all_eigenvectors_hold_the_whole_gradient(quadratic):
-    model, batches, _ = quadratic
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    descend(model, batches, optimizer, 3)
-    result = training_curvature(model, batches, optimizer, k=8, loss=squared, tol=1e-9)
-    last = result.select(result.rank == 8)
-    assert last.matrix.tolist() == ["hessian", "preconditioned"]
-    np.testing.assert_allclose(last.alignment, 1)
-
-
 def test_the_threshold_of_sam_is_that_of_its_linear_update():
     hessian, rho, rate = np.diag([4.0, 1.0]), 0.3, 0.2
     weights = np.array([0.5, 0.0])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from internals import Tokens, token_roles, watch_tokens
+from internals import Tokens, token_roles
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -22,26 +22,6 @@ def roles_of(model, images):
 @pytest.fixture
 def images():
     return torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-
-
-@pytest.mark.parametrize(
-    ("layout", "expected"),
-    [
-        (vp.Layout("b n c", (2, 2), 1), [0]),
-        (vp.Layout("b n c", (2, 2), 0, 1), [4]),
-        (vp.Layout("b n c", (1, 3), 1, 1), [0, 4]),
-        (vp.Layout("b n c", (2, 2), 1, order=(4, 0, 2, 1)), [3]),
-        (vp.Layout("n b c", (2, 2), 1), [0]),
-    ],
-)
-def test_a_token_is_on_the_grid_or_off_it(layout, expected):
-    tokens = torch.arange(5.0)[None, :, None].expand(2, -1, 3)
-    x = tokens.transpose(0, 1) if layout.axes == "n b c" else tokens
-    off = layout.off_grid(x)
-    assert off.shape == (2, len(expected), 3)
-    assert off[0, :, 0].tolist() == expected
-    together = [*off[0, :, 0].tolist(), *layout.to_map(x)[0, 0].flatten().tolist()]
-    assert sorted(together) == [0, 1, 2, 3, 4]
 
 
 def test_the_class_token_is_read_and_registers_are_not(images):
@@ -123,14 +103,3 @@ def test_a_statistic_sees_all_tokens_and_the_attention_beside_another(images):
     assert variances == alone
     attention = [value for key, value in seen.items() if hasattr(key, "geometry")]
     assert [a.shape for a in attention] == [(3, 1, 2, 7, 7)] * 2
-
-
-def test_watched_tokens_are_the_map_and_the_rest(images):
-    model = vit()
-    anatomy = vp.dissect(model, images)
-    keep = lambda _, grid, off: (grid.clone(), off.clone())  # noqa: E731
-    with torch.no_grad(), watch_tokens(anatomy, keep) as seen:
-        model(images)
-    grid, off = seen["stem"]
-    assert grid.shape == (3, 8, 2, 2)
-    torch.testing.assert_close(off, (model.cls_token + model.pos_embed[:, :1]).expand(3, 1, 8))

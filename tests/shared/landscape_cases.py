@@ -48,3 +48,14 @@ def trained(model, images):
 
 def lines(model):
     return random_planes(model, points=3, lines=True)
+
+
+def least_squares():
+    """A linear model, and a batch of images with numbers as targets."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2)).double().eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    images = torch.randn(7, 3, 2, 2, generator=generator, dtype=torch.float64)
+    return model, [(images, torch.randn(7, 2, generator=generator, dtype=torch.float64))]

@@ -304,7 +304,7 @@ class OneAnalysis(_Measuring):
         from visprism.analyses.base import ANALYSES
 
         name = self.analysis
-        ANALYSES[name].check_settings(self.precision, self.size)
+        ANALYSES[name].check_precision(self.precision)
         return self.perform(
             lambda run, listener: self.examined([name], {name: self.options}, run, listener)
         )

@@ -1,7 +1,7 @@
 """Density of all eigenvalues of a matrix, and their sum, from products with random vectors."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,19 +16,13 @@ from visprism.loss.objective import Objective
 from visprism.loss.products import Products, random_signs
 
 
-@dataclass(frozen=True)
-class Quadrature:
-    """Gauss quadrature of the spectral measure of A with respect to each start vector."""
-
-    nodes: Float[Tensor, "runs m"]  # Ritz values, ascending
-    weights: Float[Tensor, "runs m"]  # squared first coordinates; a run's add up to 1
-    residuals: Float[Tensor, "runs m"]  # |A x - theta x|
-
-
 def quadrature(
     product: Product, start: Float[Tensor, "runs p"], *, steps: int, run: Run = DEFAULT_RUN
-) -> Quadrature:
-    """Stochastic Lanczos quadrature: `steps` nodes and weights of each start vector.
+) -> tuple[Float[Tensor, "runs m"], Float[Tensor, "runs m"], Float[Tensor, "runs m"]]:
+    """Stochastic Lanczos quadrature: `steps` nodes, weights and residuals of each start vector.
+
+    The nodes are Ritz values, ascending; the weights of a run, squared first coordinates, add
+    up to 1; an eigenvalue lies within the residual of each node.
 
     For a start of random signs or normal numbers, the mean over runs of sum_i w_i f(theta_i)
     tends to tr f(A) / p; it is exact in each run for the run's own start if f is a polynomial
@@ -53,7 +47,7 @@ def quadrature(
             if space.products == steps:
                 every.append(space.ritz())
                 space = None
-    return Quadrature(
+    return (
         torch.stack([ritz.values for ritz in every]),
         torch.stack([ritz.coordinates[0] ** 2 for ritz in every]),
         torch.stack([ritz.residuals for ritz in every]),

@@ -8,7 +8,7 @@ of the same filter of the weights.
 Source: Li et al. (2018), Visualizing the loss landscape of neural nets, sec. 4.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -60,7 +60,8 @@ def gaussian(
         )
     moves = _moves_in_paper if normalization == "paper" else _moves
     direction = {}
-    for name, parameter, module in named_parameters(model):
+    for name, parameter in parameters_of(model).items():
+        module = model.get_submodule(name.rpartition(".")[0])
         if moves(name, parameter, module, perturb_positions):
             # Drawn on the CPU, so that all devices have the same direction.
             noise = torch.randn(
@@ -78,17 +79,9 @@ def gaussian(
     return direction
 
 
-def named_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, nn.Module]]:
-    """Each floating-point parameter once, with its name and its module."""
-    modules = dict(model.named_modules())
-    for name, parameter in model.named_parameters():
-        if parameter.is_floating_point():
-            yield name, parameter, modules[name.rpartition(".")[0]]
-
-
 def parameters_of(model: nn.Module) -> dict[str, nn.Parameter]:
     """The floating-point parameters by name, each once."""
-    return {name: parameter for name, parameter, _ in named_parameters(model)}
+    return {n: p for n, p in model.named_parameters() if p.is_floating_point()}
 
 
 def filter_norms(weight: Tensor, module: nn.Module, table: bool = False) -> Tensor:

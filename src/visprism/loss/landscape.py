@@ -7,9 +7,8 @@ Sources: Li et al. (2018), Visualizing the loss landscape of neural nets; Park a
 How do vision transformers work?, fig. 1a.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from visprism.anatomy.blocks.dissect import dissect
 from visprism.core.errors import InputError
 from visprism.core.processes import gather, share
 from visprism.core.run import DEFAULT_RUN, Run
-from visprism.estimates.estimated import Number, stacked
 from visprism.estimates.findings import Finding
 from visprism.loss.double_backward import BatchNorm, check_batch_norm
 from visprism.loss.eigenvalues import objective_label
@@ -40,10 +38,11 @@ from visprism.loss.points import (
     PointLosses,
     batch_norms,
     loss_name,
+    over_images,
     read_samples,
 )
 from visprism.loss.products import Products
-from visprism.passes.batches import check_evaluation_mode, first_images
+from visprism.passes.batches import check_evaluation_mode, first_images, in_turn
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
 BATCH_NORM_LABELS = {
@@ -201,46 +200,52 @@ def landscape(
         for name in selected(model, decayed, lambda: dissect(model, trial))
     }
     evaluation = Evaluation(model, samples, loss, batch_norm, run)
-    rows, origin, rounding = measure_points(evaluation, planes, points, "landscape")
+    losses = measure_points(evaluation, planes, points, "landscape")
     pair, a, b = (np.array(column) for column in zip(*points, strict=True))
-    nll, rise, accuracy = (stacked(numbers) for numbers in zip(*rows, strict=True))
     return LossSurface(
         pair=pair,
         a=a,
         b=b,
-        nll=nll,
-        rise=rise,
-        accuracy=accuracy,
+        nll=over_images(losses.nll),
+        rise=over_images(losses.rises),
+        accuracy=over_images(losses.correct),
         l2=weight_decay / 2 * np.concatenate([squared_norms(p, decaying) for p in planes]),
-        classes=origin.classes,
+        classes=losses.origin.classes,
         weight_decay=weight_decay,
         plane=planes[0].kind,
         normalization=planes[0].normalization,
         batch_norm=batch_norm,
         has_batch_norm=bool(batch_norms(model)),
         loss=loss_name(loss),
-        rounding=rounding,
+        rounding=losses.rounding,
         provenance=samples.provenance(run),
     )
 
 
-def measure_points(
-    evaluation: Evaluation,
-    planes: Sequence[Plane],
-    points: Sequence[Point],
-    label: str,
-    visit: Callable[[int, Float[np.ndarray, " n"]], None] | None = None,
-) -> tuple[list[tuple[Number, ...]], PointLosses, float]:
-    """NLL, its rise and accuracy at each point, the losses at the weights, and their rounding.
+@dataclass(frozen=True)
+class PointsByImage:
+    """Losses of the same images at several points, and at the model's weights."""
 
-    `visit` is called with the number of each point of this process, and the rise of each
-    image's loss.
-    """
+    nll: Float[np.ndarray, "points n"]
+    correct: Float[np.ndarray, "points n"]
+    origin: PointLosses
+    rounding: float  # change of the mean NLL at the weights by a lower precision
+
+    @property
+    def rises(self) -> Float[np.ndarray, "points n"]:
+        """The increase of each image's loss over that at the weights."""
+        with np.errstate(invalid="ignore", over="ignore"):  # losses may overflow
+            return self.nll - self.origin.nll
+
+
+def measure_points(
+    evaluation: Evaluation, planes: Sequence[Plane], points: Sequence[Point], label: str
+) -> PointsByImage:
+    """The losses at each point; several processes take turns with the points."""
     run = evaluation.run
     full = replace(run, compute=replace(run.compute, precision="fp32"))
-    numbers = list(share(range(len(points))))
-    passes = len(numbers) + (1 if full == run else 2)
-    estimates: dict[int, tuple[Number, ...]] = {}
+    shared = list(share(points))
+    passes = len(shared) + (1 if full == run else 2)
     with (
         evaluation.prepared(),
         run.ticks(range(passes * evaluation.ticks_per_point), 1, label) as tick,
@@ -248,16 +253,10 @@ def measure_points(
         origin = exact = evaluation.origin(tick)
         if full != run:
             exact = replace(evaluation, run=full).losses(tick)
-        numbered = ((number, points[number]) for number in numbers)
-        with closing(evaluation.points(planes, numbered, tick)) as evaluated:
-            for number, losses in evaluated:
-                estimates[number] = losses.estimates(origin)
-                if visit is not None:
-                    visit(number, losses.rises(origin))
-    for part in gather(estimates):
-        estimates |= part
+        losses = evaluation.points(planes, shared, tick)
+    nll, correct = zip(*in_turn(gather([(at.nll, at.correct) for at in losses])), strict=True)
     rounding = abs(float(origin.nll.mean() - exact.nll.mean()))
-    return [estimates[number] for number in range(len(points))], origin, rounding
+    return PointsByImage(np.stack(nll), np.stack(correct), origin, rounding)
 
 
 def curvature_at_origin(

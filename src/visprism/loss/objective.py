@@ -36,7 +36,12 @@ from visprism.loss.double_backward import (
     differentiable,
     in_double,
 )
-from visprism.passes.batches import check_evaluation_mode, first_images, on_device
+from visprism.passes.batches import (
+    check_evaluation_mode,
+    first_images,
+    on_device,
+    with_targets,
+)
 from visprism.passes.predictions import check_logits
 
 # "all"; "matrices" (without biases, norms, tokens and position embeddings);
@@ -49,26 +54,17 @@ def selected(
     model: nn.Module, selection: Selection, anatomy: Callable[[], Anatomy]
 ) -> tuple[str, ...]:
     """Names of the chosen floating-point parameters, in the order of the model."""
-    names = [n for n, p in model.named_parameters() if p.is_floating_point()]
-    if not names:
+    parameters = {n: p for n, p in model.named_parameters() if p.is_floating_point()}
+    if not parameters:
         raise InputError(f"model must have parameters, and {type(model).__name__} has none")
     anatomy = cache(anatomy)
     parts = [selection] if isinstance(selection, str | Block) else list(selection)
-    matrices = {n for n, p in model.named_parameters() if is_matrix(p)}
-    chosen = {
-        name
-        for part in parts
-        for name in (
-            [n for n in names if n in matrices]
-            if part == "matrices"
-            else _matching(names, part, anatomy)
-        )
-    }
+    chosen = {name for part in parts for name in _matching(parameters, part, anatomy)}
     if not chosen:
         raise InputError(
             "the selection of parameters must not be empty; 'all' selects every one"
         )
-    return tuple(name for name in names if name in chosen)
+    return tuple(name for name in parameters if name in chosen)
 
 
 def is_matrix(parameter: Tensor) -> bool:
@@ -82,35 +78,32 @@ def is_matrix(parameter: Tensor) -> bool:
 
 
 def _matching(
-    names: list[str], part: str | Block, anatomy: Callable[[], Anatomy]
-) -> Iterable[str]:
+    parameters: Mapping[str, Tensor], part: str | Block, anatomy: Callable[[], Anatomy]
+) -> list[str]:
+    """Names of the parameters that one part of a selection stands for."""
     if part == "all":
-        return names
+        return list(parameters)
+    if part == "matrices":
+        return [name for name, parameter in parameters.items() if is_matrix(parameter)]
     if isinstance(part, Block):
-        matches = [name for name in names if name in part.parameters]
-        return matches or _nothing(f"block {part.name!r}", "the block has none")
-    what, colon, which = part.partition(":")
-    if colon and what in {"block", "stage", "kind"}:
-        blocks = _blocks(anatomy(), what, which)
-        selected_names = {name for block in blocks for name in block.parameters}
-        return [n for n in names if n in selected_names] or _nothing(part, "it has none")
-    matches = [name for name in names if fnmatchcase(name, part)]
-    close = get_close_matches(part, names, cutoff=0.0)
-    return matches or _nothing(part, f"the model has {', '.join(close)} and others")
-
-
-def _blocks(anatomy: Anatomy, what: str, which: str) -> list[Block]:
-    if what == "block":
-        return [anatomy[which]]
-    blocks = [b for b in anatomy if str(b.stage if what == "stage" else b.kind) == which]
-    if not blocks:
-        available = dict.fromkeys(str(b.stage if what == "stage" else b.kind) for b in anatomy)
-        _nothing(f"{what}:{which}", f"the model has the {what}s {', '.join(available)}")
-    return blocks
-
-
-def _nothing(part: str, remedy: str) -> list[str]:
-    raise InputError(f"no parameter matches {part}: {remedy}")
+        part, names, available = f"block {part.name!r}", part.parameters, "the block has none"
+    elif part.startswith(("block:", "stage:", "kind:")):
+        what, _, which = part.partition(":")
+        if what == "block":
+            blocks, available = [anatomy()[which]], "the block has none"
+        else:
+            blocks = [block for block in anatomy() if str(getattr(block, what)) == which]
+            values = dict.fromkeys(str(getattr(block, what)) for block in anatomy())
+            available = f"the model has the {what}s {', '.join(values)}"
+        names = {name for block in blocks for name in block.parameters}
+    else:
+        names = [name for name in parameters if fnmatchcase(name, part)]
+        close = get_close_matches(part, parameters, cutoff=0.0)
+        available = f"the model has {', '.join(close)} and others"
+    matches = [name for name in parameters if name in names]
+    if not matches:
+        raise InputError(f"no parameter matches {part}: {available}")
+    return matches
 
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # (logits, targets) -> (b,), one for each example
@@ -343,11 +336,6 @@ class Objective:
 
     def losses(self, logits: Tensor, targets: Tensor) -> Float[Tensor, " b"]:
         """The loss of each example of a batch."""
-        if not isinstance(targets, Tensor) or len(targets) != len(logits):
-            number = len(targets) if isinstance(targets, Tensor) else type(targets).__name__
-            raise InputError(
-                f"targets must have one entry per image ({len(logits)}), got {number}"
-            )
         with self.run.compute.arithmetic():
             return losses_of(self.loss, logits, targets.to(self.run.compute.torch_device))
 
@@ -417,8 +405,9 @@ class Objective:
         weights = float(self.add_up(torch.tensor(weight, dtype=torch.float64)))
         return self.add_up(total).div_(weights)
 
-    def _local_batches(self) -> Iterable:
-        return share(self.batches) if self.shared else self.batches
+    def _local_batches(self) -> Iterator[tuple]:
+        for batch in share(self.batches) if self.shared else self.batches:
+            yield *with_targets(batch[:2]), *batch[2:]
 
 
 def tied_names(model: nn.Module) -> Iterator[tuple[str, str]]:
@@ -464,6 +453,4 @@ def _first_images(batches: Iterable) -> Images:
     first = next(iter(batches), None)
     if first is None:
         raise InputError("batches must hold at least one batch of (images, targets), got none")
-    if not isinstance(first, tuple | list) or len(first) not in (2, 3):
-        raise InputError(f"a batch must be (images, targets), got {type(first).__name__}")
-    return first[0]
+    return with_targets(first[:2])[0]

@@ -1,9 +1,10 @@
 """Losses of a model at points of its weight space, image by image, on the same samples."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ from visprism.core.devices import Compute, delayed_interrupts
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
-from visprism.core.statistics import t_interval
-from visprism.estimates.estimated import Number
-from visprism.loss.directions import Direction, named_parameters
+from visprism.core.statistics import t_quantile
+from visprism.estimates.estimated import Estimated
+from visprism.loss.directions import Direction, parameters_of
 from visprism.loss.double_backward import BatchNorm, batch_statistics, clear_caches
 from visprism.loss.objective import Loss, cross_entropy, losses_of
 from visprism.loss.planes import Plane
@@ -99,27 +100,14 @@ class PointLosses:
     correct: Float[np.ndarray, " n"]  # 1 where the class is correct, else 0
     classes: int
 
-    def rises(self, origin: "PointLosses") -> Float[np.ndarray, " n"]:
-        """The increase of each image's loss over that at the origin."""
-        with np.errstate(invalid="ignore", over="ignore"):  # losses may overflow
-            return self.nll - origin.nll
 
-    def estimates(self, origin: "PointLosses") -> tuple[Number, Number, Number]:
-        """Means over images of the loss, its increase and correctness; `over_images`."""
-        return (
-            over_images(self.nll),
-            over_images(self.rises(origin)),
-            over_images(self.correct),
-        )
-
-
-def over_images(values: Float[np.ndarray, " n"]) -> Number:
-    """Mean over images with Student's interval; infinite or NaN where a loss overflows."""
-    n = len(values)
+def over_images(values: Float[np.ndarray, "points n"]) -> Estimated:
+    """Means over images with Student's intervals; infinite or NaN where a loss overflows."""
+    n = values.shape[1]
     with np.errstate(invalid="ignore", over="ignore"):
-        average = float(values.mean())
-        error = float(values.std(ddof=1)) / n**0.5 if n > 1 else np.nan
-        return Number(average, *t_interval(average, error, n))
+        average = values.mean(1)
+        half = t_quantile(n) * values.std(1, ddof=1) / n**0.5 if n > 1 else np.nan
+        return Estimated(average, average - half, average + half)
 
 
 @dataclass(frozen=True)
@@ -175,15 +163,17 @@ class Evaluation:
         return losses
 
     def points(
-        self, planes: Sequence[Plane], points: Iterable[tuple[int, Point]], tick: Tick
-    ) -> Generator[tuple[int, PointLosses], None, None]:
-        """The losses at numbered points, points of one plane in succession."""
-        for pair, numbered in groupby(points, key=lambda item: item[1][0]):
+        self, planes: Sequence[Plane], points: Iterable[Point], tick: Tick
+    ) -> list[PointLosses]:
+        """The losses at each point; points of one plane should come in succession."""
+        losses = []
+        for pair, of_plane in groupby(points, key=itemgetter(0)):
             plane = planes[pair]
             with displaced_weights(self.model, plane.first, plane.second) as move:
-                for number, (_, a, b) in numbered:
+                for _, a, b in of_plane:
                     move(a, b)
-                    yield number, self.losses(tick)
+                    losses.append(self.losses(tick))
+        return losses
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
@@ -271,7 +261,7 @@ def displaced_weights(
     move.
     """
     names = first.keys() | second.keys()
-    parameters = {name: p for name, p, _ in named_parameters(model) if name in names}
+    parameters = {name: p for name, p in parameters_of(model).items() if name in names}
     d1, d2 = ({n: d[n].to(parameters[n]) for n in d} for d in (first, second))
     with displaced_tensors(model, parameters) as displace:
         yield lambda a, b: displace([(a, d1), (b, d2)])

@@ -127,39 +127,27 @@ class Products:
         make = _MATRICES[self.matrix]
         limit = _MEMORY_SHARE * free_bytes(self.objective.run.compute.torch_device)
         graphs = self.objective.graphs(skip=len(self._kept))
-        first_pass, held = not self._kept, _HeldMemory()
+        first_pass, saved = not self._kept, dict[int, int]()  # bytes by storage
+
+        def note(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            saved[storage._cdata] = storage.nbytes()  # on XLA there is no pointer to data
+            # Without its graph: an operation that saves its output, such as softmax, would
+            # refer to itself through it, and the graph would never be freed.
+            return tensor.detach()
+
         while True:
-            with saved_tensors_hooks(held.note, lambda tensor: tensor):
+            with saved_tensors_hooks(note, lambda tensor: tensor):
                 graph = next(graphs, None)
                 if graph is None:
                     break
                 product = make(graph), graph
             yield product
-            if first_pass and held.bytes < limit:
+            if first_pass and sum(saved.values()) < limit:
                 self._kept.append(product)
             else:
                 first_pass = False
         self._complete = first_pass
-
-
-class _HeldMemory:
-    """Counts the memory of the tensors that autograd saves."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._seen: set[int] = set()
-
-    def note(self, tensor: Tensor) -> Tensor:
-        """Count the memory of a saved tensor.
-
-        It is returned without its graph: an operation that saves its output, such as softmax,
-        would refer to itself through it, and the graph would never be freed.
-        """
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._seen:  # of tensors on XLA, no pointer to data
-            self._seen.add(storage._cdata)
-            self.bytes += storage.nbytes()
-        return tensor.detach()
 
 
 def _hessian(graph: BatchGraph) -> Linear:

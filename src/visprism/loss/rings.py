@@ -11,12 +11,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import nn
 
 from visprism.core.errors import InputError
-from visprism.core.processes import add_up
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.estimates import questions
 from visprism.estimates.answers import DIRECTION_PAIRS, FEWEST
@@ -252,28 +250,28 @@ def rings(
     )
     samples = read_samples(batches, run.compute)
     circle = 2 * np.pi * np.arange(angles) / angles
-    keys = list(product(range(pairs), radii, circle.tolist()))
-    points = [(pair, r * float(np.cos(phi)), r * float(np.sin(phi))) for pair, r, phi in keys]
+    points = [
+        (pair, r * float(np.cos(phi)), r * float(np.sin(phi)))
+        for pair, r, phi in product(range(pairs), radii, circle)
+    ]
+    shape = pairs, len(radii), angles
     rows: list[tuple] = []
     classes = 0
     for treatment in treatments:
         evaluation = Evaluation(model, samples, loss, treatment, run)
-        sums = {(r, pair): np.zeros(len(samples)) for r in radii for pair in range(pairs)}
-
-        def visit(number: int, rises: np.ndarray, sums: dict = sums) -> None:
-            pair, radius, _ = keys[number]
-            sums[radius, pair] += rises
-
         label = f"circles, {BATCH_NORM_LABELS[treatment]}"
-        estimates, origin, _ = measure_points(evaluation, planes, points, label, visit)
-        classes = origin.classes
+        losses = measure_points(evaluation, planes, points, label)
+        classes = losses.origin.classes
+        with np.errstate(invalid="ignore", over="ignore"):
+            rises = losses.rises.reshape(*shape, -1).mean(2)
+            nll, correct = (
+                values.mean(1).reshape(shape) for values in (losses.nll, losses.correct)
+            )
         names = [treatment] if has_batch_norm else list(TREATMENTS)
-        for name, radius in product(names, radii):
-            parts = [torch.from_numpy(sums[radius, pair]) for pair in range(pairs)]
-            rise = crossed_mean(add_up(torch.stack(parts)).numpy() / angles)
-            at = [e for (_, r, _), e in zip(keys, estimates, strict=True) if r == radius]
-            nll, _, accuracy = (_of_points(values) for values in zip(*at, strict=True))
-            rows.append((name, radius, rise, _spread(rise), nll, accuracy))
+        for name, (i, radius) in product(names, enumerate(radii)):
+            rise = crossed_mean(rises[:, i])
+            numbers = (_of_points(values[:, i].ravel()) for values in (nll, correct))
+            rows.append((name, radius, rise, _spread(rise), *numbers))
     batch_norm, radius, rise, spread, nll, accuracy = zip(*rows, strict=True)
     return Rings(
         batch_norm=np.array(batch_norm),
@@ -299,7 +297,6 @@ def _spread(rise: Number) -> float:
     return float(values.std(ddof=1))
 
 
-def _of_points(numbers: Sequence[Number]) -> Number:
-    values = np.array([float(number) for number in numbers])
+def _of_points(values: Float[np.ndarray, " points"]) -> Number:
     with np.errstate(invalid="ignore"):
         return Number(values.mean(), by_unit=values)

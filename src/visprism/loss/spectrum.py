@@ -4,11 +4,10 @@ Park & Kim (2022) use mini-batches: the Hessian of one describes the curvature t
 a step of training sees. Over many mini-batches the leading eigenvalues form a spectrum.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -16,10 +15,10 @@ from torch import Tensor, nn
 
 from visprism.anatomy.trace.forward import Images, batch_size
 from visprism.core.errors import InputError
-from visprism.core.processes import gather, rank, world_size
+from visprism.core.processes import rank, world_size
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.loss.hessian_summary import HessianSpectrum
-from visprism.loss.krylov import Eigenpairs, Product, Request, Which, eigenpairs
+from visprism.loss.krylov import Product, Request, Which, eigenpairs
 from visprism.loss.objective import (
     Loss,
     Objective,
@@ -28,6 +27,7 @@ from visprism.loss.objective import (
     cross_entropy,
 )
 from visprism.loss.products import Products
+from visprism.passes.batches import in_order
 
 Batch = tuple[Images, Tensor]
 
@@ -91,80 +91,67 @@ def hessian_spectrum(
         "Mapping[str, Iterable[Batch]]",
         batches if isinstance(batches, Mapping) else {"": batches},
     )
-    if not named:
-        raise InputError("batches must hold at least one data set, got an empty mapping")
     requests = (Request(k, which), *_ENDS)
-    measured, objective = _Measured(), None
-    for name, number, batch in _numbered(named, num_batches, run):
-        if objective is None:
-            objective = Objective(
-                model,
-                [batch],
-                loss=loss,
-                weight_decay=weight_decay,
-                decayed=decayed,
-                parameters=parameters,
-                run=run,
-                shared=False,
+    parts: list[_Measured] = []
+    objective: Objective | None = None
+    for name, data in named.items():
+        limited = data if num_batches is None else islice(data, num_batches)
+        for i, batch in enumerate(run.track_share(limited, "mini-batches")):
+            if objective is None:
+                objective = Objective(
+                    model,
+                    [batch],
+                    loss=loss,
+                    weight_decay=weight_decay,
+                    decayed=decayed,
+                    parameters=parameters,
+                    run=run,
+                    shared=False,
+                )
+            number = rank() + i * world_size()
+            rows, products = _of_mini_batch(objective, batch, requests, tol, (name, number))
+            parts.append(
+                _Measured(
+                    name,
+                    [(phase, name, wd, number, *row) for wd, *row in rows],
+                    batch_size(batch[0]),
+                    products,
+                    len(objective),
+                    objective.image_shape,
+                )
             )
-            measured.size = len(objective), objective.image_shape
-        rows, products = _of_mini_batch(objective, batch, requests, tol, (name, number))
-        measured.add((phase, name), number, rows, batch_size(batch[0]), products)
-    every = gather(measured)
-    images = sum((part.images for part in every), Counter())
-    if not images:
-        raise InputError("batches must hold at least one mini-batch, got none")
+    parts = in_order(parts)
     names, ends = list(named), [which, "LA", "SA"]
     rows = sorted(
-        (row for part in every for row in part.rows),
+        (row for part in parts for row in part.rows),
         key=lambda row: (names.index(row[1]), *row[2:4], ends.index(row[5])),
     )
     fields = ("phase", "data", "weight_decay", "batch", "nll", "which", "rank", "value",
               "residual", "converged")  # fmt: skip
-    count, shape = max(part.size for part in every)
     return HessianSpectrum(
         **dict(zip(fields, map(np.array, zip(*rows, strict=True)), strict=True)),
         k=k,
         tol=tol,
-        parameters=count,
-        products=sum(part.products for part in every),
+        parameters=parts[0].parameters,
+        products=sum(part.products for part in parts),
         learning_rate=float("nan") if learning_rate is None else learning_rate,
         provenance=run.measured(
-            images=max(images.values()),
-            batch_size=max(part.batch_size for part in every),
-            image_shape=shape,
+            images=max(sum(p.images for p in parts if p.data == name) for name in names),
+            batch_size=max(part.images for part in parts),
+            image_shape=parts[0].image_shape,
         ),
     )
 
 
-@dataclass
-class _Measured:
-    """Rows and counts of the mini-batches of this process."""
+class _Measured(NamedTuple):
+    """The eigenvalues of a mini-batch, and what was measured."""
 
-    rows: list[tuple] = field(default_factory=list)
-    images: Counter[str] = field(default_factory=Counter)  # of each data set
-    products: int = 0
-    batch_size: int = 0
-    size: tuple[int, tuple[int, ...]] = (0, ())  # number of parameters, shape of an image
-
-    def add(
-        self, of: tuple[str, str], number: int, rows: list[tuple], images: int, products: int
-    ) -> None:
-        """Take the eigenvalues of a mini-batch of a phase and a data set."""
-        self.rows += [(*of, weight_decay, number, *row) for weight_decay, *row in rows]
-        self.images[of[1]] += images
-        self.products += products
-        self.batch_size = max(self.batch_size, images)
-
-
-def _numbered(
-    named: Mapping[str, Iterable[Batch]], count: int | None, run: Run
-) -> Iterator[tuple[str, int, Batch]]:
-    """Mini-batches of this process: the name of their data, their number in it, themselves."""
-    for name, data in named.items():
-        limited = data if count is None else islice(data, count)
-        for i, batch in enumerate(run.track_share(limited, "mini-batches")):
-            yield name, rank() + i * world_size(), batch
+    data: str  # name of the data set
+    rows: list[tuple]
+    images: int
+    products: int
+    parameters: int
+    image_shape: tuple[int, ...]
 
 
 def _of_mini_batch(
@@ -200,11 +187,14 @@ def _of_mini_batch(
     rows = [
         (wd, nll, request.which, j if request.required else 0, *row)
         for wd, request, result in results
-        for j, row in enumerate(_rows(result), start=1)
+        for j, row in enumerate(
+            zip(
+                result.values.tolist(),
+                result.residuals.tolist(),
+                result.converged.tolist(),
+                strict=True,
+            ),
+            start=1,
+        )
     ]
     return rows, products.count
-
-
-def _rows(pairs: Eigenpairs) -> Iterator[tuple[float, float, bool]]:
-    columns = (pairs.values, pairs.residuals, pairs.converged)
-    return zip(*(column.tolist() for column in columns), strict=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import nan
 
 import numpy as np
@@ -12,13 +12,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.anatomy.trace.forward import batch_size
-from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.estimates.findings import Finding
 from visprism.loss.double_backward import BatchNorm, clear_caches
 from visprism.loss.eigenvalues import CONVERGED, unconverged
-from visprism.loss.krylov import Request, eigenpairs
+from visprism.loss.krylov import Eigenpairs, Request, eigenpairs
 from visprism.loss.objective import Loss, Objective, cross_entropy
 from visprism.loss.products import Products
 from visprism.loss.update_rules import UpdateRule, ascent_step, sam_threshold, update_rule
@@ -177,8 +176,6 @@ def training_curvature(
     Long & Bartlett (2024), Sharpness-aware minimization and the edge of stability; Gur-Ari,
     Roberts & Dyer (2018), Gradient descent happens in a tiny subspace.
     """
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}")
     if not sam_rho >= 0:
         raise InputError(f"sam_rho must not be negative, got {sam_rho}")
     optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
@@ -186,7 +183,6 @@ def training_curvature(
     parameters = {name: p for name, p in model.named_parameters() if id(p) in updated}
     if not parameters:
         raise InputError("the optimizer must update parameters of the model, got none")
-    require_one_device(model, "derivatives of the loss")
     batches = list(batches)
     rule = update_rule(optimizers, parameters)
     with evaluation_mode(model):
@@ -200,16 +196,29 @@ def training_curvature(
         )
         gradient = objective.gradient()
         threshold = _threshold(rule, sam_rho, float(gradient.norm()), adaptive=adaptive)
-
-        def rows_at(objective: Objective, point: str, gradient: Tensor) -> Iterator[tuple]:
-            at = _Point(objective, point, rule, gradient, threshold)
-            return at.rows(k, tol, stream(run.seed, "curvature", point, step))
-
-        rows = [*rows_at(objective, "weights", gradient)]
+        points = [("weights", objective, gradient)]
         if sam_rho:
             ascent = ascent_step(objective, "asam" if adaptive else "sam", gradient, sam_rho, 1)
             perturbed = objective.at(objective.theta + ascent)
-            rows += rows_at(perturbed, "perturbed", perturbed.gradient())
+            points.append(("perturbed", perturbed, perturbed.gradient()))
+        rows: list[tuple] = []
+        for point, at, gradient in points:
+            generator = stream(run.seed, "curvature", point, step)
+            start = torch.randn(len(gradient), generator=generator).to(gradient)
+            products = Products(at)
+            for matrix, scale in _scales(rule, gradient).items():
+                before = products.count
+                pairs = _leading(products, scale, rule.decay.to(gradient), start, k, tol)
+                aligned = (pairs.vectors * scale * gradient).sum(1).square().cumsum(0)
+                share = aligned / (scale * gradient).square().sum()
+                limit = threshold if rule.scale is None or matrix != "hessian" else nan
+                for i, value in enumerate(pairs.values.tolist()):
+                    rows.append((
+                        matrix, point, i + 1, value, float(pairs.residuals[i]),
+                        bool(pairs.converged[i]), limit, rule.learning_rate,
+                        products.nll_and_examples[0], float(gradient.norm()),
+                        float(share[i]), products.count - before,
+                    ))  # fmt: skip
     sizes = [batch_size(images) for images, _ in batches]
     columns = map(np.array, zip(*rows, strict=True))
     return CurvatureDuringTraining(
@@ -237,48 +246,29 @@ def _threshold(
     return sam_threshold(rule.threshold, sam_rho, gradient_norm)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """Where the loss is measured: at the weights, or at those that SAM perturbs."""
+def _scales(rule: UpdateRule, like: Tensor) -> dict[str, Float[Tensor, " p"]]:
+    """P^-1/2 of each matrix that is measured, by its name."""
+    scales = {"hessian": torch.ones_like(like)}
+    return scales if rule.scale is None else scales | {"preconditioned": rule.scale.to(like)}
 
-    objective: Objective
-    name: str
-    rule: UpdateRule
-    gradient: Float[Tensor, " p"]
-    threshold: float
 
-    def rows(self, k: int, tol: float, generator: torch.Generator) -> Iterator[tuple]:
-        """The rows of each matrix, in the order of `_COLUMNS`."""
-        products, decay = Products(self.objective), self.rule.decay.to(self.gradient)
-        scales = {"hessian": torch.ones_like(self.gradient)}
-        if self.rule.scale is not None:
-            scales["preconditioned"] = self.rule.scale.to(self.gradient)
-        start = torch.randn(len(self.gradient), generator=generator).to(self.gradient)
-        for matrix, scale in scales.items():
-            before = products.count
+def _leading(
+    products: Products,
+    scale: Float[Tensor, " p"],
+    decay: Float[Tensor, " p"],
+    start: Float[Tensor, " p"],
+    k: int,
+    tol: float,
+) -> Eigenpairs:
+    """The largest eigenvalues of P^-1/2 (H + decay) P^-1/2."""
 
-            def product(
-                rows: Float[Tensor, "s p"], scale: Tensor = scale
-            ) -> Float[Tensor, "s p"]:
-                return scale * (products(scale * rows) + decay * scale * rows)
+    def product(rows: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
+        return scale * (products(scale * rows) + decay * scale * rows)
 
-            (pairs,) = eigenpairs(
-                product,
-                start[None],
-                [Request(min(k, len(scale)), "LA")],
-                tol=tol,
-                run=self.objective.run,
-            )
-            aligned = (pairs.vectors * scale * self.gradient).sum(1).square().cumsum(0)
-            share = aligned / (scale * self.gradient).square().sum()
-            for i, value in enumerate(pairs.values.tolist()):
-                yield (
-                    matrix, self.name, i + 1, value, float(pairs.residuals[i]),
-                    bool(pairs.converged[i]),
-                    self.threshold if matrix == [*scales][-1] else nan,
-                    self.rule.learning_rate, products.nll_and_examples[0],
-                    float(self.gradient.norm()), float(share[i]), products.count - before,
-                )  # fmt: skip
+    request = Request(min(k, len(scale)), "LA")
+    run = products.objective.run
+    (pairs,) = eigenpairs(product, start[None], [request], tol=tol, run=run)
+    return pairs
 
 
 @contextmanager

@@ -109,45 +109,44 @@ def on_device(images: Images, compute: Compute) -> Images:
     return placed(images, compute.torch_device)
 
 
-def positioned(batches: Iterable[B]) -> Iterator[tuple[int, B]]:
+def positioned(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
     """The batches of this process, each with the index of its first image in the data.
 
     A process sees only its own batches, which give the index only where all batches but the
     last have one size.
     """
-    rest = iter(batches)
-    first = list(islice(rest, 1))
-    size = max(gather(sum(map(_number, first))))  # also of a process that has none
+    several, rest = world_size() > 1, iter(batches)
+    first = list(islice(rest, 1)) if several else []
+    size = max(gather(sum(len(batch[1]) for batch in first))) if several else 0
     start = rank() * size
     for batch in chain(first, rest):
         yield start, batch
-        number = _number(batch)
-        if world_size() > 1 and number > size:
+        number = len(batch[1])
+        if several and number > size:
             raise InputError(
                 f"batches must have one size for several processes, got {number} images "
                 f"after {size}"
             )
-        start += number if world_size() == 1 else world_size() * size
+        start += world_size() * size if several else number
 
 
 def in_order(parts: Sequence[B]) -> list[B]:
-    """What all processes have of each of their batches, in the order of the data.
-
-    Processes take turns with the batches.
-    """
-    turns = zip_longest(*gather(list(parts)))
-    every = [part for turn in turns for part in turn if part is not None]
+    """What all processes have of each of their batches, in the order of the data."""
+    every = in_turn(gather(list(parts)))
     if not every:
         raise InputError("batches must hold at least one image, got none")
     return every
 
 
-def _number(batch: Any) -> int:
-    """Number of images; 0 of what is not (images, targets), which `labeled` refuses later."""
-    try:
-        return len(batch[1])
-    except (TypeError, IndexError, KeyError):
-        return 0
+def in_turn(processes: Sequence[Sequence[B]]) -> list[B]:
+    """The batches of several processes, which take turns with them.
+
+    Example:
+        >>> in_turn([[0, 2, 4], [1, 3]])
+        [0, 1, 2, 3, 4]
+    """
+    turns = zip_longest(*processes)
+    return [batch for turn in turns for batch in turn if batch is not None]
 
 
 def _by(shape: Sequence[int]) -> str:

@@ -112,12 +112,6 @@ class FeatureStatistic(ABC):
         return ()
 
 
-class AttentionStatistic(FeatureStatistic):
-    """A statistic of each image's attention weights."""
-
-    sees = "attention"
-
-
 @dataclass
 class Gathered:
     """What a pass has gathered of one statistic so far, in this process."""

@@ -176,10 +176,4 @@ def _logits(model: nn.Module, forward: Forward, images: Images) -> Float[Tensor,
             f"of {type(model).__name__} for {batch_size(images)} images. Use a classifier with "
             "its head."
         )
-    if logits.is_complex():
-        kind = str(logits.dtype).removeprefix("torch.")
-        raise InputError(
-            f"output of the model must be real logits, got {kind} of {type(model).__name__}. "
-            "Return their magnitude or real part."
-        )
     return logits.float().cpu()

@@ -1,10 +1,10 @@
 """Taps of a forward pass, read by statistics: feature maps, attention, residual branches."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from visprism.anatomy.run.surgery import watch, watch_tokens
 from visprism.anatomy.trace.graph import Graph, Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
-from visprism.passes.features import FeatureStatistic
+from visprism.passes.features import Extracts, FeatureStatistic
 from visprism.passes.tokens import Tokens, token_roles
 
 # After the sum: what acts on each position by itself, or moves numbers without changing them.
@@ -79,34 +79,6 @@ def _is_shortcut(graph: Graph, index: int, start: int) -> bool:
             return False
         node = graph.nodes[node.inputs[0]]
     return True
-
-
-@contextmanager
-def branch_maps(
-    anatomy: Anatomy, branches: Sequence[Branch], extract: Callable[[Tensor], list[Tensor]]
-) -> Iterator[dict[str, list[Tensor]]]:
-    """Inside, each forward pass fills a dictionary with extracts of both ends of each branch.
-
-    `extract` is given the feature map (B, C, H, W) at once, inside the forward pass.
-    """
-    extracts: dict[str, list[Tensor]] = {}
-
-    def reading(name: str, layout: Layout) -> Callable[[Tensor], None]:
-        def read(x: Tensor) -> None:
-            extracts[name] = extract(layout.to_map(x))
-
-        return read
-
-    reads = {}
-    for branch in branches:
-        for end, node in (("input", branch.input), ("output", branch.output)):
-            assert node.layout is not None
-            reads[node.index] = reading(f"{branch.block.name} {end}", node.layout)
-    with fixed_image_size(anatomy), intercept(anatomy, reads=reads):
-        yield extracts
-
-
-Extracts = dict[Any, Tensor]  # by block or attention: what a statistic extracts of it
 
 
 @dataclass(frozen=True)
@@ -189,10 +161,21 @@ def _residual_branches(
         raise InputError(
             f"{type(anatomy.model).__name__} has no residual branch with an identity shortcut"
         )
-    extract = partial(_extracted, statistics)
-    extracted = stack.enter_context(branch_maps(anatomy, branches, extract))
-    ends = [BranchEnd(b.block, end) for b in branches for end in ("input", "output")]
-    return Tap(statistics, {f"{end.block.name} {end.end}": end for end in ends}, extracted)
+    extracted: dict[str, list[Tensor]] = {}
+
+    def read(name: str, layout: Layout, x: Tensor) -> None:
+        extracted[name] = _extracted(statistics, layout.to_map(x))
+
+    reads, ends = {}, {}
+    for branch in branches:
+        for end, node in (("input", branch.input), ("output", branch.output)):
+            assert node.layout is not None
+            name = f"{branch.block.name} {end}"
+            reads[node.index] = partial(read, name, node.layout)
+            ends[name] = BranchEnd(branch.block, end)
+    stack.enter_context(fixed_image_size(anatomy))
+    stack.enter_context(intercept(anatomy, reads=reads))
+    return Tap(statistics, ends, extracted)
 
 
 def _heads(anatomy: Anatomy, statistics: Sequence[FeatureStatistic], stack: ExitStack) -> Tap:

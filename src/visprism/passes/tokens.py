@@ -97,22 +97,6 @@ def described_readout(
     return f"{patches} and {off} tokens off the grid" if off else patches
 
 
-def off_grid_tokens_read(anatomy: Anatomy, block: Block) -> Bool[np.ndarray, "p"]:
-    """Whether the head reads each token off the grid that leaves a block.
-
-    By the gradient of the largest logit for the image of the dissection: a token that no path
-    leads from to the logits has a gradient of exactly 0. Costs a forward and a backward pass.
-    """
-    layout, parameter = block.layout, next(anatomy.model.parameters())
-    shape = anatomy.graph.nodes[anatomy.graph.output].shape
-    if layout is None or not shape or len(shape) > 2:
-        raise InputError("model must return one vector of logits per image")
-    gradient = _gradient(anatomy, block, placed(anatomy.image, parameter.device))
-    if gradient is None:
-        raise InputError("model must be differentiable after its last block")
-    return _read(gradient, layout)[1]
-
-
 Role = Literal["class", "register", "prefix"]
 Group = Literal["grid", "class", "register", "prefix"]  # the tokens that are compared
 GROUPS: tuple[Group, ...] = ("grid", "class", "register", "prefix")
@@ -154,12 +138,13 @@ def token_roles(anatomy: Anatomy) -> dict[str, tuple[Role, ...]]:
     }
     last = next((name for name in reversed(numbers) if numbers[name]), None)
     roles: tuple[Role, ...] = ()
-    if last is not None:
-        try:
-            read = off_grid_tokens_read(anatomy, anatomy[last])
+    shape = anatomy.graph.nodes[anatomy.graph.output].shape
+    if last is not None and shape and len(shape) <= 2:
+        block, parameter = anatomy[last], next(anatomy.model.parameters())
+        gradient = _gradient(anatomy, block, placed(anatomy.image, parameter.device))
+        if gradient is not None and block.layout is not None:
+            _, read = _read(gradient, block.layout)
             roles = tuple("class" if r else "register" for r in read)
-        except InputError:
-            roles = ("prefix",) * numbers[last]
     return {n: roles if len(roles) == k else ("prefix",) * k for n, k in numbers.items()}
 
 

@@ -32,7 +32,7 @@ from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import interval_text
-from visprism.passes.features import AttentionStatistic, Seen
+from visprism.passes.features import Seen
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
 # In the order in which `Attention.extract` stacks them.
@@ -107,12 +107,14 @@ class AttentionStatistics(Result):
 
 
 @ANALYSES.register
-class Attention(FeatureAnalysis, AttentionStatistic):
+class Attention(FeatureAnalysis):
     """Attention distance, entropy, mutual information and redundancy of every head."""
 
     name = "attention"
     group = "attention"
+    sees = "attention"
     needs = Needs.FEATURES | Needs.ATTENTION
+    sees = "attention"
     source = "Dosovitskiy et al. (2021), fig. 7; Park et al. (2023), sec. 2"
     sections = (
         Section(

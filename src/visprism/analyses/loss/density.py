@@ -82,13 +82,10 @@ class Trace(Curvature):
     )
     estimate: np.ndarray = column("Trace estimate", "", "from one random vector")
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """The trace, its interval, and the objective."""
-        yield (
-            f"trace of the Hessian of the {self.objective}: {text_of(self.trace, '.4g')}; "
-            f"{self.parameters:,} parameters, {self.images_text}, interval over {len(self)} "
-            "random vectors"
-        )
+    @property
+    def units_text(self) -> str:
+        """The vectors that the interval is over, and the images."""
+        return f"{len(self)} random vectors and {self.images_text}"
 
 
 def spectral_density(
@@ -114,12 +111,12 @@ def spectral_density(
     objective = objective.with_run(run)
     products = Products(objective)
     signs = random_signs(objective, runs, objective.run.seed, "density")
-    nodes = quadrature(products, signs, steps=steps, run=objective.run)
+    nodes, weights, residuals = quadrature(products, signs, steps=steps, run=objective.run)
     return SpectralDensity(
-        run=np.repeat(np.arange(runs), nodes.nodes.shape[1]),
-        node=nodes.nodes.flatten().numpy(),
-        weight=nodes.weights.flatten().numpy(),
-        residual=nodes.residuals.flatten().numpy(),
+        run=np.repeat(np.arange(runs), nodes.shape[1]),
+        node=nodes.flatten().numpy(),
+        weight=weights.flatten().numpy(),
+        residual=residuals.flatten().numpy(),
         **result_fields(products),
     )
 

@@ -211,7 +211,7 @@ class ModeConnectivity(Analysis):
             LinearPaths(
                 checkpoint=np.repeat(list(paths), self.points),
                 position=np.tile(positions, len(paths)),
-                nll=stacked([over_images(point.nll) for *_, point in every]),
+                nll=over_images(np.stack([point.nll for *_, point in every])),
                 accuracy=np.array([point.correct.mean() for *_, point in every]),
                 barrier=stacked([Number(b.mean(), *mean_interval(b)) for b in barriers]),
                 batch_norm=statistics,

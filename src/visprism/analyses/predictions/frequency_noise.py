@@ -138,11 +138,6 @@ class FrequencyContrasts(Result):
         default="",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """The contrast under each noise."""
-        for answer in self.answers():
-            yield answer.sentence(self.images_text)
-
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Which frequencies cost more accuracy, and the model's place in the order of claim C7.
 
