@@ -145,3 +145,9 @@ def test_weights_that_are_not_finite_are_reported_before_they_are_evaluated(
     test = [(1e3 * images.abs() + 1e3, targets)]
     with pytest.raises(ValueError, match=message):
         fit(model, make_feed(recipe), recipe, test=test, folder=tmp_path)
+
+
+def test_snapshots_need_a_folder(model, recipe, make_feed):
+    recipe = replace(recipe, snapshot_every=1)
+    with pytest.raises(ValueError, match="snapshot_every must be 0 without a folder, got 1"):
+        fit(model, make_feed(recipe), recipe)

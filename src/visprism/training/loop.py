@@ -109,7 +109,7 @@ def fit(
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
     folder = None if folder is None else Path(folder)
-    _check(train, recipe, teacher)
+    _check(train, recipe, teacher, folder)
     if watch_average and not recipe.ema:
         raise InputError("ema of the recipe must be above 0 to watch averaged weights, got 0")
     run = _run_of_recipe(run, recipe)
@@ -231,7 +231,14 @@ def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
     return replace(run, compute=compute, seed=recipe.seed)
 
 
-def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None) -> None:
+def _check(
+    train: Feed, recipe: Recipe, teacher: nn.Module | None, folder: Path | None
+) -> None:
+    if recipe.snapshot_every and folder is None:
+        raise InputError(
+            f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "
+            "folder to write snapshots."
+        )
     if train.batch_size != recipe.batch_size:
         raise InputError(
             f"the batch_size of the feed must be the recipe's ({recipe.batch_size}), got "
