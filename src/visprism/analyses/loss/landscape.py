@@ -234,7 +234,8 @@ def _(result: Rings, ax: Axes) -> Axes:
     if result.classes > 1:  # beyond, a loss depends on the scale of the logits
         top = _CUT * float(np.log(result.classes))
         ax.set_ylim(top=min(top, ax.get_ylim()[1]))
-    ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
+    lowest = min(0.0, float(np.min(result.rise)))  # ends of intervals of few pairs lie below
+    ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None), ylim=(lowest, None))
     return ax
 
 
