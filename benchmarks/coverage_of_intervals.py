@@ -38,18 +38,16 @@ from visprism.analyses.predictions.calibration import CalibrationMetrics, calibr
 from visprism.analyses.predictions.shape_bias import shape_bias
 from visprism.analyses.predictions.temperature import temperature
 from visprism.core.devices import Compute
+from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import (
     auroc_interval,
     heavy_tailed_interval,
-    kappa_interval,
     mean_fraction_interval,
     mean_interval,
     paired_proportions_interval,
-    standard_error,
     t_interval,
-    t_quantile,
     wilson,
 )
 from visprism.estimates.answers import Answer
@@ -691,9 +689,7 @@ def few_units() -> Iterator[Case]:
 
         def changes(g: Generator, n: int = n) -> Ends:
             values = g.gamma(4, size=n) - g.gamma(2, size=n)
-            sums = (np.array([v]) for v in (values.sum(), (values**2).sum(), float(n)))
-            margin = t_quantile(n) * float(standard_error(*sums)[0])
-            return float(values.mean() - margin), float(values.mean() + margin)
+            return t_interval(float(values.mean()), float(values.std(ddof=1) / n**0.5), n)
 
         printed = "values and changes by block and by kind"
         yield Case("standard error over images", printed, "gamma values", n, 2.0, changes)

@@ -21,7 +21,6 @@ from internals import (
 from torch import nn
 
 import visprism as vp
-from visprism.claims.experiment import MeasuredRun, RawNumbers
 
 ODD = (None, 3, -1, 1.5, 10**30, True, "x", "\ud800", "\x1b[31m", [], {}, [None], {"a": None})
 NUMBER = 100  # of random changes of bytes
@@ -94,12 +93,6 @@ def use_study(path):
     return loaded.lines(), loaded.to_markdown()
 
 
-def numbers(folder):
-    run = MeasuredRun("a", ("a",), 0, 1, 2, 1, 1.0, (0.5,) * 3, {"e": [1, None]}, {"q @1": 0.5})
-    RawNumbers("small", "x", (run,), {"seed": 0}).save(folder / "claims.json")
-    return folder / "claims.json"
-
-
 def weights(folder):
     recipe = {"epochs": 1, "batch_size": 2, "lr": 0.1}
     vp.save_checkpoint(network(), folder / "a.safetensors", recipe=recipe, metrics={"a": 1.0},
@@ -110,13 +103,6 @@ def weights(folder):
 def use_weights(path):
     vp.read_metadata(path)
     vp.load_checkpoint(network(), path)
-
-
-def index(folder):
-    weights(folder)
-    path = folder / "model.safetensors.index.json"
-    path.write_text('{"weight_map": {"weight": "a.safetensors", "bias": "a.safetensors"}}')
-    return path
 
 
 def recipe(folder):
@@ -169,12 +155,11 @@ def use_form(path):
     named(read_json(path, Form, "a form"), library.settings)
 
 
+# Other files of JSON are read by the same function.
 FILES = {
     "result": (result, use_result),
     "index of a study": (study, use_study),
-    "numbers of claims": (numbers, RawNumbers.load),
     "weights": (weights, use_weights),
-    "index of weights": (index, lambda path: vp.load_checkpoint(network(), path)),
     "log of a search": (search, use_search),
     "training": (training, lambda path: read_checkpoint(path.parent)),
     "form": (form, use_form),

@@ -104,28 +104,18 @@ def test_the_wheel_alone_runs_the_main_job(built, tmp_path):
         "pip", "install", "--no-deps", "--target", str(place), str(wheel), folder=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    words = "-m visprism examine resnet20.shapes --data shapes --limit 8 --minutes none"
-    rest = "--analyses fourier,calibration --out study"
-    code = "import visprism; print(visprism.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(place)}
-    where = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert where.stdout.startswith(str(place))
+    words = "examine resnet20.shapes --data shapes --limit 8 --analyses fourier --out study"
+    code = "import sys, visprism.cli; print(visprism.__file__); sys.exit(visprism.cli.main())"
     done = subprocess.run(
-        [sys.executable, *words.split(), *rest.split()],
+        [sys.executable, "-c", code, *words.split()],
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(place)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(place))
     assert (tmp_path / "study" / "report.html").is_file()
     assert (tmp_path / "study" / "study.yaml").is_file()
 

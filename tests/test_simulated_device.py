@@ -1,4 +1,4 @@
-"""Analyses on a simulated device, whose tensors do not mix with those of the CPU.
+"""Analyses on a simulated device: tensors do not mix with the CPU's and are not of 64 bits.
 
 What `make device` finds in minutes, a missing transfer first of all, fails here in seconds.
 """
@@ -6,9 +6,8 @@ What `make device` finds in minutes, a missing transfer first of all, fails here
 import pytest
 import torch
 from caller_settings import assert_equal
-from internals import Tokens
 from measurements import measurement
-from simulated_device import DEVICE, SimulatedDevice, There, put_there
+from simulated_device import DEVICE, SimulatedDevice, put_there
 from small_models import seeded
 from timm.models.vision_transformer import VisionTransformer
 from unusual_modules import Network
@@ -21,8 +20,8 @@ from visprism import Compute, Run
 # functions are not intercepted and loses its place; and, for their time, the others.
 CHOSEN = [
     "adversarial", "attention", "calibration", "cka", "class-separability", "corruptions",
-    "fourier", "frequency-noise", "out-of-distribution", "patch-pca", "receptive-field",
-    "sharpness", "variance",
+    "fourier", "frequency-noise", "out-of-distribution", "patch-pca", "quantization",
+    "receptive-field", "sharpness", "singular-values", "token-similarity", "variance",
 ]  # fmt: skip
 
 
@@ -45,30 +44,6 @@ def test_a_model_is_measured_where_it_lies(name, tmp_path):
     model = put_there(network(name))
     results = measurement(name, model, tmp_path, Run())(model)
     assert {r.provenance.device for r in results} == {str(DEVICE)}
-
-
-class WithoutFloat64(SimulatedDevice):
-    """MPS, which refuses numbers of 64 bits."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = super().__torch_function__(func, types, args, kwargs)
-        if isinstance(result, There) and result.dtype == torch.float64:
-            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
-        return result
-
-
-def test_nothing_needs_numbers_of_64_bits_on_the_device(tmp_path, monkeypatch):
-    block = vp.dissect(network("attention"), torch.zeros(1, 3, 16, 16))[0]
-    monkeypatch.setattr("simulated_device.DEVICE", torch.device("mps:0"))
-    with WithoutFloat64():
-        maps, class_token = (
-            torch.rand(shape).to("mps:0") for shape in ((2, 3, 4, 4), (2, 1, 3))
-        )
-        tokens = Tokens(block, maps, class_token, ("class",))
-        for statistic in (vp.SingularValues(), vp.TokenSimilarity(), vp.TokenNorms()):
-            statistic.extract(tokens if "tokens" in statistic.all_seen else maps)
-        model = put_there(network("frequency-noise"))
-        measurement("frequency-noise", model, tmp_path, Run())(model)
 
 
 @pytest.mark.usefixtures("simulated")

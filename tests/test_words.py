@@ -4,9 +4,7 @@ The words are in ``banned_words.txt``, one a line with its remedy; add one there
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -75,15 +73,15 @@ def problems_in_text(text: str) -> Iterator[tuple[int, str]]:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
 def strings_of(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings, string constants, f-strings with ``{}`` for values, and comments."""
-    source, tree = path.read_text("utf-8"), tree_of(path)
-    parts = {part for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
-    for node in ast.walk(tree):
+    nodes = nodes_of(path)
+    parts = {part for n in nodes if isinstance(n, ast.JoinedStr) for part in n.values}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield (
                 node.lineno,
@@ -91,15 +89,14 @@ def strings_of(path: Path) -> Iterator[tuple[int, str]]:
             )
         elif isinstance(node, ast.Constant) and node not in parts and type(node.value) is str:
             yield node.lineno, node.value
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        yield from ((number, comment) for comment in re.findall(r"(?:^|\s)#(.*)", line))
 
 
 def names_of(path: Path) -> Iterator[tuple[int, str]]:
     """The module and its public classes, functions, methods and arguments."""
     yield 1, path.stem
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):

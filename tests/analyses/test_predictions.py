@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from internals import decoded_images, subject_of
+from internals import ordered, subject_of
 from maps import classifier
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
@@ -21,7 +21,7 @@ def network(seed):
 
 def subject(seed=0, data="shapes?size=32", images=24):
     return subject_of(
-        network(seed), decoded_images(vp.load_data(data, limit=images)),
+        network(seed), ordered(vp.load_data(data, limit=images)),
         preprocessing=vp.Preprocessing((32, 32)), name=f"network {seed}",
     )  # fmt: skip
 

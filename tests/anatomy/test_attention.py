@@ -42,24 +42,28 @@ def test_timm_without_fused_attention_has_the_same_weights(name):
         torch.testing.assert_close(ours.flatten(0, 1), theirs.reshape(ours.flatten(0, 1).shape))
 
 
+class OfTorch(nn.Module):
+    """Torch's own attention, whose first query the head reads."""
+
+    def __init__(self, *, grid_first=True, need_weights=False):
+        super().__init__()
+        self.grid_first, self.need_weights = grid_first, need_weights
+        self.stem = nn.Conv2d(3, 12, 4, stride=4)
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=grid_first)
+        self.head = nn.Linear(12, 5)
+
+    def tokens(self, x):
+        return self.stem(x).flatten(2).permute((0, 2, 1) if self.grid_first else (2, 0, 1))
+
+    def forward(self, x):
+        x = self.tokens(x)
+        x = x + self.attention(x, x, x, need_weights=self.need_weights)[0]
+        return self.head(x[:, 0] if self.grid_first else x[0])
+
+
 @pytest.mark.parametrize("grid_first", [True, False])
 def test_torchs_own_multi_head_attention(grid_first):
-    class Tokens(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem = nn.Conv2d(3, 12, 4, stride=4)
-            self.attention = nn.MultiheadAttention(12, 3, batch_first=grid_first)
-            self.fc = nn.Linear(12, 5)
-
-        def tokens(self, x):
-            return self.stem(x).flatten(2).permute((0, 2, 1) if grid_first else (2, 0, 1))
-
-        def forward(self, x):
-            x = self.tokens(x)
-            x = x + self.attention(x, x, x, need_weights=False)[0]
-            return self.fc(x.mean(1 if grid_first else 0))
-
-    model, images = Tokens().eval(), torch.randn(3, 3, 16, 24)
+    model, images = OfTorch(grid_first=grid_first).eval(), torch.randn(3, 3, 16, 24)
     anatomy = dissect(model, images)
     assert {block.shape for block in anatomy[:-1]} == {(12, 4, 6)}
     (ours,) = weights_of(anatomy, images).values()
@@ -68,30 +72,16 @@ def test_torchs_own_multi_head_attention(grid_first):
     torch.testing.assert_close(ours[:, 0], theirs)
 
 
-@pytest.mark.parametrize("weights", ["weights", "none"])
-def test_logits_depend_on_the_weights_of_torchs_own_attention(weights):
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_logits_depend_on_the_weights_of_torchs_own_attention(need_weights):
     """Attention followed by a linear projection, written out by hand."""
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.stem = nn.Conv2d(3, 12, 4, stride=4)
-            self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
-            self.head = nn.Linear(12, 5)
-
-        def forward(self, x):
-            x = self.stem(x).flatten(2).mT
-            return self.head(
-                self.attention(x, x, x, need_weights=weights == "weights")[0][:, 0]
-            )
-
-    model, images = Net().eval(), torch.randn(2, 3, 16, 16)
+    model, images = OfTorch(need_weights=need_weights).eval(), torch.randn(2, 3, 16, 16)
     with attend(dissect(model, images), lambda w: w.values, differentiable=True) as collected:
         logits = model(images)
     (a,) = collected.values()
     torch.testing.assert_close(logits, model(images))
     (ours,) = torch.autograd.grad(logits.sum(), a, retain_graph=True)
-    tokens, layer = model.stem(images).flatten(2).mT, model.attention
+    tokens, layer = model.tokens(images), model.attention
     values = functional.linear(tokens, layer.in_proj_weight[24:], layer.in_proj_bias[24:])
     through = model.head.weight.sum(0) @ layer.out_proj.weight  # of the heads
     by_hand = (values * through).unflatten(2, (3, 4)).sum(3)  # images, keys, heads

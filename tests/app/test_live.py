@@ -58,7 +58,9 @@ def test_attention_from_a_patch_is_that_of_the_maps(ask, specimen, image):
 
 def test_rollouts_are_those_of_the_package(ask, specimen, image):
     answer = ask("rollout", VIT, images=[1])
-    for map_, expected in zip(answer["maps"], rollouts(specimen.anatomy, image), strict=True):
+    for map_, expected in zip(
+        answer["maps"], rollouts(specimen.anatomy, image)[0], strict=True
+    ):
         assert map_["method"] == expected.method
         np.testing.assert_allclose(map_["weights"], expected.weight, rtol=1e-3)
 

@@ -73,7 +73,7 @@ def test_a_file_that_does_not_fit_is_named_and_the_old_one_stays(tmp_path):
 
 
 def test_what_a_killed_process_left_is_replaced(tmp_path):
-    write(tmp_path, {".b.npz.tmp.npz": "half", ".visprism.tmp/page.html": "half"})
+    write(tmp_path, {".b.npz.0.tmp.npz": "half", ".visprism.tmp/page.html": "half"})
     write_text(tmp_path / "b.npz", "new")
     replace_all(tmp_path)
     assert content(tmp_path) == {**NEW, "b.npz": "new"}

@@ -29,16 +29,6 @@ def freedom(values: np.ndarray) -> float:
     return 2 / (max(excess, 0) / n + 2 / (n - 1))
 
 
-def test_heavy_tails_have_the_quantile_of_the_freedom_of_their_variance():
-    n, half = 32, np.random.default_rng(1).exponential(size=16) ** 2
-    values = 3 + np.concatenate([half, -half])
-    low, high = mean_interval(values)
-    quantile = stats.t.ppf(0.975, freedom(values))
-    assert quantile > 1.02 * stats.t.ppf(0.975, n - 1)
-    assert high - 3 == pytest.approx(3 - low)
-    assert high - 3 == pytest.approx(quantile * stats.sem(values))
-
-
 @pytest.mark.parametrize("power", [1, 6])  # with the skewness as it is, and limited
 def test_interval_of_a_mean_inverts_halls_polynomial(power: int):
     values = np.random.default_rng(2).exponential(size=50) ** power
@@ -51,18 +41,6 @@ def test_interval_of_a_mean_inverts_halls_polynomial(power: int):
     x = studentized
     transformed = x + b * x**2 / 3 + b**2 * x**3 / 27 + b / 6
     np.testing.assert_allclose(transformed, [-quantile, quantile])
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_intervals_of_mean_losses_cover_them_where_students_do_not():
-    # Log-normal values as losses of images are: 1% of the images hold a tenth of the sum.
-    generator = np.random.default_rng(4)
-    losses = generator.lognormal(-1, 1.2, size=(2000, 64))
-    truth = np.exp(-1 + 1.2**2 / 2)
-    ends = np.array([mean_interval(sample) for sample in losses])
-    inside = (ends[:, 0] <= truth) & (truth <= ends[:, 1])
-    low, high = stats.t.interval(0.95, 63, loc=losses.mean(1), scale=stats.sem(losses, axis=1))
-    assert ((low <= truth) & (truth <= high)).mean() < 0.92 <= inside.mean() <= 0.97
 
 
 @pytest.mark.parametrize("events", [4, 5, 8])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from accelerate.hooks import attach_align_device_hook_on_blocks
-from app_cases import RESNET, VIT
-from caller_settings import SETTINGS, assert_equal, made
+from app_cases import VIT
+from caller_settings import SETTINGS, made
 from measurements import measurement
 from small_models import seeded
 from timm.models.vision_transformer import VisionTransformer
@@ -126,18 +126,6 @@ def test_every_analysis(name, of, device, tmp_path):
         assert name in ON_ANY_DEVICE or all(place.startswith(device) for place in places)
 
 
-@pytest.mark.parametrize("name", ["fourier", "hessian"])
-def test_settings_of_a_caller_change_nothing(name, device, tmp_path):
-    model = network("convnet").to(device)
-    measure = measurement(name, model, tmp_path, Run())
-    expected = measure(model)
-    together = [list(SETTINGS)]  # XLA knows none of them but autocast
-    for settings in together if device == "xla" else [[name] for name in SETTINGS]:
-        with made(*settings, device=device):
-            results = measure(model)
-        assert_equal(results, expected)
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_model_is_given_back_also_when_a_measurement_is_interrupted(
@@ -241,16 +229,11 @@ def answers(tmp_path, monkeypatch):
 
 
 PANELS = {
-    "model": {},
     "images": {},
     "attention": {"row": 9, "column": 30},
-    "rollout": {},
     "ablation": {"blocks": ["blocks.1.mlp"]},
-    "frequency_noise": {"frequency": 0.5},
-    "corruption": {"corruption": "fog", "severity": 2},
     "receptive_field": {"block": "blocks.1.mlp", "x": 0.5, "y": 0.5},
     "landscape": {"distance": 0.5, "direction": 1},
-    "loss_curve": {"direction": 1},
 }
 
 
@@ -267,12 +250,6 @@ def test_live_panels(panel, device, answers):
     values = {"images": [1], **PANELS[panel]}
     expected = answers(panel, VIT, torch.device("cpu"), **values)
     assert answers(panel, VIT, torch.device(device), **values) == approximately(expected)
-
-
-def test_a_live_panel_of_a_convnet(device, answers):
-    expected = answers("images", RESNET, torch.device("cpu"), images=[1])
-    answer = answers("images", RESNET, torch.device(device), images=[1])
-    assert answer == approximately(expected)
 
 
 class Wide(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from internals import CODES
 
 import visprism
-from visprism import Predictions, calibration
+from visprism import Answer, Predictions, calibration
 
 PACKAGE = Path(visprism.__file__).parent
 PAGE = (PACKAGE.parents[1] / "docs" / "findings.md").read_text(encoding="utf-8")
@@ -28,3 +28,17 @@ def test_an_accuracy_of_chance_is_a_warning():
         result = calibration(Predictions(3.0 * torch.eye(10)[predicted], targets))
         assert ("VP101" in [finding.code for finding in result.findings()]) is warned
         assert result.of("accuracy") == pytest.approx(correct / 1000)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "more", "text"),
+    [
+        ((0.5, 0.4, 0.6), {"unit": "%"}, "NLL: 50% [40%, 60%] over 9 images"),
+        ((0.5, -1, 2), {}, "NLL: 0.5 [-1, 2] over 9 images, not significant"),
+        ((0.5,), {"missing": "few"}, "NLL: 0.5 (no interval: few) over 9 images"),
+        ((float("nan"),), {"missing": "few"}, "NLL undefined over 9 images: few"),
+    ],
+)
+def test_the_sentence_of_an_answer(numbers, more, text):
+    value, low, high = (*numbers, float("nan"), float("nan"))[:3]
+    assert Answer("How large?", "NLL", value, low, high, **more).sentence("9 images") == text

@@ -49,7 +49,7 @@ def test_long_words_beside_an_axis_are_within_the_files(made):
 def test_one_color_means_one_value_in_all_models():
     figure = Figure()
     images = [ax.imshow(scale * np.eye(2)) for scale, ax in enumerate(figure.subplots(1, 2), 1)]
-    shapes._value_bar(figure, [image.axes for image in images])
+    shapes.value_bar(figure, [image.axes for image in images])
     assert [image.get_clim() for image in images] == [(0, 2), (0, 2)]
 
 

@@ -7,7 +7,14 @@ import pytest
 import timm
 import torch
 import torchvision
-from internals import MSABlock, PostActMSABlock, PreActBottleneck, alter_resnet, preact_resnet
+from internals import (
+    MSABlock,
+    PostActMSABlock,
+    PreActBasic,
+    alter_resnet,
+    preact_resnet,
+    select_blocks,
+)
 from small_models import Residual
 from small_zoo import NETWORKS
 from timm.layers import LayerNorm2d
@@ -84,10 +91,10 @@ def test_the_new_blocks_are_attention_and_learn(cnn, images):
 
 def test_a_preactivation_resnet_becomes_alter_resnet(images):
     depths, counts = (1, 2, 1, 3), (1, 1, 1, 2)
-    model = preact_resnet(PreActBottleneck, 32, depths=depths, num_classes=5).eval()
+    model = preact_resnet(PreActBasic, 32, depths=depths, num_classes=5).eval()
     changed = harmonize_model(model, images, counts)
     alter = alter_resnet(
-        PreActBottleneck, 32, num_classes=5, depths=depths, msas=counts, window=4
+        PreActBasic, 32, num_classes=5, depths=depths, msas=counts, window=4
     ).eval()
     shapes = {name: p.shape for name, p in alter.state_dict().items()}
     assert {name: p.shape for name, p in changed.state_dict().items()} == shapes
@@ -134,16 +141,17 @@ def test_a_block_with_two_names_is_replaced_under_both_and_one_called_twice_is_n
     assert isinstance(changed.once, Residual)
 
 
-@pytest.mark.parametrize(
-    ("placement", "said"),
-    [
-        ("alternating", "must be .alternate. or .end-of-stage., .*, got .alternating."),
-        (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
-        (["layer1.0", "layer1.0"], "got a name twice"),
-        ((1, 1), r"one number per stage, at most \[2, 2, 2\], .*, got \(1, 1\)"),
-        ((0, 0, 3), r"every second of \[3, 3, 3\] blocks, got \(0, 0, 3\)"),
-    ],
-)
-def test_refuses_a_placement_that_does_not_fit(placement, said, images):
-    with pytest.raises(InputError, match=said):
-        harmonize_model(load_model("resnet20").model, images, placement)
+PLACEMENTS = [
+    ("alternating", "must be .alternate. or .end-of-stage., .*, got .alternating."),
+    (["layer9.0"], r"residual Conv blocks \(layer1.0, .*\), got 'layer9.0'"),
+    (["layer1.0", "layer1.0"], "got a name twice"),
+    ((1, 1), r"one number per stage, at most \[2, 2, 2\], .*, got \(1, 1\)"),
+    ((0, 0, 3), r"every second of \[3, 3, 3\] blocks, got \(0, 0, 3\)"),
+]
+
+
+def test_refuses_a_placement_that_does_not_fit(images):
+    blocks = conv_blocks(load_model("resnet20").model, images)
+    for placement, said in PLACEMENTS:
+        with pytest.raises(InputError, match=said):
+            select_blocks(blocks, placement)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from internals import (
     center_crop,
-    decoded_images,
     normalized,
     ordered,
     tensor_images,
@@ -83,7 +82,7 @@ def test_a_crop_that_is_not_square_is_the_middle_of_the_image(size, shape):
 
 @pytest.mark.parametrize("side", [32, 96])
 def test_without_a_statement_small_images_keep_size_and_pixels(source, side):
-    images = decoded_images(source(3, side).image_set())
+    images = ordered(source(3, side).image_set())
     way = images.preprocessing(None)
     assert (way.size, way.mean, way.std) == ((side, side), (0.0,) * 3, (1.0,) * 3)
     ((x, _),) = images.batches(way, batch_size=3)
@@ -97,14 +96,14 @@ def test_without_a_statement_small_images_keep_size_and_pixels(source, side):
 )
 def test_without_a_statement_other_images_are_cropped_to_a_square(photo, shapes, side):
     images = CountedReads([photo(*shape) for shape in shapes]).image_set()
-    assert decoded_images(images).preprocessing(None).size == (side, side)
+    assert ordered(images).preprocessing(None).size == (side, side)
 
 
 def test_the_size_does_not_depend_on_which_images_are_selected(photo):
     images = CountedReads([photo(32, 32) for _ in range(5)] + [photo(200, 300)]).image_set()
     for number in (1, 3, 6):
         part = images.subset(np.arange(number)).subset(np.arange(number))
-        assert decoded_images(part).preprocessing(None).size == (224, 224)
+        assert ordered(part).preprocessing(None).size == (224, 224)
 
 
 @pytest.mark.parametrize("counts", [(5, 5, 5), (9, 3, 2)])
@@ -128,7 +127,7 @@ def test_tensors_and_pictures_have_one_order(source):
 
 def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(source):
     counted = source(20)
-    images = decoded_images(counted.image_set())
+    images = ordered(counted.image_set())
     passes = [
         (Preprocessing((8, 8)), 4, 20),
         (Preprocessing((8, 8), **PLAIN), 7, 13),
@@ -146,7 +145,7 @@ def test_images_are_decoded_once_whatever_the_batch_size_and_normalization(sourc
 def test_crops_beyond_the_memory_are_decoded_again(source, monkeypatch):
     monkeypatch.setattr(study, "_CROP_BYTES", 6 * 3 * 12 * 12)
     counted, way = source(10), Preprocessing((12, 12))
-    images = decoded_images(counted.image_set())
+    images = ordered(counted.image_set())
     first, again = (torch.cat([images.pixels(way, i, i + 4) for i in (0, 4)]) for _ in range(2))
     assert torch.equal(first, again)
     assert counted.reads.tolist() == [1] * 6 + [2] * 2 + [0] * 2
@@ -195,7 +194,7 @@ def test_several_threads_keep_the_order_of_batches():
 def test_a_change_is_given_pixels_and_their_indices_and_reaches_no_other_pass(
     kind, tensors, source
 ):
-    images = tensors[0] if kind == "tensors" else decoded_images(source(9).image_set())
+    images = tensors[0] if kind == "tensors" else ordered(source(9).image_set())
     pixels, seen = images.pixels(WAY, 0, 6), []
 
     def invert(crops, indices):

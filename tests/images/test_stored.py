@@ -70,9 +70,6 @@ def test_files_of_another_kind_are_refused(cifar_c):
     np.save(path / "snow.npy", pixels[..., 0])
     with pytest.raises(InputError, match=r"must hold images .*, got uint8 of shape \(20, 32,"):
         load_data(f"cifar10_c:{path}?corruption=snow")
-    np.save(path / "rain.npy", np.zeros((20, 32, 32, 3)))
-    with pytest.raises(InputError, match=r"must hold images .* of uint8, got float64"):
-        load_data(f"cifar10_c:{path}?corruption=rain")
     np.save(path / "fog.npy", pixels[:-1])
     with pytest.raises(InputError, match=r"got 19 images in .*npy and 20 labels"):
         load_data(f"cifar10_c:{path}?corruption=fog")

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from internals import decoded_images
+from internals import ordered
 from pyarrow import parquet
 
 from visprism import InputError, load_data
@@ -121,7 +121,7 @@ def test_labels_that_are_no_class_are_counted(write, labels, sentence):
 
 @pytest.mark.parametrize("names", [PETS, ()])
 def test_a_split_without_any_label_is_data_without_labels(write, names):
-    images = decoded_images(load_data(f"parquet:{write(labels=(-1, None), names=names)}"))
+    images = ordered(load_data(f"parquet:{write(labels=(-1, None), names=names)}"))
     assert (len(images), images.targets, images.class_names) == (2, None, names)
 
 
@@ -202,13 +202,9 @@ class Table:
 
 
 @pytest.fixture
-def hub(photo, monkeypatch):
+def hub(encoded, monkeypatch):
     """A hub that holds ``pets``, with three images to test on."""
-    cells = []
-    for seed in range(3):
-        buffer = BytesIO()
-        photo(seed=seed).save(buffer, "PNG")
-        cells.append({"bytes": buffer.getvalue(), "path": None})
+    cells = [{"bytes": encoded(seed), "path": None} for seed in range(3)]
     features = {"photo": Picture(), "animal": Label(("cat", "dog"))}
     table = Table({"photo": cells, "animal": [1, 0, 1]}, features)
 
@@ -234,9 +230,7 @@ def test_a_data_set_of_the_hub_is_read_in_its_order(photo):
     assert images.class_names == ("cat", "dog")
     assert images.name == "hf:pets (test)"
     assert [target for _, target in images] == [1, 0, 1]
-    assert [image.tobytes() for image, _ in images] == [
-        photo(seed=seed).tobytes() for seed in range(3)
-    ]
+    assert seeds(images, photo) == [0, 1, 2]
 
 
 @pytest.mark.usefixtures("hub")

@@ -66,13 +66,9 @@ INVALID = (
     "[" * 100_000,
     [],
     {"recipe": 3},
-    {"class_names": "cat"},
     {"metrics": {"accuracy": "good"}},
     {"preprocessing": {"mean": [0.5]}},
-    {"preprocessing": {"size": [0, 0]}},
     {"preprocessing": {"size": [32, 32], "mean": [0.5], "std": [0.0]}},
-    {"preprocessing": {"size": [8, 8], "crop": 0.0}},
-    {"provenance": {"image_shape": 3}},
 )
 
 

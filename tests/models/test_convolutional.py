@@ -4,14 +4,11 @@ import pytest
 import torch
 import torchvision
 from internals import SpatialSmoothing, stream
+from small_models import noise
 from small_zoo import NETWORKS
 from torch import nn
 
 from visprism import MODELS, dissect, load_model, predict
-
-
-def images(*shape):
-    return torch.randn(*shape, generator=stream(0, "images"))
 
 
 def on_meta(build, **options):
@@ -26,7 +23,7 @@ def test_gives_the_logits_of_torchvisions(name):
     _shaken(theirs)
     ours = on_meta(MODELS[f"{name}_224"], num_classes=10)
     ours.load_state_dict(theirs.state_dict(), assign=True)
-    x = images(2, 3, 64, 64)
+    x = noise(2, 3, 64, 64)
     with torch.no_grad():
         expected = theirs(x)
         torch.testing.assert_close(ours(x), expected, rtol=1e-5, atol=1e-5)
@@ -44,7 +41,7 @@ def test_gives_the_feature_maps_of_torchvisions(name):
             bias = f"{int(key.partition('.')[0]) - 1}.bias"
             state[key] = state[key] - state.pop(bias)
     ours.load_state_dict(state)
-    x = images(1, 3, 64, 64)
+    x = noise(1, 3, 64, 64)
     with torch.no_grad():
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-4, atol=1e-5)
 
@@ -52,13 +49,13 @@ def test_gives_the_feature_maps_of_torchvisions(name):
 def _shaken(model):
     """Numbers as after training, so that no part of the model is idle."""
     for name, tensor in model.state_dict().items():
-        noise = torch.rand(tensor.shape, generator=stream(0, name))
+        values = torch.rand(tensor.shape, generator=stream(0, name))
         if tensor.ndim > 1:
-            tensor.copy_((2 * noise - 1) * (6 / noise[0].numel()) ** 0.5)
+            tensor.copy_((2 * values - 1) * (6 / values[0].numel()) ** 0.5)
         elif name.endswith(("running_var", "weight")):
-            tensor.copy_(noise + 0.5)
+            tensor.copy_(values + 0.5)
         else:
-            tensor.copy_(0.2 * noise - 0.1)
+            tensor.copy_(0.2 * values - 0.1)
 
 
 PLAIN = ["preact_vgg11_32", "vgg11_bn_32", "alexnet_32"]
@@ -91,7 +88,7 @@ def test_smoothing_stands_before_each_subsampling_and_has_no_parameters(name):
 def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
     join = "&" if "?" in name else "?"
     model = load_model(f"{name}{join}mc_dropout=0.3").model
-    batches = [(images(4, 3, 32, 32), torch.arange(4))]
+    batches = [(noise(4, 3, 32, 32), torch.arange(4))]
     passes = predict(model, batches, samples=2).logits
     assert passes.shape[0] == 2
     assert (passes[0] != passes[1]).any()
@@ -101,11 +98,16 @@ def test_mc_dropout_makes_the_passes_of_a_prediction_differ(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("preact_resnet", "conv"), ("sasa_resnet", "attention")]
+    ("name", "kinds"),
+    [
+        ("preact_resnet", ["conv"] * 4),
+        ("alter_resnet", ["conv", *["attention"] * 3]),
+        ("sasa_resnet", ["attention"] * 4),
+    ],
 )
-def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kind):
-    anatomy = dissect(NETWORKS[name]().eval(), images(2, 3, 16, 16))
+def test_the_blocks_of_a_residual_network_are_found_in_four_stages(name, kinds):
+    anatomy = dissect(NETWORKS[name]().eval(), noise(2, 3, 16, 16))
     blocks = [b for b in anatomy if b.name.startswith("layer")]
-    assert [b.kind for b in blocks] == [kind] * 4
+    assert [b.kind for b in blocks] == kinds
     assert len({b.stage for b in blocks}) == 4
     assert [b.name for b in blocks if b.subsampling] == ["layer2.0", "layer3.0", "layer4.0"]

@@ -32,7 +32,7 @@ def test_timm_lists_every_network_of_the_zoo():
     assert ours >= set(MODELS)  # tests may have added others
 
 
-@pytest.mark.parametrize("name", ["preact_resnet18_32", "vit_pico_patch4_32"])
+@pytest.mark.parametrize("name", ["alter_resnet20", "vit_pico_patch4_32"])
 def test_timm_builds_the_same_network(name):
     theirs = timm.create_model(f"visprism_{name}", num_classes=7, in_chans=1).eval()
     ours = MODELS[name](num_classes=7, in_chans=1).eval()
@@ -63,7 +63,7 @@ def test_timm_gives_the_feature_maps_that_are_asked_for(out_indices, expected):
 
 @torch.no_grad()
 def test_the_feature_maps_of_pit_are_those_that_its_logits_come_from():
-    model = load_model("pit_tiny_patch2_32").model
+    model = load_model("pit_pico_patch4_32").model
     seen = []
     for stage in model.transformers:
         stage.register_forward_hook(lambda _stage, _inputs, out: seen.append(out[0]))
@@ -125,20 +125,16 @@ def _both(classifier):
     ("spec", "sentence"),
     [
         ("resnet20?num_classes=-1", "num_classes must be an integer of at least 0, got -1"),
-        ("resnet20?num_classes=4.5", r"num_classes must be an integer .*, got 4\.5"),
         ("resnet20?head=fc", "head must be one of gap, gap_mlp, attention_pool, got 'fc'"),
         ("resnet20?smoothing=2", "smoothing must be True or False, got 2"),
         ("resnet20?mc_dropout=1", "mc_dropout must be a number .* below 1, got 1"),
         ("resnet20?depht=3", "takes no argument 'depht'"),
-        ("alexnet_32?head=token", "head must be one of mlp, gap"),
         ("alter_resnet18_32?msas=(0, 1)", r"msas must have one number per stage \(4\)"),
         ("alter_resnet18_32?msas=(0, 0, 0, 9)", "msas must be 0 to 1 in stage 4"),
-        ("alter_resnet20?num_heads=(1, 2)", r"num_heads must have one number per stage \(3\)"),
         ("preact_resnet18_32?depths=(0, 1)", "depths must be integers of at least 1, got 0"),
         ("vit_tiny_patch2_32?num_heads=5", "num_heads must divide the 192 channels, got 5"),
         ("vit_tiny_patch2_32?img_size=33", "must be a multiple of the patch size"),
         ("conv_vit_tiny_patch2_32?kernel=2", "kernel must be an odd number of tokens"),
-        ("conv_vit_tiny_patch2_32?head=token", "head must be one of gap"),
         ("pit_tiny_patch2_32?no_embed_class=True&head=gap", "no_embed_class must be False"),
         ("pit_tiny_224?img_size=225", "sides of images must be 16 plus a multiple of 8"),
         ("swin_tiny_patch1_window4_32?num_heads=(3, 6)", "num_heads must have one number"),

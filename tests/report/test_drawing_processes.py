@@ -2,18 +2,20 @@
 
 import os
 import re
+import select
+import subprocess
 import sys
-from functools import partial
 
 import pytest
-from forks import forked, forks
 
+from visprism.report.drawings import Drawing
+
+DRAW_FOREVER = """
+from functools import partial
 from visprism.report.drawings import Drawing, _shared
-
-
-def draw_forever(pipe):
-    forever = f"import os, time; os.write({pipe.fileno()}, b'd'); time.sleep(600)"
-    list(_shared([Drawing("a", "a", "a", partial(exec, forever))] * 2, ["svg"], 2))
+draw = partial(exec, "import os, time; os.write(1, b'd'); time.sleep(600)")
+list(_shared([Drawing("a", "a", "a", draw)] * 2, ["svg"], 2))
+"""
 
 
 def test_a_figure_that_cannot_be_drawn_says_so():
@@ -27,10 +29,10 @@ def test_a_figure_that_cannot_be_drawn_says_so():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one process draws")
 def test_no_process_is_left_after_a_kill_while_figures_are_drawn():
-    ours, theirs = forks().Pipe(duplex=False)
-    process = forked(__file__, "draw_forever", theirs)
-    theirs.close()
-    assert [os.read(ours.fileno(), 1) for _ in range(2)] == [b"d", b"d"]
-    process.kill()
-    assert ours.poll(10)  # the end: nobody holds the pipe
-    assert os.read(ours.fileno(), 1) == b""
+    command = [sys.executable, "-c", DRAW_FOREVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        pipe = process.stdout.fileno()
+        assert [os.read(pipe, 1) for _ in range(2)] == [b"d", b"d"]
+        process.kill()
+        assert select.select([pipe], [], [], 10)[0]  # the end: nobody holds the pipe
+        assert os.read(pipe, 1) == b""

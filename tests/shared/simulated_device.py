@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-DEVICE = torch.device("vulkan:0")  # a name that torch knows and does nothing with
+DEVICE = torch.device("mps:0")  # which has no numbers of 64 bits
 
 # They take tensors of two devices on CUDA too.
 _ACROSS = {Tensor.copy_, Tensor.data.__set__, Tensor.__getitem__, Tensor.__setitem__}
@@ -30,10 +30,15 @@ def _placed(result, there):
 
 
 class SimulatedDevice(TorchFunctionMode):
-    """Inside, `device="vulkan"` is a device."""
+    """Inside, `device="mps"` is a device."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = dict(kwargs or {})
+        result = self._result(func, args, dict(kwargs or {}))
+        if isinstance(result, There) and result.dtype == torch.float64:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        return result
+
+    def _result(self, func, args, kwargs):
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         there = [isinstance(t, There) for t in tensors]
         if func == Tensor.device.__get__ and there[0]:

@@ -37,9 +37,7 @@ def priced(brightness, cost=None, images=None, name="brightness", rank=2):
 
 
 def test_expected_seconds_are_passes_times_their_seconds():
-    cost = Cost(
-        per_image=3, fixed=7, seconds_per_image=0.25, evaluations=4, gradients=5, products=6
-    )
+    cost = Cost(per_image=7, fixed=7, seconds_per_image=0.25, gradients=5, products=6)
     passes = 3 + 4 + 3 * 5 + 7 * 6
     assert cost.seconds(11, 2.0, 0.5) == pytest.approx(11 * (2 * passes + 0.75) + 7 * 2.0)
     assert Cost(fixed=2).seconds(100, 1.0, load=1.0) == 2  # no image is loaded

@@ -202,7 +202,7 @@ def test_what_is_stored_is_shown_whatever_the_time_limit(net, loader, brightness
     assert set(first.entries) <= set(study.entries)
     assert [(f.model, f.analysis, f.kind) for f in study.failures] == [("c", "slow", "no time")]
     (plan,) = [e.plan for e in events if isinstance(e, Planned)]
-    (slow,) = [step for step in plan.steps if step.names == {"slow"}]
+    (slow,) = [step for step in plan.steps if step.label == "slow"]
     assert "a: stored, 0 s  b: stored, 0 s  c: 2000" in slow.line()
     stored = json.loads(json_of(study))["analyses"]
     assert [(a["models"], a["analysis"]) for a in stored] == [

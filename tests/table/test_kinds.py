@@ -35,6 +35,16 @@ def rows(summary, kind, quantity):
     return {name: column[i] for name, column in summary.columns().items()}
 
 
+def summary_of(mean, low, high, quantity=TO_MEAN, kind="attention", falls=3, rises=1):
+    counts = {"blocks": 4, "falls": falls, "rises": rises, "undecided": 0}
+    return KindSummary(
+        kind=np.array([kind]),
+        quantity=np.array([quantity.id]),
+        **{name: np.array([n]) for name, n in counts.items()},
+        mean=Estimated([mean], [low], [high]),
+    )
+
+
 def blurred(x):
     return sum(x.roll(shift, dims=(2, 3)) for shift in BLUR) / 4
 
@@ -118,15 +128,7 @@ def test_the_variance_changes_in_logs_so_that_doubling_and_halving_cancel(noise)
 
 @pytest.mark.parametrize(("falls", "rises"), [(1, 3), (3, 1)])
 def test_a_mean_that_most_blocks_go_against_falls_on_average(falls, rises):
-    summary = KindSummary(
-        kind=np.array(["mlp"]),
-        quantity=np.array([VARIANCE.id]),
-        blocks=np.array([4]),
-        falls=np.array([falls]),
-        rises=np.array([rises]),
-        undecided=np.array([0]),
-        mean=Estimated([-0.4], [-0.5], [-0.3]),
-    )
+    summary = summary_of(-0.4, -0.5, -0.3, VARIANCE, kind="mlp", falls=falls, rises=rises)
     (sentence,) = map(str, summary.sentences())
     assert "mlp blocks lower the feature-map variance" in sentence
     assert ("on average" in sentence) is (falls < rises)
@@ -200,16 +202,6 @@ def test_a_change_across_blocks_off_the_grid_is_said_and_does_not_count(noise):
         "the change across block2 refers to block1; it includes mixer"
     )
     assert spectra(kinds, *maps, between=gap)[1].findings() == (finding,)
-
-
-def summary_of(mean, low, high, quantity=TO_MEAN):
-    return KindSummary(
-        kind=np.array(["attention"]),
-        quantity=np.array([quantity.id]),
-        **{name: np.array([n]) for name, n in (("blocks", 4), ("falls", 3), ("rises", 1))},
-        undecided=np.array([0]),
-        mean=Estimated([mean], [low], [high]),
-    )
 
 
 def test_seeds_are_replicates_with_an_interval_by_students_t():

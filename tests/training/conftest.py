@@ -2,49 +2,15 @@
 
 import pytest
 import torch
-from small_runs import feed_of
+from small_runs import feed_of, network
 from torch import nn
 
 from visprism import Augmentation, Recipe
 
 
-def _images(count=44):
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 60, (count, 3, 4, 4), generator=generator, dtype=torch.uint8)
-    targets = torch.arange(count) % 2
-    for half in (0, 1):
-        images[targets == half, :, :, 2 * half : 2 * half + 2] += 150
-    return images, targets
-
-
-def _feed(recipe, images=None, targets=None, classes=2):
-    if images is None:
-        images, targets = _images()
-    return feed_of(recipe, images, targets, classes=classes, seed=recipe.seed)
-
-
-def _model(*inner):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return nn.Sequential(
-            nn.Flatten(), nn.Linear(48, 8), *inner, nn.ReLU(), nn.Linear(8, 2)
-        ).eval()
-
-
 @pytest.fixture(scope="session")
 def recipe():
     return Recipe(epochs=3, batch_size=8, lr=0.05, warmup=0.5)
-
-
-@pytest.fixture
-def model():
-    return _model()
-
-
-@pytest.fixture(scope="session")
-def test_batches():
-    images, targets = _images()
-    return [(images / 255, targets)]
 
 
 @pytest.fixture(scope="session")
@@ -55,14 +21,36 @@ def mixed():
 
 @pytest.fixture(scope="session")
 def make_images():
-    return _images
+    def make():
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 60, (44, 3, 4, 4), generator=generator, dtype=torch.uint8)
+        targets = torch.arange(44) % 2
+        for half in (0, 1):
+            images[targets == half, :, :, 2 * half : 2 * half + 2] += 150
+        return images, targets
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def make_feed():
-    return _feed
+def test_batches(make_images):
+    images, targets = make_images()
+    return [(images / 255, targets)]
+
+
+@pytest.fixture(scope="session")
+def make_feed(make_images):
+    def make(recipe, *data):
+        return feed_of(recipe, *(data or make_images()), seed=recipe.seed)
+
+    return make
 
 
 @pytest.fixture(scope="session")
 def make_model():
-    return _model
+    return lambda *inner: network(*(lambda layer=layer: layer for layer in inner), nn.ReLU)
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model().eval()

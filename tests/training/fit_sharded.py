@@ -36,22 +36,21 @@ WITHOUT_SNAPSHOTS = Recipe(
     clip=0.5,
     ema=0.5,
     grad_accum_steps=2,
+    sam_rho=0.05,
+    adaptive=True,
+    decay_params="all",
+)
+SGD = replace(
+    WITHOUT_SNAPSHOTS, optimizer="sgd", sam_rho=0.0, adaptive=False, decay_params="matrices"
 )
 RECIPE = replace(WITHOUT_SNAPSHOTS, snapshot_every=1)
 OTHERS = {
-    "sam": (replace(WITHOUT_SNAPSHOTS, sam_rho=0.05, adaptive=True, decay_params="all"), ()),
-    "sgd": (replace(WITHOUT_SNAPSHOTS, optimizer="sgd", ema=0.0), ()),
+    "sgd": (replace(SGD, ema=0.0), ()),
     # By SGD, as Adam takes steps of one size along gradients that are nothing but rounding.
-    "bf16": (
-        replace(WITHOUT_SNAPSHOTS, precision="bf16", channels_last=True, optimizer="sgd"),
-        (),
-    ),
-    "spare": (
-        replace(WITHOUT_SNAPSHOTS, grad_accum_steps=1, optimizer="sgd"),
-        (Spare,),
-    ),
+    "bf16": (replace(SGD, precision="bf16", channels_last=True), ()),
+    "spare": (replace(SGD, grad_accum_steps=1), (Spare,)),
     "norm": (
-        replace(WITHOUT_SNAPSHOTS, batch_size=10, grad_accum_steps=1, optimizer="sgd"),
+        replace(SGD, batch_size=10, grad_accum_steps=1),
         (partial(nn.BatchNorm1d, 10), partial(nn.Dropout, 0.3)),
     ),
 }
@@ -155,7 +154,6 @@ def everything(folder):
         recipe, inner = OTHERS["norm"]
         runs["norm, not sharded"] = trained(recipe, inner=inner)
         runs["whole, not sharded"] = trained(WITHOUT_SNAPSHOTS)
-        runs["sam, not sharded"] = trained(OTHERS["sam"][0])
     with suppress(KeyError), processes(CPU):
         raise KeyError
     with processes(CPU):

@@ -59,56 +59,24 @@ def test_a_resumed_run_has_every_point_once(
     assert [value for _, value in rows] == pytest.approx(history.train_loss.tolist())
 
 
-class ServiceRun(SimpleNamespace):
-    """Takes what a run of wandb or Trackio takes, and remembers it."""
-
-    def log(self, values, step=None):
-        self.points.append((dict(values), step))
-
-    def finish(self):
-        self.points.append("finished")
-
-
-@pytest.fixture(params=["wandb", "trackio"])
-def service(request, monkeypatch):
-    """A module whose `init` has the arguments that both document, by name."""
-    runs = []
-
-    def init(*, project, name=None, config=None, resume="never", **more):
-        assert set(more) <= ({"id"} if request.param == "wandb" else set())
-        call = {"project": project, "name": name, "config": config, "resume": resume, **more}
-        identity = {"id": more.get("id", "k3f9"), "name": name}
-        runs.append(ServiceRun(call=call, points=[], **identity))
-        return runs[-1]
-
-    module = SimpleNamespace(init=init, __spec__=SimpleNamespace(name=request.param))
-    monkeypatch.setitem(sys.modules, request.param, module)
-    return request.param, runs
-
-
-def test_a_service_is_called_as_its_interface_documents(service, tmp_path):
-    name, runs = service
-    (logger,) = make_loggers([name], tmp_path / "mine", {"lr": 0.1})
-    assert not runs  # before there is anything to tell
-    logger.log(6, ROW)
-    logger.log(12, {"loss": 0.25})
-    logger.close()
-    (run,) = runs
-    assert run.call == {
-        "project": "visprism", "name": "mine", "config": {"lr": 0.1}, "resume": "never"
-    }  # fmt: skip
-    assert run.points == [({"epoch": 1.0, "loss": 0.5}, 6), ({"loss": 0.25}, 12), "finished"]
-
-
-def test_a_resumed_run_continues_the_run_of_the_service(service, tmp_path):
-    name, runs = service
+@pytest.mark.parametrize("handle", [{"wandb": "id"}, {"trackio": "name"}], ids=str)
+def test_a_resumed_run_continues_the_run_of_the_service(handle, tmp_path, monkeypatch):
+    ((name, identity),) = handle.items()
+    service = MagicMock(__spec__=SimpleNamespace(name=name))
+    run = service.init.return_value
+    run.id, run.name = "k3f9", "mine"
+    monkeypatch.setitem(sys.modules, name, service)
     for step in (6, 12):
-        (logger,) = make_loggers([name], tmp_path / "mine", {})
+        (logger,) = make_loggers([name], tmp_path / "mine", {"lr": 0.1})
+        assert service.init.call_count == step // 6 - 1  # before there is anything to tell
         logger.log(step, ROW)
         logger.close()
-    handle = {"wandb": "id", "trackio": "name"}[name]
-    assert runs[1].call["resume"] == "allow"
-    assert runs[1].call[handle] == getattr(runs[0], handle)
+    first = {"project": "visprism", "name": "mine", "config": {"lr": 0.1}}
+    again = first | {identity: getattr(run, identity), "resume": "allow"}
+    assert service.init.call_args_list == [call(**first), call(**again)]
+    points = [call({"epoch": 1.0, "loss": 0.5}, step=step) for step in (6, 12)]
+    assert run.log.call_args_list == points
+    assert run.finish.call_count == 2
 
 
 def test_rows_of_a_resumed_run_follow_those_before_its_checkpoint(tmp_path):

@@ -86,9 +86,8 @@ def test_a_run_that_has_ended_is_read_and_not_repeated(tmp_path, model, make_fee
     assert model[1].weight.abs().sum() > 0
 
 
-@pytest.mark.parametrize("within", [False, True])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
-    tmp_path, undisturbed, caplog, within
+    tmp_path, undisturbed, caplog
 ):
     """Within a tensor torch reads such a file without a word, and gives other weights."""
     with pytest.raises(StopError):
@@ -96,9 +95,8 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(
     last = tmp_path / "last.ckpt"
     content = bytearray(last.read_bytes())
     middle = slice(len(content) // 2, len(content) // 2 + 64)
-    if within:
-        content[middle] = bytes(byte ^ 0xFF for byte in content[middle])
-    last.write_bytes(content if within else content[:-1000])
+    content[middle] = bytes(byte ^ 0xFF for byte in content[middle])
+    last.write_bytes(content)
     assert valid_checkpoint(tmp_path) == tmp_path / "previous.ckpt"
     with caplog.at_level(logging.WARNING):
         script["trained"](tmp_path)

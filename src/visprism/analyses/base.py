@@ -84,14 +84,13 @@ class Cost:
     per_image: int | float = 0.0  # passes for each image that is measured
     fixed: int | float = 0.0  # passes whatever the number of images
     seconds_per_image: int | float = 0.0  # outside the passes, on two cores
-    evaluations: int | float = 0.0  # of the loss of each image, at any parameters
     gradients: int | float = 0.0  # of the loss of each image, for the parameters
     products: int | float = 0.0  # Hessian-vector products for each image
 
     @property
     def passes(self) -> int | float:
         """Forward passes for each image."""
-        return self.per_image + self.evaluations + 3 * self.gradients + 7 * self.products
+        return self.per_image + 3 * self.gradients + 7 * self.products
 
     def macs(self, macs: float) -> tuple[int | float, int | float]:
         """Multiply-accumulates for each image and in total, if a forward pass takes `macs`."""
@@ -134,7 +133,6 @@ class Analysis(ABC):
         source: paper, section or figure.
         sections: how each type of result is presented, the main one first.
         images: how many a study measures at each effort; see `Sizes`.
-        min_side: fewest pixels of a side of the images.
         full_precision: whether the precision must be "fp32", as derivatives need it.
         rank: a study measures low ranks first; within a rank, what costs less.
         claims: identifiers of the claims of Park & Kim (2022) that the analysis speaks to.
@@ -150,7 +148,6 @@ class Analysis(ABC):
     source: ClassVar[str] = ""
     sections: ClassVar[tuple[Section, ...]] = ()
     images: ClassVar[Sizes] = Sizes()
-    min_side: ClassVar[int] = 1
     full_precision: ClassVar[bool] = False
     rank: ClassVar[int] = 2
     claims: ClassVar[tuple[str, ...]] = ()
@@ -209,15 +206,10 @@ class Analysis(ABC):
         return self
 
     @classmethod
-    def check_settings(cls, precision: str, size: tuple[int, int] | None) -> None:
-        """Check what is known before model and data are loaded."""
+    def check_precision(cls, precision: str) -> None:
+        """Check the precision before model and data are loaded."""
         if cls.full_precision and precision != "fp32":
             raise InputError(f"precision must be 'fp32' for {cls.name}, got {precision!r}")
-        if size is not None and min(size) < cls.min_side:
-            raise InputError(
-                f"size must be at least {cls.min_side} pixels for {cls.name}, got "
-                f"{size[0]}x{size[1]}"
-            )
 
     @torch.inference_mode(mode=False)  # of the caller: it has no gradients
     def __call__(  # noqa: ANN204 (any result)

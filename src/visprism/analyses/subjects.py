@@ -61,7 +61,7 @@ class DataOptions:
 
     split: str | None = None
     limit: int | None = option(None, "number of images", minimum=1)
-    size: tuple[int, int] | None = option(None, "height and width", minimum=1)
+    size: tuple[int, int] | None = None
     batch_size: int | None = option(None, "number of images", minimum=1)
     skip_bad: bool = False
     normalization: Literal["stated", "imagenet", "cifar10", "cifar100", "half", "none"] = (
@@ -72,8 +72,11 @@ class DataOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if self.size is not None and len(self.size) != 2:
-            raise InputError(f"size must be (height, width) in pixels, got {self.size!r}")
+        size = self.size
+        if size is not None and not (
+            isinstance(size, tuple) and len(size) == 2 and min(size) > 0
+        ):
+            raise InputError(f"size must be (height, width) in pixels, got {size!r}")
         if (self.mean is None) != (self.std is None):
             raise InputError(
                 f"mean and std must be given together, got {self.mean} and {self.std}"

@@ -51,19 +51,16 @@ class Job:
     _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     _process: asyncio.subprocess.Process | None = field(default=None, repr=False)
     _canceled: bool = False
-    _error: str = ""  # the last line that the process wrote to its standard error
 
     async def run(self) -> None:
         """Run the study in a process; its end is the end of the job, whatever it is."""
         pipe = asyncio.subprocess.PIPE
         command = (sys.executable, "-m", "visprism.app.study_process")
         self._process = process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=pipe, limit=_LINE
+            *command, stdin=pipe, stdout=pipe, limit=_LINE
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        assert process.stderr is not None
-        errors = asyncio.ensure_future(self._read_errors(process.stderr))
         folder = None if self.folder is None else str(self.folder)
         line = msgspec.json.encode({"request": self.request, "folder": folder}) + b"\n"
         self._change(state="running")
@@ -78,8 +75,7 @@ class Job:
             await self._terminate(_PATIENCE)
         if self.state in ACTIVE:
             code = process.returncode
-            await asyncio.wait([errors], timeout=1)
-            reason = f"the process of the study ended with code {code}: {self._error}"
+            reason = f"the process of the study ended with code {code}, see the terminal"
             if code == -signal.SIGKILL:
                 reason = "the system ended the process, perhaps for lack of memory"
             self._end("canceled") if self._canceled else self._end("failed", reason)
@@ -103,14 +99,6 @@ class Job:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-
-    async def _read_errors(self, errors: asyncio.StreamReader) -> None:
-        """Keep the last line of the standard error; all of it is for the terminal."""
-        while content := await errors.read(2**16):
-            text = content.decode(errors="replace")
-            sys.stderr.write(text)
-            lines = [line for line in map(str.strip, text.splitlines()) if line]
-            self._error = printable((lines or [self._error])[-1])[:_LONGEST]
 
     def _record(self, event: str, values: dict[str, Any]) -> None:
         match event:

@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import isfinite, log, nan
 from pathlib import Path
@@ -26,7 +26,6 @@ from visprism.claims.measure import equal_fit, fit_curve, key, measure, stored_v
 from visprism.claims.verdicts import SeedEffects
 from visprism.core.errors import InputError
 from visprism.core.files import read_json, write_text
-from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.open_data import load_data
 
@@ -300,13 +299,13 @@ def _alone() -> Iterator[tuple[int, int]]:
 
 
 def _origin(run: Run) -> dict[str, Any]:
-    stated = replace(run.provenance, created=datetime.now(UTC).date().isoformat())
+    origin = run.provenance
     return {
-        "command": stated.command,
-        "created": stated.created,
-        "visprism": Provenance().visprism,
-        "torch": Provenance().torch,
-        "python": platform.python_version(),
+        "command": origin.command,
+        "created": datetime.now(UTC).date().isoformat(),
+        "visprism": origin.visprism,
+        "torch": origin.torch,
+        "python": origin.python,
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
         "device": str(run.compute.torch_device),
     }

@@ -5,7 +5,6 @@ import json
 import re
 import signal
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from visprism.core.errors import InputError, printable
@@ -67,23 +66,6 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def print_outcome(
-    study: "Study", folder: Path, *, as_json: bool, verbose: bool, quiet: bool
-) -> None:
-    """What a study found, as text with the place of its report, or as JSON."""
-    from visprism.study.exports import json_of
-
-    page = folder / "report.html"
-    if as_json:
-        print(json_of(study), end="")
-    elif quiet:
-        print(page)
-    else:
-        print_study(study, verbose=verbose)
-        further = "" if verbose else f"   All findings: {folder / 'study.md'} or --verbose"
-        print(f"Page: {page}{further}")
 
 
 def print_study(study: "Study", *, verbose: bool = False) -> None:

@@ -21,6 +21,7 @@ from visprism.cli.arguments import (
     help_of,
     parser_of,
 )
+from visprism.cli.output import exit_code, print_study
 from visprism.core.errors import InputError, OutputError
 from visprism.core.options import Effort, options_of
 from visprism.core.registry import suggestion
@@ -113,11 +114,17 @@ class Output(Printing):
 
     def printed(self, study: "Study") -> int:
         """Print what the study found; the exit code."""
-        from visprism.cli.output import exit_code, print_outcome
+        from visprism.study.exports import json_of
 
-        print_outcome(
-            study, self.out, as_json=self.json, verbose=self.verbose, quiet=self.quiet
-        )
+        page = self.out / "report.html"
+        if self.json:
+            print(json_of(study), end="")
+        elif self.quiet:
+            print(page)
+        else:
+            print_study(study, verbose=self.verbose)
+            rest = f"   All findings: {self.out / 'study.md'} or --verbose"
+            print(f"Page: {page}{'' if self.verbose else rest}")
         return exit_code(study)
 
 
@@ -159,8 +166,6 @@ class StudyCommand(Output):
                     write_files(
                         study, self.out, self.formats, footer=self.footer, progress=progress
                     )
-        from visprism.cli.output import exit_code
-
         return self.printed(study) if is_first else exit_code(study)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:
@@ -299,13 +304,10 @@ class OneAnalysis(_Measuring):
         from visprism.analyses.base import ANALYSES
 
         name = self.analysis
-        ANALYSES[name].check_settings(self.precision, self.size)
+        ANALYSES[name].check_precision(self.precision)
         return self.perform(
             lambda run, listener: self.examined([name], {name: self.options}, run, listener)
         )
-
-
-_OPTION = "option_"  # before names of options of an analysis, which other arguments may have
 
 
 def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
@@ -321,7 +323,7 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
     group = to.add_argument_group(f"options of {name}")
     for option in options.values():
         shared: dict[str, Any] = {
-            "dest": f"{_OPTION}{option.name}",
+            "dest": option.name,
             "default": argparse.SUPPRESS,  # then the effort decides
             "help": help_of(option),
         }
@@ -330,20 +332,15 @@ def add_analysis(to: argparse.ArgumentParser, name: str) -> None:
         else:
             shared |= {"type": parser_of(option), "metavar": option.metavar}
         group.add_argument(f"--{option.name.replace('_', '-')}", **shared)
-    try:
-        add_arguments(to, OneAnalysis)
-    except argparse.ArgumentError as error:
-        raise InputError(
-            f"options of {name} must not have the name of an argument of every command "
-            f"({error})"
-        ) from error
+    add_arguments(to, OneAnalysis)
 
 
 def of_analysis(name: str, **values: Any) -> OneAnalysis:
     """The command of one analysis from the values of its arguments."""
-    options = {k.removeprefix(_OPTION): v for k, v in values.items() if k.startswith(_OPTION)}
-    shared = {k: v for k, v in values.items() if not k.startswith(_OPTION)}
-    return OneAnalysis(analysis=name, options=options, **shared)
+    from visprism.analyses.base import ANALYSES
+
+    options = {k: values.pop(k) for k in options_of(ANALYSES[name]) if k in values}
+    return OneAnalysis(analysis=name, options=options, **values)
 
 
 @contextmanager

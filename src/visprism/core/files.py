@@ -37,21 +37,14 @@ def is_file(path: Path) -> bool:
     return exists(path) and path.is_file()
 
 
-def check_named(path: Path) -> None:
-    """Require a path to write to that ends in a name."""
-    if not path.name:
-        raise InputError(f"a path to write to must end in the name of a file, got '{path}'")
-
-
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path next to `path` that takes its place if the body succeeds.
 
     A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. It
     has the mode of any new file, whatever the body makes of it. What a killed process leaves
-    has the same name, and is replaced; processes of torchrun have names of their own.
+    has the same name, and is replaced; each process of torchrun has another name.
     """
-    check_named(path)
     rank = os.environ.get("RANK", "0")
     scratch = path.with_name(f".{path.name}.{rank}.tmp{path.suffix}")
     try:

@@ -37,13 +37,6 @@ _LINES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of streams
 SHADES = {"attention span": ATTENTION_SHADE, "subsampling span": SUBSAMPLING_SHADE}
 
 
-def shade_of(kind: str, *, subsampling: bool) -> str | None:
-    """Name of the shade of a block: subsampling takes precedence over its kind."""
-    if subsampling:
-        return "subsampling span"
-    return "attention span" if "attention" in kind else None
-
-
 def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
     """A column by block with its 95% intervals, and the kinds of the blocks as shading.
 
@@ -61,7 +54,8 @@ def against_depth(ax: Axes, result: PerBlock, quantity: str) -> Axes:
         result.subsampling,
         strict=True,
     ):
-        shade = shade_of(str(kind), subsampling=bool(subsampling))
+        attention = "attention span" if "attention" in kind else None
+        shade = "subsampling span" if subsampling else attention
         if shade and end > start:
             ax.axvspan(start, end, color=SHADES[shade], linewidth=0, zorder=0, label=shade)
     return points(ax, result, quantity)

@@ -102,31 +102,25 @@ def figure(**room: Any) -> Callable[[Draw], Draw]:
     """
 
     def register(draw: Draw) -> Draw:
+        frame = Frame(**room, draw=draw)
+
         @wraps(draw)
         def on_axes(result: Result, ax: Axes | None = None, **options: Any) -> Axes:
-            if ax is None:
-                return on_new_axes(result, **options)
-            if not hasattr(ax, "get_figure"):
-                raise InputError(f"ax must be axes of Matplotlib or None, got {ax!r}")
-            draw(result, ax, **options)
-            frame.key(ax, [ax])
-            return ax
-
-        def on_new_axes(result: Result, width: str | None = None, **options: Any) -> Axes:
+            if ax is not None:
+                draw(result, ax, **options)
+                frame.key(ax, [ax])
+                return ax
             from matplotlib import pyplot  # its figures are global: here only
 
-            scale = frame.scale(1, width)
-            size = (
-                scale * frame.width + frame.key_width,
-                scale * frame.height + frame.key_height,
-            )
+            scale = frame.scale(1, options.pop("width", None))
+            width = scale * frame.width + frame.key_width
+            height = scale * frame.height + frame.key_height
             with paper_style():
-                figure, ax = pyplot.subplots(figsize=size)
+                figure, ax = pyplot.subplots(figsize=(width, height))
                 draw(result, ax, **options)
                 frame.key(figure, [ax])
             return ax
 
-        frame = Frame(**room, draw=draw)
         FRAMES[on_axes] = frame
         return plot.register(on_axes)
 

@@ -123,7 +123,7 @@ def _(result: QuantilesPerBlock, ax: Axes) -> Axes:
     return ax
 
 
-def _value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> None:
+def value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> None:
     """A color bar at the side, of one scale for all axes."""
     mappables = [m for ax in axes for m in (*ax.images, *ax.collections)]
     if mappables:
@@ -135,7 +135,7 @@ def _value_bar(figure: Figure | Axes, axes: Sequence[Axes], **options: Any) -> N
         color_bar(figure, axes, label, mappable=mappables[0], format=style, **options)
 
 
-@figure(width=2.5, height=2.35, share=False, key=_value_bar, key_width=0.7)
+@figure(width=2.5, height=2.35, share=False, key=value_bar, key_width=0.7)
 def _(result: BlockMatrix, ax: Axes, *, quantity: str = "") -> Axes:
     """The value of all pairs, from the first block at the lower left; lines separate stages.
 
@@ -172,7 +172,7 @@ def _(result: Curve, ax: Axes) -> Axes:
     return ax
 
 
-@figure(width=2.6, height=2.2, share=False, key=_value_bar, key_width=0.7)
+@figure(width=2.6, height=2.2, share=False, key=value_bar, key_width=0.7)
 def _(result: Surface, ax: Axes) -> Axes:
     """The value over both variables, in percent of 0 to 100 for fractions, gaps left empty."""
     x, y = (np.asarray(getattr(result, n), dtype=float) for n in (result.x_name, result.y_name))
@@ -186,7 +186,7 @@ def _(result: Surface, ax: Axes) -> Axes:
     return ax
 
 
-_PICTURE_BAR = partial(_value_bar, pad=0.01)
+_PICTURE_BAR = partial(value_bar, pad=0.01)
 
 
 @figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)

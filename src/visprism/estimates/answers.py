@@ -92,7 +92,7 @@ class Answer:
         return f"largest of {self.selected}{rest}"
 
     @property
-    def shown(self) -> tuple[float, float, float]:
+    def scaled(self) -> tuple[float, float, float]:
         """Value and ends as text has them: fractions in percent."""
         scale = 100 if self.unit in ("%", POINTS) else 1
         return scale * self.value, scale * self.low, scale * self.high
@@ -101,7 +101,7 @@ class Answer:
     def number(self) -> str:
         """Value and interval: ``93.1% [92.6%, 93.6%]`` or ``0.5 nats [0.4, 0.6]``."""
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
-        value, low, high = self.shown
+        value, low, high = self.scaled
         form = resolved(value, low, high, ".3g")
         if not (isfinite(low) and isfinite(high)):
             return f"{value:{form}}{unit}"
@@ -134,17 +134,7 @@ class EstimateInfo:
     in_pixels: bool = False
     symbol: str = ""
     comparison: Comparison = "paired"
-    keep: bool = False  # the values by unit, also without a question
-
-    @property
-    def keeps_values(self) -> bool:
-        """Whether results keep the values by unit, from which differences are computed."""
-        return self.keep or self.question is not None
-
-    @property
-    def stored_unit(self) -> str:
-        """The unit of the stored value: fractions are stored as fractions."""
-        return "" if self.unit in ("%", POINTS) else self.unit
+    keep: bool = False  # results keep the values by unit, also without a question
 
     def answer(self, id: str, value: Any, rows: Sequence[str] = (), **further: Any) -> Answer:
         """The answer of one model."""

@@ -141,9 +141,10 @@ def within_one(values: Float[np.ndarray, "n rows"]) -> Ends:
 
 
 def proportion(values: Float[np.ndarray, "n rows"]) -> Ends:
-    """Wilson's interval of the share of units whose value is 1."""
+    """Wilson's interval of the share of units whose value is 1; NaN where none has a value."""
     n = np.isfinite(values).sum(0)
-    return wilson(np.nansum(values, 0).astype(int), n)
+    low, high = wilson(np.nansum(values, 0).astype(int), n)
+    return np.where(n > 0, low, np.nan), np.where(n > 0, high, np.nan)
 
 
 def paired_proportion(values: Float[np.ndarray, "n rows"]) -> Ends:

@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 
-from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.statistics import wilson
 from visprism.estimates.text import images_text
@@ -133,10 +132,6 @@ class Finding:
 
     text: str  # begins in lower case where grammar allows, ends without a full stop
     code: str = ""  # "VP101" ...: a condition to act on or beware of
-
-    def __post_init__(self) -> None:
-        if self.code and self.code not in CODES:
-            raise InputError(f"code must be one of {', '.join(CODES)}, got {self.code!r}")
 
     @property
     def severity(self) -> Severity:

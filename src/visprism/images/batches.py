@@ -69,9 +69,11 @@ class Batches(Sequence):
         return self.prepare(range(start, min(start + self.batch_size, self.images)))
 
 
-def in_batches(prepare: Callable[[range], Any], images: int, batch_size: int) -> Batches:
+def in_batches(
+    prepare: Callable[[range], Any], images: int, batch_size: int, threads: int = 1
+) -> Batches:
     """`Batches` of a number of images."""
-    return Batches(prepare, images, batch_size, range(-(-images // batch_size)))
+    return Batches(prepare, images, batch_size, range(-(-images // batch_size)), threads)
 
 
 def batches(
@@ -116,7 +118,7 @@ def batches(
         # A data set of the user's may not be read by several threads; files may.
         several = max(1, min(_THREADS, torch.get_num_threads() - 1))
         threads = several if image_set.size_of is not None else 1
-        return replace(in_batches(plain, len(image_set), batch_size), threads=threads)
+        return in_batches(plain, len(image_set), batch_size, threads)
     classes = checked_labels(image_set, num_classes)
     way = framing(image_set, preprocessing)
     augmenter = Augmenter(augmentation, way, classes, seed)
@@ -127,7 +129,7 @@ def batches(
         return augmenter.batch(pixels, targets[rows.start : rows.stop], plan)
 
     # timm draws from Python's global generator, which the caller's thread may use meanwhile.
-    return replace(in_batches(augmented, len(image_set), batch_size), threads=0)
+    return in_batches(augmented, len(image_set), batch_size, threads=0)
 
 
 def fixed_augmentation(

@@ -160,44 +160,40 @@ class Images:
         """The crops of consecutive images; a copy, which may be changed."""
         images = self.first(None)
         way = replace(framing(images, preprocessing), mean=(0.0,), std=(1.0,))
-        crops = {row: self._crops.get((way, row)) for row in rows}
-        missing = [row for row, crop in crops.items() if crop is None]
+        crops = {row: self._crops[way, row] for row in rows if (way, row) in self._crops}
+        missing = [row for row in rows if row not in crops]
         if missing:
             decoded = crops_of(images, way, missing)
-            crops |= zip(missing, decoded, strict=True)
+            crops |= dict(zip(missing, decoded, strict=True))
             in_memory = list(self._crops.values())  # other threads add to it meanwhile
             left = _CROP_BYTES - sum(crop.nbytes for crop in in_memory)
             kept = missing[: max(0, left // decoded[0].nbytes)]
             self._crops.update({(way, row): crops[row] for row in kept})
-        return torch.stack(list(crops.values()))
+        return torch.stack([crops[row] for row in rows])
 
 
-def decoded_images(image_set: ImageSet) -> Images:
-    """The images of an image set, in its order."""
-    targets, positions = image_set.targets, image_set.positions
-    return Images(
-        name=image_set.source,
-        split=image_set.split,
-        targets=None if len(targets) and targets.min() == NO_CLASS else targets,
-        positions=np.arange(len(image_set)) if positions is None else positions,
-        num_classes=len(image_set.class_names) or None,
-        class_names=image_set.class_names,
-        textures=image_set.textures,
-        skipped=image_set.skipped,
-        image_set=image_set,
-    )
-
-
-def ordered(image_set: ImageSet, *, seed: int | None = 0, limit: int | None = None) -> Images:
+def ordered(
+    image_set: ImageSet, *, seed: int | None = None, limit: int | None = None
+) -> Images:
     """The image set in the order of `nested_order`, with at most `limit` images.
 
     Without a seed it keeps its order.
     """
-    if seed is None:
-        order = np.arange(len(image_set))
-    else:
-        order = nested_order(image_set.targets, seed=seed)
-    return decoded_images(image_set.subset(order[:limit]))
+    everything = np.arange(len(image_set))
+    order = everything if seed is None else nested_order(image_set.targets, seed=seed)
+    images = image_set.subset(order[:limit])
+    assert images.positions is not None
+    return Images(
+        name=images.source,
+        split=images.split,
+        targets=None if NO_CLASS in images.targets else images.targets,
+        positions=images.positions,
+        num_classes=len(images.class_names) or None,
+        class_names=images.class_names,
+        textures=images.textures,
+        skipped=images.skipped,
+        image_set=images,
+    )
 
 
 def required(preprocessing: Preprocessing | None) -> Preprocessing:

@@ -24,7 +24,7 @@ from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import world_size
 from visprism.core.run import Progress
 from visprism.images.image_set import DATA, NO_CLASS, ImageSet, balanced, stratified
-from visprism.images.images import LABELS, decoded_images
+from visprism.images.images import LABELS, ordered
 
 _TABLES = ("*.parquet", "*/*.parquet")  # in a folder that is named without its kind
 _NORMALIZING = {"Normalize", "ImageClassification"}  # transforms that have a mean and a std
@@ -116,7 +116,7 @@ def check_name(spec: str, split: str | None = None) -> None:
 
 def content_of(spec: str, split: str | None = None) -> str:
     """A digest of the images with a name; see `Images.fingerprint`."""
-    return decoded_images(_opened(spec, split, None)[0]).fingerprint()
+    return ordered(_opened(spec, split, None)[0]).fingerprint()
 
 
 def _readable(

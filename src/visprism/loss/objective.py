@@ -270,6 +270,8 @@ class Objective:
         frozen = self._with(batch_norm="frozen")  # two images may be too few for statistics
         chosen = {name: tensors[name] for name in names}
         check_gradients(lambda leaves: frozen.logits(leaves, trial), chosen)
+        if self.decay.device.type == "mps":  # which has no float64
+            return
         others = in_double({n: t for n, t in tensors.items() if n not in chosen})
         double = frozen._with(tensors=others)
         finer = in_double(trial) if isinstance(trial, Mapping) else trial.double()

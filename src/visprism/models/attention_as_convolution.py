@@ -11,19 +11,15 @@ for patches.
 """
 
 import math
-from collections.abc import Sequence
-from itertools import product
 
 import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import conv2d, pad
 
 from visprism.core.errors import InputError
 from visprism.models.layers.heads import check_divisible
-
-Offset = tuple[int, int]  # of a key's place from its query's, in tokens
 
 
 class RelativeAttention(nn.Module):
@@ -100,25 +96,38 @@ def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> Relat
 
     Source: Cordonnier et al. (2020), theorem 1; Li et al. (2021), theorem 1.
     """
-    conv = _accepted(conv, patch_size)
-    kernel = _without_groups(conv)  # out, in, rows, columns
-    reads = [
-        _reads(side, dilation, patch_size)
-        for side, dilation in zip(kernel.shape[2:], conv.dilation, strict=True)
-    ]
-    rows, columns = (sorted({step for _, _, step, _ in along}) for along in reads)
-    heads = {offset: head for head, offset in enumerate(product(rows, columns))}
-    out, width = kernel.shape[:2]
-    values = kernel.new_zeros(len(heads), out, patch_size, patch_size, width, *[patch_size] * 2)
-    for (y, into_y, dy, i), (x, into_x, dx, j) in product(*reads):
-        values[heads[dy, dx], :, y, x, :, into_y, into_x] += kernel[:, :, i, j]
-    constant = kernel.new_zeros(out) if conv.bias is None else conv.bias.detach()
+    _check(conv, patch_size)
+    values = _responses(conv, conv.weight, patch_size)
+    # By structure: a weight of the kernel may be 0.
+    offsets = _responses(conv, torch.ones_like(conv.weight), patch_size).flatten(2).any(2)
+    scores = values.new_full((int(offsets.sum()), *offsets.shape), -math.inf)
+    rows, columns = offsets.nonzero(as_tuple=True)
+    scores[torch.arange(len(scores)), rows, columns] = 0
+    constant = values.new_zeros(conv.out_channels) if conv.bias is None else conv.bias.detach()
     return RelativeAttention(
-        _only_at(list(heads), kernel),
-        values.flatten(4, 6).flatten(1, 3),
+        scores,
+        values[offsets],
         constant.repeat_interleave(patch_size**2),
         patch_size=patch_size,
     )
+
+
+def _responses(
+    conv: nn.Conv2d, weight: Tensor, patch: int
+) -> Float[Tensor, "rows columns out in"]:
+    """What the numbers of a token add to the numbers of another, by offset to the token read.
+
+    These are the outputs of the convolution for each number of one token.
+    """
+    dilated = [d * (k // 2) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
+    up, left = (patch * math.ceil(reach / patch) for reach in dilated)
+    inputs = conv.in_channels * patch**2
+    tokens = torch.eye(inputs, dtype=torch.float64, device=weight.device)
+    tokens = pad(tokens.view(inputs, -1, patch, patch), (left, left, up, up))
+    kernel = weight.detach().double()  # in which a sum of one number and zeros is exact
+    out = conv2d(tokens, kernel, None, 1, dilated, conv.dilation, conv.groups)
+    by_place = rearrange(out, "n o (i p) (j q) -> i j (o p q) n", p=patch, q=patch)
+    return by_place.flip(0, 1).to(weight)
 
 
 def largest_difference(
@@ -129,37 +138,8 @@ def largest_difference(
         return float((conv(images) - attention(images)).abs().max())
 
 
-def _reads(side: int, dilation: int, patch: int) -> list[tuple[int, int, int, int]]:
-    """Along an axis: a pixel of a token, which it reads, of which token, by which entry."""
-    reads = []
-    for pixel, entry in product(range(patch), range(side)):
-        step, into = divmod(pixel + dilation * (entry - side // 2), patch)
-        reads.append((pixel, into, step, entry))
-    return reads
-
-
-def _only_at(offsets: Sequence[Offset], like: Tensor) -> Float[Tensor, "heads rows columns"]:
-    """For each head, 0 at its offset and minus infinity elsewhere."""
-    up, left = (max(abs(offset[axis]) for offset in offsets) for axis in (0, 1))
-    scores = like.new_full((len(offsets), 2 * up + 1, 2 * left + 1), -math.inf)
-    for head, (dy, dx) in enumerate(offsets):
-        scores[head, up + dy, left + dx] = 0
-    return scores
-
-
-def _without_groups(conv: nn.Conv2d) -> Float[Tensor, "out in rows columns"]:
-    """The kernel between all channels, with zeros between channels of different groups."""
-    blocks = conv.weight.detach().chunk(conv.groups)
-    width = conv.in_channels // conv.groups
-    weight = blocks[0].new_zeros(conv.out_channels, conv.in_channels, *conv.weight.shape[2:])
-    for group, block in enumerate(blocks):
-        rows = slice(group * len(block), (group + 1) * len(block))
-        weight[rows, group * width : (group + 1) * width] = block
-    return weight
-
-
-def _accepted(conv: nn.Conv2d, patch_size: int) -> nn.Conv2d:
-    """The convolution, if it keeps the grid and has a center."""
+def _check(conv: nn.Conv2d, patch_size: int) -> None:
+    """Require a convolution that keeps the grid and has a center."""
     kind = type(conv)
     if (kind.forward, kind._conv_forward) != (nn.Conv2d.forward, nn.Conv2d._conv_forward):
         raise InputError(
@@ -184,4 +164,3 @@ def _accepted(conv: nn.Conv2d, patch_size: int) -> nn.Conv2d:
             f"the kernel ({'x'.join(map(str, same))}), and patch_size must be a "
             f"positive integer, got {wrong}"
         )
-    return conv

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from visprism.core.preprocessing import Preprocessing
 
-State = Mapping[str, Tensor]
-
 # Means and deviations by number of classes, as in the authors' configurations.
 _CIFAR = {
     10: Preprocessing((32, 32), (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.201)),
@@ -25,7 +23,7 @@ _CONSTANTS = re.compile(r"layers\.\d\.blocks\.\d+\.(attn_mask|attn\.relative_pos
 
 
 @dataclass(frozen=True)
-class AuthorFormat:
+class _Format:
     """The tensors of one of the checkpoints: their names, and those in the zoo."""
 
     marks: tuple[str, ...]  # keys that only this format has
@@ -34,30 +32,26 @@ class AuthorFormat:
     names: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = ()
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of the zoo's network
 
-    def options(self, state: State) -> dict[str, Any]:
-        """The arguments with which the zoo's network is the one in the file."""
-        return {"num_classes": len(state[self.classifier]), **self.arguments}
 
-    def preprocessing(self, state: State) -> Preprocessing | None:
-        """The preprocessing of the images, if the network has the classes of a CIFAR."""
-        return _CIFAR.get(len(state[self.classifier]))
+def from_authors(
+    name: str, state: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Any], Preprocessing | None] | None:
+    """Weights under the names of the zoo's network `name`, its arguments, and preprocessing.
 
-    def translated(self, state: State) -> dict[str, Tensor]:
-        """The weights under the names of the zoo's network."""
-        ours = {}
-        for key, tensor in state.items():
-            if not _CONSTANTS.fullmatch(key):
-                for pattern, replacement in self.names:
-                    key = re.sub(pattern, replacement, key)
-                ours[key] = tensor
-        return ours
-
-
-def author_format(name: str, state: State) -> AuthorFormat | None:
-    """The format in which the authors wrote the zoo's network `name`, if `state` has it."""
-    candidate = _FORMATS.get(name)
-    marked = candidate is not None and all(mark in state for mark in candidate.marks)
-    return candidate if marked else None
+    None if the state is not one of the authors' for this network. The preprocessing is None if
+    it does not have the classes of a CIFAR.
+    """
+    theirs = _FORMATS.get(name)
+    if theirs is None or not all(mark in state for mark in theirs.marks):
+        return None
+    ours = {}
+    for key, tensor in state.items():
+        if not _CONSTANTS.fullmatch(key):
+            for pattern, replacement in theirs.names:
+                key = re.sub(pattern, replacement, key)
+            ours[key] = tensor
+    classes = len(state[theirs.classifier])
+    return ours, {"num_classes": classes, **theirs.arguments}, _CIFAR.get(classes)
 
 
 def _next_stage(key: re.Match[str]) -> str:
@@ -66,7 +60,7 @@ def _next_stage(key: re.Match[str]) -> str:
 
 
 _FORMATS = {
-    "resnet50_32": AuthorFormat(
+    "resnet50_32": _Format(
         marks=("layer0.0.weight", "layer0.1.weight", "classifier.0.dense.weight"),
         classifier="classifier.0.dense.weight",
         names=(
@@ -78,16 +72,14 @@ _FORMATS = {
             (r"^classifier\.0\.dense\.", "fc."),
         ),
     ),
-    "vit_tiny_patch2_32": AuthorFormat(
-        marks=("cls_token", "head.weight"), classifier="head.weight"
-    ),
-    "pit_tiny_patch2_32": AuthorFormat(
+    "vit_tiny_patch2_32": _Format(marks=("cls_token", "head.weight"), classifier="head.weight"),
+    "pit_tiny_patch2_32": _Format(
         marks=("transformers.0.blocks.0.attn.qkv.bias", "head.weight"),
         classifier="head.weight",
         names=((r"^(transformers)\.(\d)\.(pool\.)", _next_stage),),
         arguments={"qkv_bias": True, "no_embed_class": True},
     ),
-    "swin_tiny_patch1_window4_32": AuthorFormat(
+    "swin_tiny_patch1_window4_32": _Format(
         marks=("layers.0.downsample.reduction.weight", "head.weight"),
         classifier="head.weight",
         names=(

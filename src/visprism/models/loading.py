@@ -14,7 +14,7 @@ from visprism.core.errors import InputError
 from visprism.core.files import exists, is_file
 from visprism.core.preprocessing import OUTPUT, Preprocessing
 from visprism.core.run import stream
-from visprism.models.author_checkpoints import author_format
+from visprism.models.author_checkpoints import from_authors
 from visprism.models.checkpoints import load_state, read_metadata
 from visprism.models.data_configs import states_preprocessing
 from visprism.models.pretrained import default_card, with_pretrained_weights
@@ -52,13 +52,11 @@ def load_model(text: str, *, pretrained: bool | None = None, seed: int = 0) -> L
     work?" load under the zoo's name of the network, as ``resnet50_32@FILE``.
     """
     named = ModelSpec.parse(_with_model(text))
-    if named.source != "file" and "pretrained" in named.arguments:
-        arguments = dict(named.arguments)
+    arguments = dict(named.arguments)
+    if named.source != "file" and "pretrained" in arguments:
         pretrained = arguments.pop("pretrained")
         if not isinstance(pretrained, bool):
             raise InputError(f"pretrained must be True or False, got {pretrained!r}")
-        named = replace(named, arguments=arguments)
-    arguments = dict(named.arguments)
     output = arguments.pop("output", None)
     named = replace(named, arguments=arguments)
     spec = with_pretrained_weights(named, pretrained=pretrained is True)
@@ -107,12 +105,11 @@ class _Stored:
             return cls()
         state = read_state_dict(path)
         pickled = spec.source == "zoo" and path.suffix != ".safetensors"
-        author = author_format(spec.name, state) if pickled else None
-        if author is None:
-            metadata = read_metadata(path)
-            return cls(state, {}, metadata.preprocessing, metadata.recipe)
-        preprocessing = author.preprocessing(state)
-        return cls(author.translated(state), author.options(state), preprocessing)
+        theirs = from_authors(spec.name, state) if pickled else None
+        if theirs is not None:
+            return cls(*theirs)
+        metadata = read_metadata(path)
+        return cls(state, {}, metadata.preprocessing, metadata.recipe)
 
 
 def _with_model(text: str) -> str:

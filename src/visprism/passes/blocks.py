@@ -3,12 +3,14 @@
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from visprism.anatomy.blocks.anatomy import Block
+
+T = TypeVar("T")
 
 
 def block_columns(blocks: Sequence[Block]) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def grid_of(block: Block) -> tuple[int, int]:
     return height, width
 
 
-def spread(blocks: Sequence[Block], number: int) -> list[Block]:
+def spread(blocks: Sequence[T], number: int) -> list[T]:
     """Some of the blocks, spread evenly over the depth; the last one is among them."""
     places = np.linspace(len(blocks) - 1, 0, min(number, len(blocks))).round().astype(int)
     return [blocks[i] for i in sorted(set(places.tolist()))]

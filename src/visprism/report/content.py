@@ -184,7 +184,7 @@ class Content:
 
     @property
     def topics(self) -> dict[str, dict[Question, list[list[Row]]]]:
-        """The rows by topic, question and measure; those of one differ in parts of models."""
+        """The rows by topic, question and measure; a measure has a row for each part."""
         topics: dict[str, dict[Question, dict[str, list[Row]]]] = {}
         for row in self.rows:
             question = question_of(row.question)

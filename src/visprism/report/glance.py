@@ -46,7 +46,7 @@ class Line:
         answers = self.answers.values()
         if self.question.better == "higher" and any(a.unit == "%" for a in answers):
             return 0.0, 100.0
-        ends = [end for a in answers for end in a.shown if isfinite(end)]
+        ends = [end for a in answers for end in a.scaled if isfinite(end)]
         low, high = min([0.0, *ends]), max(ends, default=1.0)
         return low, high if high > low else low + 1
 
@@ -56,7 +56,7 @@ class Line:
         low, high = self.axis
         marks = {}
         for name, answer in self.answers.items():
-            value, *ends = answer.shown
+            value, *ends = answer.scaled
             if isfinite(value):
                 numbers = (value, *(ends if all(map(isfinite, ends)) else (value, value)))
                 marks[name] = tuple(100 * (number - low) / (high - low) for number in numbers)
@@ -100,8 +100,8 @@ def _numbers(question: Question, rows: Sequence[Row], models: Sequence[str]) -> 
             ((better, first),) = winners.items()
         if better == UNKNOWN:
             reason = _reason(first)
-        elif better == TIE and len(best := _unbeaten(question, first)) < len(first.cells):
-            reason = f"of {', '.join(best)}"
+        elif better == TIE and (beaten := {loser for _, loser in _won(question, first)}):
+            reason = f"of {', '.join(name for name in first.cells if name not in beaten)}"
     cells = {name: short_text(first.cells[name]) for name in models if name in first.cells}
     rows = [first, *(row for row in rows if row is not first)]
     return Line(question, _label(question, first), cells, better, reason, first.cells, rows)
@@ -113,11 +113,6 @@ def _better(question: Question, row: Row) -> str:
     winner = [name for name in row.cells if won[name] == len(row.cells) - 1]
     orders = (_order(row, pair) for pair in combinations(row.cells, 2))
     return winner[0] if winner else UNKNOWN if None in orders else TIE
-
-
-def _unbeaten(question: Question, row: Row) -> list[str]:
-    beaten = {loser for _, loser in _won(question, row)}
-    return [name for name in row.cells if name not in beaten]
 
 
 def _won(question: Question, row: Row) -> Iterator[tuple[str, str]]:
@@ -191,7 +186,7 @@ def short_text(answer: Answer) -> str:
         >>> short_text(Answer("", "", 0.912, 0.894, 0.931, "%"))
         '91.2 ± 1.9'
     """
-    value, low, high = answer.shown
+    value, low, high = answer.scaled
     half = (high - low) / 2
     if not isfinite(half) or half <= 0:
         return f"{value:.3g}"
@@ -273,7 +268,7 @@ def _next_best(line: Line) -> str:
 
 
 def _sentence(line: Line, difference: Difference, worse: str) -> str:
-    number = replace(line.answers[worse], value=abs(difference.value)).shown[0]
+    number = replace(line.answers[worse], value=abs(difference.value)).scaled[0]
     return line.question.sentence.format(
         better=line.better,
         worse=worse,

@@ -107,30 +107,18 @@ def inline_svg(
     return Markup(re.sub(r"^<svg[^>]*>", lambda _: opening, svg))
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure inside the page."""
-
-    stem: str
-    label: str
-    svg: Markup
-    first: bool  # whether it is the main figure of its section
-    step: str = ""  # of a training, whose main figure this is
-
-
 @dataclass
 class PageFigures:
     """The figures of a page, by section."""
 
     content: Content
-    by_anchor: dict[str, list[PageFigure]] = field(default_factory=dict)
+    by_anchor: dict[str, list[tuple[Drawing, Markup]]] = field(default_factory=dict)
 
     def add(self, drawing: Drawing, svg: str) -> None:
         """Add a figure, given the content of its SVG file."""
         names = self.block_names
         markup = inline_svg(svg, prefix=drawing.stem, label=drawing.label, blocks=names)
-        figure = PageFigure(drawing.stem, drawing.label, markup, drawing.first, drawing.step)
-        self.by_anchor.setdefault(drawing.anchor, []).append(figure)
+        self.by_anchor.setdefault(drawing.anchor, []).append((drawing, markup))
 
     @cached_property
     def block_names(self) -> frozenset[str]:

@@ -68,12 +68,10 @@ class Difference:
         remarks = "; ".join(filter(None, (self.remark, verdict)))
         return f"{self.text(unit)} ({remarks})" if remarks else self.text(unit)
 
-    def judged(self, first: Answer | None, second: Answer | None) -> "Difference":
+    def judged(self, first: Answer, second: Answer) -> "Difference":
         """With the verdict about a claim on the order of the two models, if there is one."""
-        if first is None or second is None or not isfinite(self.low):
-            return self
         expected = second.place - first.place
-        if not expected or isnan(expected):
+        if not expected or isnan(expected) or not isfinite(self.low):
             return self
         verdict: Verdict = "undecided"
         if self.significant:
@@ -143,18 +141,18 @@ class Row:
         These models have no verdict about a claim, and no number where correct predictions are
         asked for.
         """
-        cells, differences = self.cells, self.differences
-        if question_of(self.question).of_labels:
-            cells = {n: a for n, a in cells.items() if n not in untrained}
-            differences = {p: d for p, d in differences.items() if not set(p) & set(untrained)}
+        random, of_labels = {*untrained}, question_of(self.question).of_labels
         return replace(
             self,
             cells={
-                n: replace(a, verdict="") if n in untrained else a for n, a in cells.items()
+                name: replace(answer, verdict="") if name in random else answer
+                for name, answer in self.cells.items()
+                if not (of_labels and name in random)
             },
             differences={
-                p: replace(d, verdict="") if set(p) & set(untrained) else d
-                for p, d in differences.items()
+                pair: replace(difference, verdict="") if random & {*pair} else difference
+                for pair, difference in self.differences.items()
+                if not (of_labels and random & {*pair})
             },
         )
 
@@ -270,7 +268,7 @@ def comparison_rows(
         }
         images = {name: origin.images for name, (_, origin) in measured.items()}
         rows.append(Row(first.question, first.quantity, first.unit, cells, differences, images))
-    rows = [*_agreed(rows), *_joint_rows(compared)]
+    rows += _joint_rows(compared)
     return sorted(rows, key=lambda row: place_of(row.question))
 
 
@@ -322,27 +320,6 @@ def _joint_rows(compared: Mapping[Pair, Sequence[Result]]) -> list[Row]:
         }
         rows.append(Row(answer.question, answer.quantity, answer.unit, {}, differences, images))
     return rows
-
-
-def _agreed(rows: Sequence[Row]) -> list[Row]:
-    """Rows of one question share the verdict about two models, undecided if they disagree."""
-    verdicts: dict[tuple[str, Pair], set[str]] = {}
-    for row in rows:
-        for pair, difference in row.differences.items():
-            if difference.verdict:
-                verdicts.setdefault((row.question, pair), set()).add(difference.verdict)
-    return [
-        replace(
-            row,
-            differences={
-                pair: replace(difference, verdict="undecided")
-                if len(verdicts.get((row.question, pair), ())) > 1
-                else difference
-                for pair, difference in row.differences.items()
-            },
-        )
-        for row in rows
-    ]
 
 
 def pairs_of(models: Sequence[Model]) -> list[tuple[Model, Model]]:

@@ -111,8 +111,6 @@ def reported(run: Run, listener: Listener | None) -> Iterator[tuple[Run, Listene
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules
     if listener is not None or run.progress is not None or not watched:
         yield run, listener or (lambda _: None)
-    elif rank() > 0:
-        yield run, lambda _: None
     else:
         status = StatusLine()
         with console_progress(status) as progress:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from visprism.analyses.base import Analysis
-from visprism.analyses.subject import Subject
+from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.trace.forward import forward
 from visprism.anatomy.trace.operations import tensors_in
 from visprism.core.errors import InputError
@@ -150,11 +150,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
     Cost: two forward passes of at most two images, and one of each.
     """
     few = subject.limited(min(2, subject.num_images))
-    both, *each = (
-        batch[0] if isinstance(batch, tuple | list) else batch
-        for number in (2, 1)
-        for batch in few.batches(number)
-    )
+    both, *each = (inputs_of(batch) for number in (2, 1) for batch in few.batches(number))
     with torch.no_grad(), run.compute.borrow(subject.model):
         outputs, again, *alone = (
             forward(subject.model, on_device(images, run.compute))
@@ -180,7 +176,7 @@ def outputs_of(subject: Subject, run: Run) -> list[float]:
             f"batch, and differ by {apart:.3g} in a batch of one. `predict` measures it in "
             "the batches of a loader."
         )
-    return outputs.flatten()[:_NUMBERS].double().cpu().tolist()
+    return outputs.flatten()[:_NUMBERS].cpu().double().tolist()
 
 
 def version_of(outputs: Sequence[float], earlier: list[Sequence[float | None]]) -> int:

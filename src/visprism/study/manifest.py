@@ -85,22 +85,17 @@ def _seconds_text(study: Study) -> str:
 
 
 def subtitle(study: Study) -> str:
-    """Data, number of images, classes, size, seed and date, and what differences are about."""
+    """Data, number of images, size, seed and date, and what differences are about."""
     results = [r for e in study.entries for r in e.results]
     if not results:
         return ""
     origin = _origins(study)[0]
-    classes = next((c for r in results if (c := getattr(r, "classes", 0))), 0)
     name = origin.data.removesuffix(f" ({origin.split})").partition("?")[0] or "unnamed data"
-    details = [
-        f"{classes} classes" if classes else "",
-        "x".join(map(str, origin.image_shape[-2:])),
-    ]
-    details = ", ".join(filter(None, details))
+    size = "x".join(map(str, origin.image_shape[-2:]))
     number = _measured(study)
     images = f"{origin.split} image{'s' * (number != '1')}".lstrip()
     phrases = [
-        f"{number} {images} of {name}" + (f" ({details})" if details else ""),
+        f"{number} {images} of {name}" + (f" ({size})" if size else ""),
         f"seed {study.header.get('seed', origin.seed)}",
         origin.created,
     ]

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from visprism.analyses.base import WORK, Analysis, FeatureAnalysis
-from visprism.analyses.subject import Subject
+from visprism.analyses.subject import Subject, inputs_of
 from visprism.anatomy.blocks.anatomy import costs
 from visprism.anatomy.trace.forward import forward
 from visprism.core.memory import peak_memory
@@ -42,11 +42,6 @@ class Step:
     seconds: Mapping[str, float] = field(default_factory=dict)  # expected, by model
     comparing: float = 0.0  # seconds that comparisons of the models are expected to take
     stored: frozenset[str] = frozenset()  # models of which everything is stored
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the analyses."""
-        return frozenset(a.name for a in self.analyses)
 
     @property
     def total(self) -> float:
@@ -191,7 +186,7 @@ class Speed:
         """The fastest of a few passes of a few images, so that other work counts little."""
         few = subject.limited(min(_TIMED, subject.num_images))
         begin = time.perf_counter()
-        batches = [b[0] if isinstance(b, tuple | list) else b for b in few.batches()]
+        batches = [inputs_of(batch) for batch in few.batches()]
         loading = time.perf_counter() - begin
         with torch.no_grad(), run.compute.borrow(few.model), run.compute.autocast():
             batches = [on_device(b, run.compute) for b in batches]
@@ -208,7 +203,7 @@ class Speed:
         included, in bytes, on CUDA and on Linux. The model is warm, since `of` has run it.
         """
         (one,), (several, *_) = (
-            [b[0] if isinstance(b, tuple | list) else b for b in subject.limited(n).batches()]
+            map(inputs_of, subject.limited(n).batches())
             for n in (1, min(_BATCH, subject.num_images))
         )
 

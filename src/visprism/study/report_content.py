@@ -219,7 +219,14 @@ def _placed(study: Study, chapters: Sequence[Chapter]) -> list[Row]:
         for answer, result in reversed(answers_of(entry.results))
     }
     failures = {(f.model, f.analysis): f.reason for f in study.failures}
-    reasons = dict(_reasons(study))
+    reasons = {
+        (entry.models[0], type(result)): reason.rstrip(".")
+        for entry in study.entries
+        for result in entry.results
+        if len(entry.models) == 1
+        and isinstance(reason := getattr(result, "reason", ""), str)
+        and reason
+    }
     rows = []
     for row in study.table():
         analysis, kind = origins[row.question, row.quantity]
@@ -236,12 +243,3 @@ def _placed(study: Study, chapters: Sequence[Chapter]) -> list[Row]:
         anchor = chapter_of[analysis].anchor_of(kind)
         rows.append(replace(row, missing=missing, anchor=anchor))
     return rows
-
-
-def _reasons(study: Study) -> Iterator[tuple[tuple[str, type[Result]], str]]:
-    """Why results have no number, by model and type, where they state it."""
-    for entry in study.entries:
-        for result in entry.results:
-            reason = getattr(result, "reason", "")
-            if isinstance(reason, str) and reason and len(entry.models) == 1:
-                yield (entry.models[0], type(result)), reason.rstrip(".")

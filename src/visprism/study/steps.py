@@ -27,7 +27,7 @@ def steps_of_run(folder: Path) -> dict[int, Path]:
 
 
 def set_aside(folder: Path, first: int) -> None:
-    """Move the studies from a step on into a folder of their own."""
+    """Move the studies from a step on into the folder ``replaced``."""
     for step, path in step_folders(folder).items():
         if step >= first:
             aside = folder / REPLACED / path.name

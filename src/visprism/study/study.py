@@ -87,7 +87,8 @@ class ModelStudy(Mapping[str, Result]):
 
 
 def _html_text(lines: Iterable[str]) -> str:
-    return f"<pre>{escape(chr(10).join(lines))}</pre>"
+    text = "\n".join(lines)
+    return f"<pre>{escape(text)}</pre>"
 
 
 def _named(entry: Entry, name: str) -> tuple[Result, ...]:

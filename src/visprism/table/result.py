@@ -19,7 +19,7 @@ import numpy as np
 from visprism.core.errors import InputError
 from visprism.core.provenance import Provenance
 from visprism.core.registry import import_all, load_plugins
-from visprism.estimates.answers import Answer, EstimateInfo
+from visprism.estimates.answers import POINTS, Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, Number
 from visprism.estimates.findings import Finding
 from visprism.estimates.text import images_text
@@ -88,7 +88,8 @@ def estimate(
     """
     declared = EstimateInfo(label, unit, meaning, **info)
     metadata = {
-        "column": ColumnInfo(label, declared.stored_unit, meaning),
+        # Fractions are stored as fractions, whatever answers show them as.
+        "column": ColumnInfo(label, "" if unit in ("%", POINTS) else unit, meaning),
         "estimate": declared,
     }
     return field(default=default, metadata=metadata)
@@ -138,7 +139,7 @@ class Result:
                 make = Estimated if isinstance(value, np.ndarray) else Number
                 value = make(value)
                 object.__setattr__(self, name, value)
-            if not info.keeps_values:
+            if not (info.keep or info.question):
                 value.by_unit = None
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: v for name, v in arrays.items() if isinstance(v, np.ndarray)}
@@ -262,13 +263,18 @@ class Result:
         return tuple(s if isinstance(s, Finding) else Finding(s) for s in self.sentences())
 
     def sentences(self) -> Iterable[str | Finding]:
-        """The findings of a type of result, those without a code as text; none by default."""
-        return ()
+        """The findings of a type of result, those without a code as text: its answers."""
+        return (answer.sentence(self.units_text) for answer in self.answers())
 
     @property
     def images_text(self) -> str:
         """The images that were measured: ``512 test images``."""
         return images_text(self.provenance.images, self.provenance.split)
+
+    @property
+    def units_text(self) -> str:
+        """What the answers are measured over."""
+        return self.images_text
 
     def answers(self) -> tuple[Answer, ...]:
         """The numbers of this result that models are compared by.

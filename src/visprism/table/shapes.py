@@ -376,7 +376,7 @@ class Pictures(Valued):
 
 def picture_columns(
     pictures: Mapping[str, Float[np.ndarray, "h w"]], value_name: str
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """The columns of `Pictures`, a row for each pixel, and the column of its values."""
     places = [np.indices(picture.shape).reshape(2, -1) for picture in pictures.values()]
     row, column = np.concatenate(places, axis=1)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,21 +22,9 @@ from visprism.training.checkpoint_files import (
 from visprism.training.engine import Engine
 from visprism.training.epoch_metrics import EpochMetrics
 from visprism.training.optimizers import warmup_steps
-from visprism.training.recipe import Recipe
 from visprism.training.recipe_files import as_yaml, recipe_fields
 
 _NO_CHECKPOINT = "There is no training checkpoint yet"
-
-
-@runtime_checkable
-class Save(Protocol):
-    """Writes the weights of a model to a file, with its recipe and metrics."""
-
-    def __call__(
-        self, model: nn.Module, path: Path, *, recipe: Recipe, metrics: Mapping[str, float]
-    ) -> None:
-        """Write them, whole or not at all."""
-        ...
 
 
 class Checkpointer:
@@ -49,7 +37,7 @@ class Checkpointer:
         metrics: EpochMetrics,
         train: Feed,
         *,
-        save: Save,
+        save: Callable[..., object],
         checkpoint_minutes: float,
         names: Mapping[str, str],
         provenance: Provenance,

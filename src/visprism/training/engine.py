@@ -1,5 +1,8 @@
 """The engine: one update of a model, its optimizers and its moving average, on a device."""
 
+import logging
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -8,6 +11,7 @@ from typing import Any, cast
 import torch
 from jaxtyping import Float
 from lightning_fabric import Fabric
+from lightning_fabric.strategies import DDPStrategy
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
@@ -18,18 +22,17 @@ from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.processes import add_up, gather, rank, world_size
 from visprism.core.run import stream
-from visprism.training.fabric import compiled, make_fabric
 from visprism.training.losses import distillation_loss, task_loss
 from visprism.training.optimizers import make_optimizers, sam_displaced
 from visprism.training.recipe import Recipe
 from visprism.training.sharding import (
-    broadcast_buffers,
     broadcast_tensors,
     check_shardable,
     full_state,
     load_module,
     load_optimizer,
     local,
+    sharded_strategy,
     whole,
 )
 
@@ -67,7 +70,7 @@ class Engine:
             self.wrapped = self._wrap()
         else:
             self.fabric.to_device(model)
-            broadcast_tensors(model, self.fabric.device)
+            broadcast_tensors((*model.parameters(), *model.buffers()), self.fabric.device)
         optimizers = make_optimizers(model, recipe)
         self.optimizers = [optimizer for optimizer, _ in optimizers]
         self._lr_factors = [factor for _, factor in optimizers]
@@ -86,7 +89,11 @@ class Engine:
             teacher.to(self.fabric.device).eval()
 
     def _wrap(self) -> nn.Module:
-        model = compiled(self.model, self.fabric.device) if self.recipe.compile else self.model
+        model: Any = self.model
+        if self.recipe.compile:
+            # Code for dynamic sizes would depend on the first batch that it sees, and a resumed
+            # run would not end with the same weights.
+            model = torch.compile(model, dynamic=False)
         return self.fabric.setup_module(model)
 
     def update(self, step: int, lr: float, batch: Batch, batch_images: int) -> Tensor:
@@ -108,7 +115,9 @@ class Engine:
         for optimizer in self._wrapped_optimizers:
             optimizer.step()
         if self.sharded:
-            broadcast_buffers(self.model)
+            # Running statistics of the first process, as with DDP.
+            floats = (b for b in self.model.buffers() if b.is_floating_point())
+            broadcast_tensors(floats, self.fabric.device)
         if self.average is not None:
             self.average.update_parameters(self.model)
         return total
@@ -149,16 +158,13 @@ class Engine:
 
         If the model is sharded, every process must call it.
         """
-        tensors = {
-            name: local(tensor.detach())
-            for name, tensor in self.model.state_dict(keep_vars=True).items()
+        tensors = self.model.state_dict(keep_vars=True).items()
+        checked = (
+            (name, local(tensor.detach()))
+            for name, tensor in tensors
             if tensor.requires_grad or name.endswith(("running_mean", "running_var"))
-        }
-        maxima = [tensor.abs().max() for tensor in tensors.values() if tensor.numel()]
-        name = None
-        # One transfer for all tensors, as each one would wait for a GPU.
-        if maxima and not bool(torch.stack(maxima).isfinite().all()):
-            name = next(name for name, t in tensors.items() if not bool(t.isfinite().all()))
+        )
+        name = next((name for name, t in checked if not bool(t.isfinite().all())), None)
         return next(filter(None, gather(name)), None) if self.sharded else name
 
     @contextmanager
@@ -218,6 +224,35 @@ class Engine:
         with torch.no_grad(), self.compute.autocast():
             teacher_logits = forward(self.teacher, images)
         return distillation_loss(outputs, targets, teacher_logits, self.recipe)
+
+
+def make_fabric(compute: Compute, *, sharded: bool = False, unused: bool = False) -> Fabric:
+    """Fabric on the processes that `visprism.core.processes.processes` has joined.
+
+    With `sharded` each process has a shard of the model instead of a copy. `unused` says that
+    there are parameters that the loss does not depend on: DDP then walks through the graph in
+    every step.
+    """
+    device = compute.torch_device
+    several = world_size() > 1
+    replicated = DDPStrategy(find_unused_parameters=unused) if several else "auto"
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if several else 1
+    log = logging.getLogger("lightning_fabric")
+    level = log.level
+    with warnings.catch_warnings():
+        # Fabric's messages about cluster, precision and unused GPUs do not concern the user.
+        log.setLevel(logging.WARNING)
+        warnings.filterwarnings("ignore", module="lightning_fabric")
+        fabric = Fabric(
+            accelerator=device.type,
+            devices=[device.index or 0] if device.type == "cuda" and not several else local,
+            num_nodes=world_size() // local,
+            precision="bf16-mixed" if compute.precision == "bf16" else "32-true",
+            strategy=sharded_strategy() if sharded else replicated,
+        )
+        fabric.launch()
+        log.setLevel(level)
+    return fabric
 
 
 def moving_average(model: nn.Module, decay: float) -> AveragedModel:

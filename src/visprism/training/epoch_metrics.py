@@ -126,7 +126,7 @@ class PaddedBatches(Sequence):
     A forward pass of a sharded model needs all processes.
     """
 
-    def __init__(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, batches: Any) -> None:
         self.batches = batches
         self.padding = -len(batches) % world_size()  # batches of one image, the last ones
 

@@ -27,7 +27,6 @@ from visprism.models.pretrained import names_weights
 from visprism.training.history import History
 from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import Watch, fit
-from visprism.training.optimizers import check_optimizer
 from visprism.training.recipe import Recipe
 from visprism.training.recipe_files import recipe_fields
 
@@ -100,7 +99,6 @@ def train(
     with processes(run.compute):
         fields = recipe_fields(recipe)
         own = make_loggers(job.logs, job.folder, fields) if rank() == 0 else []
-        check_optimizer(recipe, run.compute)
         teacher = _teacher(job)
         prepared = prepare(job, recipe, run)
         preprocessing = prepared.preprocessing

@@ -139,7 +139,7 @@ class ServiceLogger:
         """Add a point to each curve; the step is their axis."""
         if self._run is None:
             self._service = importlib.import_module(self._package)
-            self._start_mlflow() if self._package == "mlflow" else self._start()
+            self._run = self._start_mlflow() if self._package == "mlflow" else self._start()
         points = {name: value for name, value in values.items() if name != "step"}
         if self._run_id:
             self._service.log_metrics(points, step=step, run_id=self._run_id)
@@ -169,17 +169,18 @@ class ServiceLogger:
         self._folder.mkdir(parents=True, exist_ok=True)
         write_text(self._note, f"{identifier}\n")
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
         handle = {"wandb": "id", "trackio": "name"}[self._package]
         options: dict[str, Any] = {"name": self._folder.name}
         if stored := self._stored():
             options |= {handle: stored, "resume": "allow"}
-        self._run = self._service.init(project="visprism", config=self._settings, **options)
-        self._store(getattr(self._run, handle))
+        run = self._service.init(project="visprism", config=self._settings, **options)
+        self._store(getattr(run, handle))
+        return run
 
-    def _start_mlflow(self) -> None:
+    def _start_mlflow(self) -> Any:
         client, active = self._service.MlflowClient(), self._service.active_run()
-        self._run, self._own = client, active is None
+        self._own = active is None
         self._run_id = self._stored() if active is None else active.info.run_id
         if not self._run_id:
             known = client.get_experiment_by_name("visprism")
@@ -189,6 +190,7 @@ class ServiceLogger:
             for name, value in self._settings.items():
                 client.log_param(self._run_id, name, value)
             self._store(self._run_id)
+        return client
 
 
 LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {

@@ -1,7 +1,7 @@
 """The training loop: from a recipe to weights."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +17,17 @@ from visprism.core.provenance import Provenance
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.images.training_batches import Feed
 from visprism.models.checkpoints import save_checkpoint
-from visprism.training.checkpointer import Checkpointer, Save
+from visprism.training.checkpointer import Checkpointer
 from visprism.training.engine import Batch, Engine
 from visprism.training.epoch_metrics import EpochMetrics, Test, evaluate
 from visprism.training.history import History
 from visprism.training.loggers import Logger
-from visprism.training.optimizers import check_optimizer, learning_rate
+from visprism.training.optimizers import learning_rate
 from visprism.training.recipe import Recipe
 
 _LOG_EVERY = 50  # steps between the values that loggers receive within an epoch
 _CHECK_EVERY = 20  # steps between checks of the losses, for which a GPU must wait
+_REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
 
 
 @runtime_checkable
@@ -58,7 +59,7 @@ def fit(
     watch_average: bool = False,
     sharded: bool = False,
     checkpoint_minutes: float = 10.0,
-    save: Save = save_checkpoint,
+    save: Callable[..., object] = save_checkpoint,
     names: Mapping[str, str] | None = None,
     run: Run = DEFAULT_RUN,
 ) -> History:
@@ -95,7 +96,8 @@ def fit(
             sharded run can be resumed without sharding, and the reverse.
         checkpoint_minutes: minutes between training checkpoints, which are also written after
             every epoch.
-        save: writes the weights of a model to a file, with the recipe and the last metrics.
+        save: writes the weights of a model to a file, whole or not at all, as
+            `save_checkpoint` with `recipe` and the last `metrics`.
         names: what else must be the same for a run to be resumed, such as the name of the data.
         run: device, progress over steps, deadline, and provenance of the history.
 
@@ -107,12 +109,11 @@ def fit(
     Source: Loshchilov & Hutter (2019), Decoupled weight decay regularization; see `Recipe`.
     """
     folder = None if folder is None else Path(folder)
-    _check(train, recipe, teacher)
+    _check(train, recipe, teacher, folder)
     if watch_average and not recipe.ema:
         raise InputError("ema of the recipe must be above 0 to watch averaged weights, got 0")
     run = _run_of_recipe(run, recipe)
     run = run if sharded else run.on(model)  # shards go to the accelerators
-    check_optimizer(recipe, run.compute)
     with processes(run.compute), reused_memory(), ExitStack() as stack:
         engine = Engine(model, recipe, run.compute, teacher, sharded=sharded)
         metrics = EpochMetrics()
@@ -214,9 +215,6 @@ class DivergenceGuard:
             raise InputError(f"{error} (in the evaluation after {self._place})") from error
 
 
-_REMEDY = " Try a lower lr, a longer warmup or a smaller clip."
-
-
 def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
     """The run with the precision and the seed of the recipe, which must not contradict them."""
     if run.compute.precision not in ("fp32", recipe.precision):
@@ -233,7 +231,14 @@ def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
     return replace(run, compute=compute, seed=recipe.seed)
 
 
-def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None) -> None:
+def _check(
+    train: Feed, recipe: Recipe, teacher: nn.Module | None, folder: Path | None
+) -> None:
+    if recipe.snapshot_every and folder is None:
+        raise InputError(
+            f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "
+            "folder to write snapshots."
+        )
     if train.batch_size != recipe.batch_size:
         raise InputError(
             f"the batch_size of the feed must be the recipe's ({recipe.batch_size}), got "

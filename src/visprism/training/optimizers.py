@@ -10,10 +10,9 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.loss.objective import is_matrix
-from visprism.training.recipe import OPTIMIZERS, Recipe
+from visprism.training.recipe import Recipe
 
 # Learning rate of Muon over AdamW's; chosen from 1, 2, 4 and 8.
 _MUON_LR = 4.0
@@ -46,24 +45,6 @@ def make_optimizers(model: nn.Module, recipe: Recipe) -> list[tuple[Optimizer, f
     return [(adamw, 1.0), (muon, _MUON_LR)]
 
 
-def check_optimizer(recipe: Recipe, compute: Compute) -> None:
-    """Require that an optimizer of timm can step on this machine, tested on a small layer."""
-    if recipe.optimizer in OPTIMIZERS:
-        return
-    layer = nn.Linear(2, 2).to(compute.torch_device)
-    for parameter in layer.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    try:
-        for optimizer, _ in make_optimizers(layer, recipe):
-            optimizer.step()
-    except Exception as error:  # packages raise errors of any type
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise InputError(
-            f"optimizer {recipe.optimizer!r} cannot be used on this machine "
-            f"({reason.rstrip('.')}). Choose another, such as adamw."
-        ) from error
-
-
 def decay_groups(parameters: Iterable[Tensor], recipe: Recipe) -> list[dict]:
     """Parameter groups with and without weight decay.
 
@@ -90,9 +71,15 @@ def _single_optimizer(parameters: list[Tensor], recipe: Recipe) -> Optimizer:
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, fused=fused)
     import timm.optim
 
-    return timm.optim.create_optimizer_v2(
-        groups, opt=recipe.optimizer, lr=recipe.lr, momentum=recipe.momentum
-    )
+    try:
+        return timm.optim.create_optimizer_v2(
+            groups, opt=recipe.optimizer, lr=recipe.lr, momentum=recipe.momentum
+        )
+    except (AssertionError, ImportError) as error:  # of packages for some GPUs
+        raise InputError(
+            f"optimizer {recipe.optimizer!r} cannot be used on this machine ({error}). Choose "
+            "another, such as adamw."
+        ) from error
 
 
 def _adamw(parameters: list[Tensor], recipe: Recipe) -> Optimizer:

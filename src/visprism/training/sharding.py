@@ -8,7 +8,7 @@ Source: Zhao et al. (2023), PyTorch FSDP: experiences on scaling fully sharded d
 Rajbhandari et al. (2020), ZeRO: memory optimizations toward training trillion parameter models.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -121,27 +121,18 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def broadcast_buffers(model: nn.Module) -> None:
-    """Copy the running statistics of the first process to all, as DDP does."""
-    buffers = [b for b in model.buffers() if b.is_floating_point()]
-    if buffers:
-        flat = torch.cat([b.flatten().float() for b in buffers])
-        distributed.broadcast(flat, 0)
-        for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
-            buffer.copy_(part.view_as(buffer))
-
-
-def broadcast_tensors(model: nn.Module, device: torch.device | str) -> None:
-    """Copy the parameters and buffers of the first process to all, on their device."""
-    for tensor in (*model.parameters(), *model.buffers()):
+def broadcast_tensors(tensors: Iterable[Tensor], device: torch.device | str) -> None:
+    """Copy the tensors of the first process to all, on their device."""
+    for tensor in tensors:
         first = tensor.detach().to(device).contiguous()
         distributed.broadcast(first, 0)
         tensor.data.copy_(first)
 
 
 def _shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    broadcast_tensors(model, mesh.device_type)
-    for tensor in (*model.parameters(), *model.buffers()):
+    tensors = *model.parameters(), *model.buffers()
+    broadcast_tensors(tensors, mesh.device_type)
+    for tensor in tensors:
         tensor.data = tensor.data.contiguous()  # as FSDP requires
     # The root is freed after a forward pass too, so that its parameters are always shards.
     for unit in (*units(model), model):

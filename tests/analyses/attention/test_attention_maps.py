@@ -169,11 +169,6 @@ def headless(model, x):
     return 0 * model(x)
 
 
-@torch.no_grad()
-def constant(model, x):
-    return model(x)
-
-
 def probed(model, x):
     with torch.no_grad():
         features = model.forward_features(x)
@@ -191,7 +186,6 @@ def tuned(model, x):
     [
         (backbone, "fp32", [], ""),
         (headless, "fp32", [], "the gradient of the largest logit is 0"),
-        (constant, "fp32", [], "must have a gradient"),
         (probed, "fp32", [], "must have a gradient"),
         (tuned, "fp32", ["attention"], "must have a gradient"),
         (forward, "bf16", [], "precision must be 'fp32' for rollout"),

@@ -1,45 +1,26 @@
 """Laws of the block structure (src/visprism/analyses/features/block_structure.py)."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
-from internals import Estimated, Number
+from internals import Number, block_structure
 from maps import results_of
 from results_by_hand.base import complete
 
 from visprism import CKA
-from visprism.results import BlockStructure, Similarity
-
-
-def similar(stages, cka):
-    """A similarity of a stem and blocks in these stages; `cka` by their places in the row."""
-    stages = np.array([0, *stages])
-    n = len(stages)
-    first, other = (axis.ravel() for axis in np.indices((n, n)))
-    names = np.array(["stem", *(f"block{i}" for i in range(1, n))])
-    kinds = np.array(["stem"] + ["conv"] * (n - 1))
-    values = np.array([float(cka(i, j)) for i, j in zip(first, other, strict=True)])
-    return complete(
-        Similarity,
-        block=names[first],
-        kind=kinds[first],
-        stage=stages[first],
-        other=names[other],
-        other_kind=kinds[other],
-        other_stage=stages[other],
-        cka=values,
-        defined=np.ones(n * n, dtype=bool),
-    )
-
+from visprism.results import BlockStructure
 
 STAGES = [1, 1, 1, 2, 2, 2]
 
 
+def structured(cka, stages=STAGES, place=range(6)):
+    """The block structure of blocks in these stages; `cka` by their places in the row."""
+    values = np.array([[float(cka(i, j)) for j in place] for i in place])
+    return block_structure(values, np.array(place), np.array(stages))
+
+
 def test_stages_that_are_all_or_nothing_score_1():
-    stages = [0, *STAGES]
-    result = similar(STAGES, lambda i, j: stages[i] == stages[j]).block_structure()
+    result = structured(lambda i, j: STAGES[i] == STAGES[j])
     assert result.score == 1
     assert result.stage.tolist() == [1, 1, 2]
     assert result.other_stage.tolist() == [1, 2, 2]
@@ -50,27 +31,26 @@ def test_stages_that_are_all_or_nothing_score_1():
     np.testing.assert_allclose(result.excess, result.cka - result.expected)
 
 
-def test_similarity_that_falls_with_distance_alone_scores_0():
-    result = similar(STAGES, lambda i, j: 0.8 ** abs(i - j)).block_structure()
+@pytest.mark.parametrize("place", [[0, 1, 2, 3, 4, 5], [0, 2, 3, 4, 5]])
+def test_similarity_that_falls_with_distance_alone_scores_0(place):
+    result = structured(lambda i, j: 0.8 ** abs(i - j), [STAGES[i] for i in place], place)
     assert result.score == pytest.approx(0, abs=1e-15)
     np.testing.assert_allclose(result.excess, 0, atol=1e-15)
-    gap = similar(STAGES, lambda i, j: 0.8 ** abs(i - j))
-    gap = replace(gap, defined=(gap.block != "block2") & (gap.other != "block2"))
-    assert gap.block_structure().score == pytest.approx(0, abs=1e-15)
 
 
-def test_neither_the_stem_nor_undefined_blocks_count():
-    stages = [0, *STAGES]
-    full = similar(STAGES, lambda i, j: (stages[i] == stages[j]) * 0.9 - 0.5 * (i * j == 0))
-    assert full.block_structure().score == pytest.approx(0.9)
-    dead = (full.block == "block2") | (full.other == "block2")
-    marked = replace(full, defined=~dead, cka=Estimated(np.where(dead, 0.0, full.cka)))
-    assert marked.block_structure().score == pytest.approx(0.9)
-    assert marked.block_structure().pairs.tolist() == [1, 6, 3]
+def test_neither_the_stem_nor_undefined_blocks_count(noise):
+    maps = [noise(9, 3, 2, 2) for _ in range(6)]
+    maps[2] = torch.ones_like(maps[2])  # the same for all images
+    kinds, stages, place = ["stem", *["conv"] * 5], [0, 1, 1, 1, 2, 2], [1, 3, 4, 5]
+    similarity, result = results_of(CKA(), *maps, kinds=kinds, stages=stages)
+    cka = similarity.matrix()
+    expected = structured(lambda i, j: cka[i, j], [stages[i] for i in place], place)
+    assert result.pairs.tolist() == expected.pairs.tolist() == [1, 4, 1]
+    assert result.score == pytest.approx(expected.score)
 
 
 def test_stages_of_one_block_each_cannot_be_told():
-    result = similar([1, 2, 3], lambda *_: 0.5).block_structure()
+    result = structured(lambda *_: 0.5, [1, 2, 3], range(3))
     assert np.isnan(result.score)
     assert np.isnan(result.cka[0])
     assert "block structure is not available" in result.findings()[0].text

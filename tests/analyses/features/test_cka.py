@@ -1,4 +1,4 @@
-"""Laws of CKA (src/visprism/analyses/features/cka.py, hsic.py)."""
+"""Laws of CKA, also between two models (src/visprism/analyses/features/{cka,hsic}.py)."""
 
 from itertools import permutations
 
@@ -7,8 +7,10 @@ import pytest
 import torch
 from maps import error_of, results_of
 from scipy.spatial.distance import pdist, squareform
+from small_models import OneBlock
+from torch import nn
 
-from visprism import CKA, InputError, assert_results_equal
+from visprism import CKA, InputError, assert_results_equal, compare, dissect
 
 
 def similarity(*maps, cut=None, kernel="linear", bandwidth=0.5):
@@ -52,29 +54,6 @@ def test_rotation_scale_and_offset_of_features_leave_it_unchanged(related, noise
     for column in ("cka", "biased"):
         expected, transformed = (pair(z, y, column, kernel=kernel) for z in (x, moved))
         assert transformed == pytest.approx(expected, rel=1e-9)
-
-
-def test_memory_may_lie_in_any_order_and_is_left_alone(related):
-    x, y = related
-    tokens = torch.cat([x[:, :, :1, :1].flatten(2), x.flatten(2)], 2).mT.contiguous()
-    views = (
-        x.contiguous(memory_format=torch.channels_last),
-        tokens[:, 1:].mT.unflatten(2, (3, 2)),  # with a class token between the images
-        x.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
-    )
-    for view in views:
-        before = view.clone()
-        assert_results_equal(similarity(x, y), similarity(view, y))
-        assert torch.equal(view, before)
-
-
-def test_an_untouched_pair_does_not_depend_on_which_blocks_are_there(related, noise):
-    x, y = related
-    x, y = (torch.cat([z, z.flip(2), z**2]) for z in (x, y))
-    alone, among = similarity(x, y, cut=5), similarity(x, noise(27, 2, 1, 1), y, cut=5)
-    assert among.cka[2] == pytest.approx(alone.cka[1])
-    assert among.cka.low[2] == pytest.approx(alone.cka.low[1])
-    assert np.isfinite(alone.cka.low).all()
 
 
 def test_it_is_the_ratio_of_mean_hsic_each_batch_by_its_images(related):
@@ -187,3 +166,49 @@ def test_a_smaller_last_batch_is_left_out(related):
 def test_batches_under_4_are_refused(related):
     with pytest.raises(InputError, match=r"must hold at least 4 images for CKA.*Use a larger"):
         similarity(*related, cut=3)
+
+
+# Two models.
+
+
+def network(seed, *, width=4, side=8):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = OneBlock(width, patch=1).eval().double()
+    return dissect(model, torch.zeros(2, 3, side, side, dtype=torch.float64))
+
+
+@pytest.fixture
+def images(noise):
+    return noise(12, 3, 8, 8)
+
+
+def test_two_models_by_what_their_blocks_give(images):
+    a, b = network(0), network(1, width=6)
+    result = compare(a, b, images.split(6), other_model="wide")
+    maps = []
+    for anatomy in (a, b):
+        maps.append(anatomy.model.stem(images).detach())
+    (expected, _) = results_of(CKA(), *maps, cut=6)
+    assert (result.block[0], result.other[0]) == ("stem", "stem")
+    assert result.cka[0] == pytest.approx(expected.cka[1], rel=1e-12)
+    assert 0 < result.cka[0] < 1
+    assert result.other_model == "wide"
+    assert result.provenance.images == 12
+
+
+def test_each_model_may_have_batches_of_its_own(images):
+    a, b = network(0), network(1, side=16)
+    large = nn.functional.interpolate(images, scale_factor=2)
+    result = compare(a, b, images.split(6), large.split(6))
+    assert result.defined.all()
+    with pytest.raises(InputError, match=r"images of one size, got 3x8x8 and 3x16x16\. "):
+        compare(a, b, images.split(6))
+
+
+def test_the_mean_over_pairs_answers_how_similar_two_models_are(noise):
+    result = compare(network(0), network(1), noise(40, 3, 8, 8).split(5), other_model="wide")
+    (answer,) = result.answers()
+    assert answer.value == pytest.approx(result.cka.mean())
+    assert answer.low < answer.value < answer.high
+    assert answer.reading.startswith(f"largest of {len(result)} pairs {result.cka.max():.3g} (")

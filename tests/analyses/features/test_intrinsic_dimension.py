@@ -83,19 +83,6 @@ def test_parquet_holds_what_was_measured(pooled, tmp_path):
     assert np.array_equal(values, next(iter(features.features.values())))
 
 
-def test_rows_of_a_study_have_their_place_in_the_data(pooled, tmp_path):
-    from safetensors.numpy import load_file
-
-    anatomy, batches, features = pooled
-    analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
-    vp.examine({"net": anatomy.model}, batches, analyses=[analysis])
-    stored = load_file(tmp_path / "f.net.safetensors")
-    assert stored["positions"].tolist() != list(range(24))
-    np.testing.assert_allclose(
-        stored["stem"], next(iter(features.features.values()))[stored["positions"]], rtol=1e-5
-    )
-
-
 def test_files_that_cannot_be_written_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(
         "visprism.analyses.features.intrinsic_dimension.find_spec", lambda _: None
@@ -108,11 +95,17 @@ def test_files_that_cannot_be_written_are_refused_at_once(monkeypatch):
             vp.IntrinsicDimension(features=file)
 
 
-def test_the_analysis_writes_a_file_for_each_model(pooled, tmp_path):
-    anatomy, batches, _ = pooled
+def test_a_study_writes_a_file_for_each_model_with_the_place_of_each_row(pooled, tmp_path):
+    from safetensors.numpy import load_file
+
+    anatomy, batches, features = pooled
     analysis = vp.IntrinsicDimension(features=str(tmp_path / "f.safetensors"))
-    result = analysis(anatomy, batches)
-    assert [f.name for f in tmp_path.iterdir()] == ["f.StemAndHead.safetensors"]
+    study = vp.examine({"net": anatomy.model}, batches, analyses=[analysis])
+    result = study["net"]["intrinsic-dimension"]
+    stored = load_file(tmp_path / "f.net.safetensors")
+    assert stored["positions"].tolist() != list(range(24))
+    expected = next(iter(features.features.values()))[stored["positions"]]
+    np.testing.assert_allclose(stored["stem"], expected, rtol=1e-5)
     assert result.width.tolist() == [5]
     twice = vp.IntrinsicDimension()(anatomy, 2 * batches)
     assert twice.distinct.tolist() == result.distinct.tolist() == [24]

@@ -8,7 +8,6 @@ import torch
 from maps import error_of, measure
 
 from visprism import Variance
-from visprism.analyses.features.variance import _signs
 
 variances = partial(measure, Variance())
 
@@ -26,6 +25,7 @@ def test_channels_that_are_zero_in_all_images_are_dead(noise):
     x[1:, 3] = 0  # not in the first image
     result = variances(x, noise(5, 4, 4, 4))
     assert result.dead_channels.tolist() == [2 / 8, 0]
+    assert variances(0 * x, 0 * x).dead_channels.tolist() == [1, 1]
     (finding,) = (f for f in result.findings() if f.code == "VP108")
     assert "in 1 of 2 blocks: block0 25.0%" in finding.text
 
@@ -43,16 +43,6 @@ def test_a_block_that_moves_features_and_leaves_their_variance_changes_something
     np.testing.assert_allclose(result.log_ratio[1:], 0, atol=1e-12)  # of which it says nothing
 
 
-def test_every_exchange_of_two_channels_is_a_change(noise):
-    x = noise(5, 16, 4, 4)
-    for other in range(1, 6):
-        swapped = torch.arange(16)
-        swapped[[0, other]] = swapped[[other, 0]]
-        change = variances(x, x[:, swapped]).feature_change[1]
-        truth = ((x - x[:, swapped]).square().mean() / x.square().mean()).sqrt().item()
-        assert change == pytest.approx(truth, rel=0.6)
-
-
 def test_the_change_of_features_is_that_of_their_differences(noise):
     x, step = noise(400, 3, 8, 8), noise(400, 3, 8, 8)
     change = variances(x, x + step).feature_change
@@ -60,15 +50,6 @@ def test_the_change_of_features_is_that_of_their_differences(noise):
     # 400 images of 8 projections each: a standard error of 1 / sqrt(2 * 3200) = 1.3%.
     truth = (step.square().mean() / x.square().mean()).sqrt().item()
     assert change[1] == pytest.approx(truth, rel=0.08)
-
-
-def test_the_random_signs_of_a_deep_network_are_drawn_once(noise):
-    maps = [noise(1, 2, 3, side).float() for side in range(3, 23)]
-    for _ in range(2):
-        drawn = _signs.cache_info().misses
-        for x in maps:
-            Variance().extract(x)
-    assert _signs.cache_info().misses == drawn
 
 
 def test_the_change_in_logs_is_the_mean_log_ratio_over_images(noise):
@@ -93,9 +74,8 @@ def test_agrees_with_numpy(noise):
     assert result.relative.item() == pytest.approx(per_image.mean() / (x.numpy() ** 2).mean())
 
 
-@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_float32_keeps_its_digits_beside_a_large_mean(noise, memory_format):
-    x = (noise(4, 3, 56, 56) + 1e4).float().contiguous(memory_format=memory_format)
+def test_float32_keeps_its_digits_beside_a_large_mean(noise):
+    x = (noise(4, 3, 56, 56) + 1e4).float()
     exact = x.numpy().astype(float).var((2, 3), ddof=1).mean()
     assert variances(x).variance.item() == pytest.approx(exact, rel=1e-5)
 

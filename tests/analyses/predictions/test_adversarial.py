@@ -6,7 +6,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 from attacked import MEAN, SPACE, STD, attacked, gray, predicted, small_network
-from internals import AttackLoss, ImageNoise, PerturbationBall, attack_images, band
+from internals import AttackLoss, PerturbationBall, attack_images, band
 from scipy.stats import kstest
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -81,7 +81,7 @@ def test_no_attack_goes_too_far(network, name, norm, frequency):
 def test_starts_are_uniform_in_the_ball(norm):
     pixels = torch.full((2000, 1, 1, 3), 0.5, dtype=torch.float64)
     ball = PerturbationBall.of(Attack("pgd", 0.3, norm), pixels)
-    start = ball.random_start(ImageNoise(pixels, 0, range(2000)), 0) / 0.3
+    start = ball.random_start(pixels, 0, range(2000), 0) / 0.3
     share = (start + 1) / 2 if norm == "linf" else start.flatten(1).norm(dim=1) ** 3
     assert kstest(share.flatten().numpy(), "uniform").pvalue > 0.01
 

@@ -24,24 +24,21 @@ from visprism.results import FrequencyContrasts
 SIZES = [(7, 10), (32, 32), (33, 48)]
 
 
-def noisy(model, batches, *, mean=(0.5,), std=(0.25,), **options):
-    """The main result for images of gray 0.5, standardized by mean and std."""
-    images = batches[0][0]
-    channels = images.shape[1]
-    way = Preprocessing(
-        tuple(images.shape[-2:]),
-        mean=mean * (channels if len(mean) == 1 else 1),
-        std=std * (channels if len(std) == 1 else 1),
-    )
+def standardized(channels, side):
+    return Preprocessing((side, side), mean=(0.5,) * channels, std=(0.25,) * channels)
+
+
+def noisy(model, batches, **options):
+    """The main result of standardized images."""
+    channels, side, _ = batches[0][0].shape[1:]
+    way = standardized(channels, side)
     return frequency_noise(model.eval(), batches, preprocessing=way, **options)
 
 
-def flat(number=16, size=(16, 16), level=0.5):
-    """Images of one gray, standardized as `GRAY` says, and targets 0."""
-    images = torch.full((number, 3, *size), (level - 0.5) / 0.25)
-    return [
-        (x, torch.zeros(len(x), dtype=torch.long)) for x in images.split(max(1, number // 2))
-    ]
+def flat(number, side):
+    """Gray images, and targets 0."""
+    images = torch.zeros(number, 3, side, side)
+    return [(x, torch.zeros(len(x), dtype=torch.long)) for x in images.split(number // 2)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -91,7 +88,7 @@ def test_the_papers_noise_grows_with_frequency_as_was_measured():
 def test_only_noise_of_the_models_own_frequency_costs_anything():
     wave = basis_image((20, 20), (3, 0))  # 3 cycles of 20 pixels: 0.3 pi
     model = Waves(wave).eval()
-    result = noisy(model, flat(20, (20, 20)), rms=0.2)
+    result = noisy(model, flat(20, 20), rms=0.2)
     assert result.frequency[result.drop > 0].tolist() == [0.3]
     assert (result.drop.low[result.drop == 0] < 0).all()
     assert result.clean_accuracy == 1
@@ -103,7 +100,7 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
     assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
-    middle = noisy(Waves(basis_image((20, 20), (5, 0))).eval(), flat(20, (20, 20)), rms=0.2)
+    middle = noisy(Waves(basis_image((20, 20), (5, 0))).eval(), flat(20, 20), rms=0.2)
     assert middle.mean_drop > middle.high_drop == middle.low_drop == middle.contrast == 0
 
 
@@ -119,11 +116,11 @@ def test_an_images_noise_depends_on_its_number_alone(protocol):
 
 def test_bands_without_a_frequency_are_left_out_and_named():
     model = Waves(basis_image((7, 7), (1, 0))).eval()
-    result = noisy(model, flat(4, (7, 7)))
+    result = noisy(model, flat(4, 7))
     assert result.frequency.tolist() == [0.3, 0.6, 0.9]  # 2/7, 4/7, 6/7
     assert result.left_out == "0.1π, 0.2π, 0.4π, 0.5π, 0.7π, 0.8π"
     with pytest.raises(InputError, match="must include a band that holds frequencies of"):
-        noisy(model, flat(4, (7, 7)), frequencies=(0.1,))
+        noisy(model, flat(4, 7), frequencies=(0.1,))
 
 
 def high_pass():
@@ -148,8 +145,7 @@ def images(number: int = 48):
 
 @pytest.fixture(scope="module")
 def measured():
-    way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
-    subject = subject_of(high_pass(), images(), preprocessing=way)
+    subject = subject_of(high_pass(), images(), preprocessing=standardized(1, 16))
     analysis = FrequencyNoise(rms=0.05, paper_amplitude=0.6, protocol="both")
     return analysis.measure(subject, Run())
 
@@ -163,9 +159,8 @@ def test_a_model_that_looks_at_high_frequencies_loses_accuracy_there(measured):
 
 
 def test_a_model_at_chance_has_no_place_in_the_order_of_the_claim():
-    way = Preprocessing((16, 16), mean=(0.5,), std=(0.25,))
     halves = [(x, torch.arange(len(x)) % 2) for x, _ in images()]
-    subject = subject_of(high_pass(), halves, preprocessing=way)
+    subject = subject_of(high_pass(), halves, preprocessing=standardized(1, 16))
     _, result = FrequencyNoise(rms=0.05).measure(subject, Run())
     assert result.mixing == ""
     assert isnan(result.answers()[0].place)

@@ -11,9 +11,9 @@ from internals import (
     NEIGHBOR,
     PooledFeatures,
     auroc,
-    decoded_images,
     false_positives,
     halves,
+    ordered,
     scores,
 )
 from PIL import Image
@@ -111,7 +111,7 @@ def test_without_labels_there_is_no_mahalanobis_distance(anatomy, tmp_path):
     for i in range(6):
         pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{i}.png")
-    images = decoded_images(vp.load_data(f"folder:{tmp_path}"))
+    images = ordered(vp.load_data(f"folder:{tmp_path}"))
     analysis = vp.OutOfDistribution(ood_data="shapes?size=8", neighbors=3)
     assert analysis(anatomy, images).score.tolist() == [NEIGHBOR]
 

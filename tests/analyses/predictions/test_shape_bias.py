@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from internals import SIXTEEN, decoded_images
+from internals import SIXTEEN, ordered
 from PIL import Image
 from small_models import OneBlock
 
@@ -107,7 +107,7 @@ def test_a_model_of_imagenet_decides_between_categories(tmp_path):
     for name in ("bear1-cat1", "bear2-cat2", "cat1-bear1"):
         pixels = generator.integers(0, 256, (8, 8, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(tmp_path / f"{name}.png")
-    images = decoded_images(load_data(f"cue_conflict:{tmp_path}"))
+    images = ordered(load_data(f"cue_conflict:{tmp_path}"))
     result = ShapeBias()(OneBlock(classes=1000).eval(), images)
     assert result.images.tolist() == [2, 1, 3]
     assert (result.shape_decisions + result.texture_decisions).tolist() == [2, 1, 3]

@@ -81,17 +81,6 @@ def test_sines_and_cosines_are_alike_by_their_distance(similarity):
     np.testing.assert_allclose(similarity(Tokens(table), (4, 6)), expected)
 
 
-def test_each_row_says_which_positions_it_compares(taken_apart):
-    table = torch.eye(12)[None].clone()
-    table[0, 7, 2] = -1.0  # row 1, column 3 leans away from row 0, column 2
-    result = positional_similarity(taken_apart(Tokens(table), 3, 6, 8))
-    (a, b) = np.flatnonzero(result.cosine < 0)
-    pair = [x[a] for x in (result.row, result.column, result.other_row, result.other_column)]
-    assert pair == [0, 2, 1, 3]
-    assert result.row[b] == 1
-    assert result.cosine[a] == pytest.approx(-(0.5**0.5))
-
-
 def test_entries_of_class_tokens_are_left_out(similarity, noise):
     prefix = 3
     table, first = noise(1, 12, 8), noise(1, prefix, 8)

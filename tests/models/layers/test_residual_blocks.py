@@ -10,8 +10,8 @@ from internals import (
     PreActBasic,
     PreActBottleneck,
     SpatialSmoothing,
-    stream,
 )
+from small_models import noise
 from torch import nn
 
 HEADS = {"num_heads": 2, "head_dim": 4, "window": 4}
@@ -23,10 +23,6 @@ BLOCKS = {
 }
 
 
-def images(*shape):
-    return torch.randn(*shape, generator=stream(0, "images"))
-
-
 @pytest.mark.parametrize("make", [PreActBasic, PreActBottleneck, BLOCKS["msa"]])
 def test_a_silent_branch_leaves_the_sum_untouched(make):
     block = make(16, 16)
@@ -35,14 +31,14 @@ def test_a_silent_branch_leaves_the_sum_untouched(make):
     if isinstance(block, MSABlock):
         nn.init.zeros_(block.attn.proj.weight)
         nn.init.zeros_(block.attn.proj.bias)
-    x = images(2, 16, 5, 5)
+    x = noise(2, 16, 5, 5)
     torch.testing.assert_close(block(x), x, rtol=0, atol=0)
 
 
 def test_the_post_activation_block_rectifies_the_shortcut_of_a_silent_branch():
     block = PostActMSABlock(16, 16, **HEADS)
     nn.init.zeros_(block.norm2.weight)
-    x = images(2, 16, 5, 5)
+    x = noise(2, 16, 5, 5)
     torch.testing.assert_close(block(x), x.relu(), rtol=0, atol=0)
 
 
@@ -50,7 +46,7 @@ def test_a_strided_msa_block_averages_what_the_attention_gives():
     block = MSABlock(8, 8, 2, **HEADS).eval()
     given = []
     block.attn.register_forward_hook(lambda _m, _i, output: given.append(output))
-    x = images(1, 8, 4, 4)
+    x = noise(1, 8, 4, 4)
     active = block.act1(block.norm1(x))
     branch = block(x) - block.downsample(active)
     by_hand = given[0].unfold(2, 2, 2).unfold(3, 2, 2).mean((-1, -2))
@@ -61,7 +57,7 @@ def test_a_strided_msa_block_averages_what_the_attention_gives():
 def test_mc_dropout_works_alone_without_stochastic_depth(make):
     block = make(8, 8, mc_dropout=0.5, drop_path=0.5).eval()
     assert block.drop_path.drop_prob == 0.5
-    x = images(2, 8, 4, 4)
+    x = noise(2, 8, 4, 4)
     still = block(x)
     torch.testing.assert_close(block(x), still, rtol=0, atol=0)
     (dropout,) = [m for m in block.modules() if isinstance(m, nn.Dropout)]

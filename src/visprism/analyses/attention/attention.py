@@ -112,6 +112,7 @@ class Attention(FeatureAnalysis):
 
     name = "attention"
     group = "attention"
+    sees = "attention"
     needs = Needs.FEATURES | Needs.ATTENTION
     sees = "attention"
     source = "Dosovitskiy et al. (2021), fig. 7; Park et al. (2023), sec. 2"

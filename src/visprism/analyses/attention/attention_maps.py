@@ -31,6 +31,7 @@ from visprism.drawing.color_bars import side_by_side
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import check_evaluation_mode, images_of
+from visprism.passes.blocks import spread
 from visprism.passes.tokens import described_readout, tokens_read
 from visprism.table.result import Result, Texts, result_type, scalar
 from visprism.table.result import column as quantity
@@ -123,12 +124,7 @@ class AttentionMaps(Analysis):
         pictures = image_pictures(subject, 1, maps.provenance)
         if not subject.num_classes:  # a backbone, without the class that a rollout follows
             return maps, *pictures
-        made, reason = [], ""
-        for gradient in (False, True):
-            try:
-                made.append(rollout(subject.anatomy, image, gradient=gradient, run=run))
-            except InputError as error:
-                reason = str(error)
+        made, reason = rollouts(subject.anatomy, image, run=run)
         return replace(maps, no_rollout=reason), *pictures, *made
 
     def cost(self, subject: Subject) -> Cost:
@@ -305,7 +301,9 @@ def rollout(
     images = single_image(anatomy, images, run)
     chosen = attentions(anatomy)
     for attention in chosen:
-        if _other_tokens(attention, chosen[0]):
+        queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
+        same = np.array_equal(queries, keys)
+        if len(keys) > 1 or not (same and np.array_equal(keys, chosen[0].geometry.keys.index)):
             raise InputError(
                 "all attention layers must have the same tokens for a rollout, but the tokens "
                 f"of {attention.name!r} and {chosen[0].name!r} differ (windows, pooled or "
@@ -341,15 +339,15 @@ def rollout(
 
 def rollouts(
     anatomy: Anatomy, images: Images, *, run: Run = DEFAULT_RUN
-) -> tuple[Rollout, ...]:
-    """Both rollouts of one image, by attention and by gradient; none where tokens change.
-
-    Windows, pooled and merged tokens have no rollout, see `rollout`.
-    """
-    chosen = attentions(anatomy)
-    if not chosen or any(_other_tokens(attention, chosen[0]) for attention in chosen):
-        return ()
-    return tuple(rollout(anatomy, images, gradient=g, run=run) for g in (False, True))
+) -> tuple[list[Rollout], str]:
+    """The rollouts of one image by attention and by gradient, and why one is missing."""
+    made, reason = [], ""
+    for gradient in (False, True):
+        try:
+            made.append(rollout(anatomy, images, gradient=gradient, run=run))
+        except InputError as error:
+            reason = str(error)
+    return made, reason
 
 
 def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> list[Tensor]:
@@ -372,24 +370,14 @@ def _relevant(logits: Tensor, weights: Sequence[Tensor], target: int | None) -> 
     return relevant
 
 
-def _other_tokens(attention: Attention, first: Attention) -> bool:
-    """Whether an attention has windows, or other tokens than the first one."""
-    queries, keys = attention.geometry.queries.index, attention.geometry.keys.index
-    tokens = first.geometry.keys.index
-    same = np.array_equal(queries, keys) and np.array_equal(keys, tokens)
-    return not same or len(keys) > 1
-
-
 @figure(width=6.1, height=1.15, across=1, share=False)
 def _(result: QueryWeights, ax: Axes) -> Axes:
     """Weights of the query, mean over heads, of up to seven attentions over the depth."""
-    names = list(dict.fromkeys(result.block.tolist()))
-    chosen = np.unique(np.linspace(0, len(names) - 1, min(_DRAWN, len(names))).round())
     pictures = {}
-    for i in chosen.astype(int):
-        rows = result.select(result.block == names[i])
+    for name in spread(list(dict.fromkeys(result.block.tolist())), _DRAWN):
+        rows = result.select(result.block == name)
         by_head = rows.weight.reshape(rows.head.max(), rows.row.max() + 1, -1)
-        pictures[names[i]] = by_head.mean(0)
+        pictures[name] = by_head.mean(0)
     ax.text(-0.03, 0.5, f"query: {result.query}", rotation=90, ha="right", va="center",
             fontsize=5.5)  # fmt: skip
     return _pictures(ax, pictures, vmin=0.0)
@@ -405,8 +393,8 @@ def _(result: Rollout, ax: Axes) -> Axes:
 def _pictures(ax: Axes, pictures: dict[str, np.ndarray], vmin: float | None = None) -> Axes:
     """Pictures side by side, with their names and the ends of their scales."""
 
-    def describe(name: str, drawn: AxesImage) -> str:
-        low, high = drawn.get_clim()
+    def describe(name: str, image: AxesImage) -> str:
+        low, high = image.get_clim()
         return f"{name}\n{low:.2g} to {high:.2g}"
 
     side_by_side(ax, pictures, describe, fontsize=5.5, cmap="magma", vmin=vmin)

@@ -72,7 +72,7 @@ class BlockStructure(Result):
                 "another in its stage and one at the same distance in another stage"
             )
             return
-        low, high = _ends(self.score)
+        low, high = self.score.low, self.score.high
         text = f"block structure {interval_text(self.score, low, high, '+.3f')}"
         if not np.isfinite(low):
             reason = f"no interval: at least {FEWEST_BATCHES} batches are required"
@@ -96,7 +96,7 @@ class BlockStructure(Result):
 
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """What the score says about claim C9, by the rule of `visprism claims`: above 0."""
-        low, high = _ends(self.score)
+        low, high = self.score.low, self.score.high
         if not (low > 0 or high < 0):
             return {"verdict": "undecided"}
         above, stages = self._stages_above()
@@ -165,11 +165,6 @@ def _mean_at(
 
 def _mean(values: Float[np.ndarray, " q"]) -> float:
     return float(values.mean()) if len(values) else float("nan")
-
-
-def _ends(score: Number) -> tuple[float, float]:
-    """Ends of the interval of a score; NaN where it has none."""
-    return (score.low, score.high) if isinstance(score, Number) else (np.nan, np.nan)
 
 
 def similarity_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:

@@ -123,32 +123,27 @@ class NeuralCollapse(ScalarPerBlock):
         none = self.block[np.isnan(self.nc1) & np.isfinite(level)].tolist()
         yield from super().sentences()
         if len(finite):
-            largest = int(finite[self.nc1[finite].argmax()])
-            shuffled = [
-                f"{level[i]:.3g} at {self.block[i]}" for i in {finite[0]: 0, largest: 0}
-            ]
+            ends = dict.fromkeys((finite[0], finite[-1], finite[self.nc1[finite].argmax()]))
+            shuffled = [f"{level[i]:.3g} at {self.block[i]}" for i in ends]
             yield f"NC1 of shuffled labels: {', '.join(shuffled)}"
         if none:
             yield (
                 f"NC1 is not given for {len(none)} of {len(self)} blocks ({some_of(none)}), "
                 f"where it is not below its value for {_SHUFFLES} shuffles of the labels"
             )
-        parts = []
-        if np.isfinite(self.nc1[-1]):
-            parts.append(f"NC1 {text_of(self.nc1[-1])} (shuffled labels: {level[-1]:.3g})")
-        if np.isnan(self.equinorm[-1]):
-            parts.append("two classes have no NC2")
-        else:
-            norms, angles = text_of(self.equinorm[-1]), text_of(self.maximal_angle[-1])
-            parts.append(f"NC2 equal norms {norms} and maximal angles {angles}")
-        if np.isfinite(self.self_duality):
-            parts.append(f"NC3 {text_of(self.self_duality)}")
-        if np.isfinite(self.disagreement[-1]):
-            parts.append(f"NC4 {self.disagreement[-1]:.1%} (no interval)")
-        yield (
-            f"{self.block[-1]}: {', '.join(parts)} ({self.images_text} of {self.classes} "
-            f"classes, {self.pooling} features; all are 0 in neural collapse)"
-        )
+        numbers = {
+            "NC1": self.nc1[-1],
+            "NC2 equal norms": self.equinorm[-1],
+            "NC2 maximal angles": self.maximal_angle[-1],
+            "NC3": self.self_duality,
+            "NC4 (no interval)": self.disagreement[-1],
+        }
+        parts = [f"{name} {text_of(x)}" for name, x in numbers.items() if np.isfinite(x)]
+        if parts:
+            yield (
+                f"{self.block[-1]}: {', '.join(parts)} ({self.images_text} of {self.classes} "
+                f"classes, {self.pooling} features; all are 0 in neural collapse)"
+            )
 
 
 @result_type("feature-ranks")
@@ -245,8 +240,8 @@ def separability(
     classifier: nn.Linear | None,
     *,
     predicts_targets: bool,
-) -> tuple[NeuralCollapse, FeatureRanks]:
-    """Both results, from features with targets."""
+) -> tuple[NeuralCollapse, FeatureRanks] | tuple[FeatureRanks]:
+    """Both results, from features with targets; ranks alone if no class has two images."""
     assert pooled.targets is not None
     classes, index = np.unique(pooled.targets, return_inverse=True)
     if len(classes) < 2:
@@ -271,6 +266,15 @@ def separability(
         decided = pooled.logits.argmax(1)
     columns: dict[str, Any] = block_columns(list(pooled.features))
     columns |= {"pooling": pooling, "provenance": origin}
+    of_ranks = FeatureRanks(
+        **columns,
+        rankme=ranks[0],
+        rankme_centered=ranks[1],
+        alpha=ranks[2],
+        dimension=widths,
+    )
+    if len(classes) == images:
+        return (of_ranks,)
     return (
         NeuralCollapse(
             **columns,
@@ -286,13 +290,7 @@ def separability(
             self_duality=_self_duality(pooled, index, classes, classifier, several=several),
             classes=len(classes),
         ),
-        FeatureRanks(
-            **columns,
-            rankme=ranks[0],
-            rankme_centered=ranks[1],
-            alpha=ranks[2],
-            dimension=widths,
-        ),
+        of_ranks,
     )
 
 

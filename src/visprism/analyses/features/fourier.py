@@ -195,10 +195,11 @@ class Fourier(FeatureAnalysis):
         ]
         _, frequency = PROFILES[self.profile, self.protocol]
         both = [np.concatenate(pair) for pair in zip(levels.values(), steps, strict=True)]
-        repeats = [step.shape[2] for step in steps]
+        columns = columns_by_frequency(blocks, frequency, (*_LEVELS, *_STEPS), both)
+        for name, values in neighbors.columns().items():
+            columns[name] = np.repeat(values, [step.shape[2] for step in steps])
         spectrum = Spectrum(
-            **columns_by_frequency(blocks, frequency, (*_LEVELS, *_STEPS), both),
-            **{name: np.repeat(v, repeats) for name, v in neighbors.columns().items()},
+            **columns,
             profile=self.profile,
             provenance=Provenance(protocol=self.protocol),
         )

@@ -146,11 +146,11 @@ class Readout(Analysis):
             )
         names = [name for name in READOUTS if any(name == key for key, _ in correct)]
         rows = [(name, block) for name in names for block in blocks]
-        absent = np.full(images, np.nan)
+        accuracy = np.stack([correct.get(row, np.full(images, np.nan)) for row in rows], axis=1)
         readouts = Readouts(
             **block_columns([block for _, block in rows]),
             readout=np.array([name for name, _ in rows]),
-            accuracy=_shares([correct.get(row, absent) for row in rows]),
+            accuracy=mean(accuracy, proportion),
             dimension=np.array(
                 [0 if n == LENS else test.features[b].shape[1] for n, b in rows]
             ),
@@ -212,13 +212,6 @@ class Readout(Analysis):
         if reason is None and others < self.neighbors:
             return f"k-NN of {self.neighbors} neighbors has only {others} images to choose from"
         return reason
-
-
-def _shares(correct: Sequence[np.ndarray]) -> Estimated:
-    """The accuracy of each row; NaN for a readout that is not defined."""
-    shares = mean(np.stack(correct, axis=1).astype(np.float64), proportion)
-    shares.low[np.isnan(shares)] = shares.high[np.isnan(shares)] = np.nan
-    return shares
 
 
 def folds(targets: Int[np.ndarray, " n"], number: int) -> Iterator[Split]:

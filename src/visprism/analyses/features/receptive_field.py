@@ -22,7 +22,7 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.subject import Subject
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.run.surgery import watch
-from visprism.anatomy.trace.forward import Images, as_written, forward, pixels
+from visprism.anatomy.trace.forward import Images, as_written, batch_size, forward, pixels
 from visprism.core import processes
 from visprism.core.errors import InputError
 from visprism.core.options import option
@@ -36,6 +36,7 @@ from visprism.estimates.estimated import Estimated, mean
 from visprism.estimates.findings import Finding
 from visprism.passes.batches import Batch, blocks_on_grid, images_of, in_order
 from visprism.passes.blocks import block_columns, spread
+from visprism.passes.features import Arrays, Gathered
 from visprism.table.result import Result, Texts, estimate, result_type, scalar
 from visprism.table.result import column as quantity
 from visprism.table.shapes import ScalarPerBlock
@@ -203,28 +204,26 @@ class ReceptiveField(Analysis):
         run.require_full_precision("the receptive field")
         run = run.on(anatomy.model)
         blocks = blocks_on_grid(anatomy)
-        totals: dict[Block, np.ndarray] = {}
-        moments: list[dict[Block, np.ndarray]] = []  # of each batch
+        gathered, sizes = Gathered(), list[int]()
         shared = processes.share(batches)
         ticks = run.ticks(shared, len(blocks), "receptive fields")
         with run.compute.borrow(anatomy.model), as_written(), ticks as tick:
             for batch in shared:
                 x = images_of(batch, anatomy, run.compute)
-                moments.append({})
+                moments: Arrays = {}
+                sums: Arrays = {}
                 for block, weight in _weights(anatomy, blocks, x, run):
                     tick()
                     fields = weight.numpy()
-                    totals[block] = totals.get(block, 0) + fields.sum(0)
-                    moments[-1][block] = _moments(fields)
-        parts, sums = in_order(moments), processes.gather(totals)
-        by_image = {block: np.concatenate([part[block] for part in parts]) for block in blocks}
-        total = {b: np.sum([part[b] for part in sums if b in part], 0) for b in blocks}
-        sizes = [len(part[blocks[0]]) for part in parts]
+                    moments[block], sums[block] = _moments(fields), fields.sum(0)
+                gathered.add(moments, sums)
+                sizes.append(batch_size(x))
+        (by_image, total), every = gathered.of_all_processes(), in_order(sizes)
         origin = run.measured(
-            images=sum(sizes), batch_size=max(sizes), image_shape=anatomy.image_shape
+            images=sum(every), batch_size=max(every), image_shape=anatomy.image_shape
         )
-        results = _sizes(by_image, total), maps_of(total, self.num_blocks)
-        return tuple(result.measured(origin) for result in results)
+        maps = maps_of(total, self.num_blocks)
+        return _sizes(by_image, total).measured(origin), maps.measured(origin)
 
     def cost(self, subject: Subject) -> Cost:
         """A forward pass, and for each block a backward pass from it to the image."""
@@ -264,34 +263,32 @@ def receptive_map(
         raise InputError(f"position must lie on the grid of {sides} positions, got {position}")
     run = run.on(anatomy.model)
     x = images_of(images, anatomy, run.compute)
-    with run.compute.borrow(anatomy.model), as_written(), torch.enable_grad():
-        leaf = pixels(x).detach().clone().requires_grad_()
-        with watch(anatomy, lambda y: _signed_sum(y, position, run), blocks=[block]) as sums:
-            forward(anatomy.model, _with_pixels(x, leaf))
-        gradient = _gradient(sums[block.name], leaf, block)
-    return gradient.abs().sum(1)
-
-
-def _signed_sum(x: Tensor, position: tuple[int, int], run: Run) -> Tensor:
-    """One position with random signs, of all images together: they do not mix."""
-    signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
-    return (x[:, :, position[0], position[1]] * (2 * signs - 1).to(x)).sum()
+    with run.compute.borrow(anatomy.model), as_written():
+        ((_, weight),) = _weights(anatomy, [block], x, run, position)
+    return weight
 
 
 def _weights(
-    anatomy: Anatomy, blocks: Sequence[Block], images: Images, run: Run
+    anatomy: Anatomy,
+    blocks: Sequence[Block],
+    images: Images,
+    run: Run,
+    position: tuple[int, int] | None = None,
 ) -> Iterator[tuple[Block, Tensor]]:
-    """The weight of each pixel (B, H, W) for each block in turn."""
+    """The weight of each pixel (B, H, W) for each block in turn, by default for its center."""
 
-    def center(x: Tensor) -> Tensor:
-        return _signed_sum(x, (x.shape[2] // 2, x.shape[3] // 2), run)
+    def signed_sum(x: Tensor) -> Tensor:
+        """One position with random signs, of all images together: they do not mix."""
+        row, column = position or (x.shape[2] // 2, x.shape[3] // 2)
+        signs = torch.randint(2, (x.shape[1],), generator=stream(run.seed, "signs", x.shape[1]))
+        return (x[:, :, row, column] * (2 * signs - 1).to(x)).sum()
 
     with torch.enable_grad():
         leaf = pixels(images).detach().clone().requires_grad_()
-        with watch(anatomy, center, blocks=blocks) as centers:
+        with watch(anatomy, signed_sum, blocks=blocks) as sums:
             forward(anatomy.model, _with_pixels(images, leaf))
         for block in blocks:
-            gradient = _gradient(centers.pop(block.name), leaf, block)
+            gradient = _gradient(sums.pop(block.name), leaf, block)
             yield block, gradient.abs().sum(1)
 
 
@@ -303,21 +300,21 @@ def _with_pixels(images: Images, tensor: Tensor) -> Images:
     return {name: tensor if value is original else value for name, value in images.items()}
 
 
-def _gradient(center: Tensor, leaf: Tensor, block: Block) -> Tensor:
+def _gradient(signed_sum: Tensor, leaf: Tensor, block: Block) -> Tensor:
     """Gradient with respect to the images, in double precision on the CPU."""
+    reason = "its gradient is NaN or infinite"
     try:
-        (gradient,) = torch.autograd.grad(center, leaf, retain_graph=True)
-        reason = "" if torch.isfinite(gradient).all() else "its gradient is NaN or infinite"
+        (gradient,) = torch.autograd.grad(signed_sum, leaf, retain_graph=True)
+        if torch.isfinite(gradient).all():
+            return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
-    if reason:
-        raise InputError(
-            f"block {block.name!r} has no receptive field ({reason}). The model must be "
-            "differentiable with respect to its images, outside of torch.no_grad."
-        )
-    return gradient.cpu().double()  # not every accelerator has numbers of 64 bits
+    raise InputError(
+        f"block {block.name!r} has no receptive field ({reason}). The model must be "
+        "differentiable with respect to its images, outside of torch.no_grad."
+    )
 
 
 def _places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from visprism.core.options import option
 from visprism.estimates import questions
 from visprism.estimates.estimated import Ends, Estimated, Number, fraction, mean, skewed
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import interval_text, missing_text
+from visprism.estimates.text import interval_text, missing_text, text_of
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Arrays, Extracts, Seen
 from visprism.passes.tokens import GROUPS, Tokens
@@ -202,11 +202,11 @@ class AttentionSinks(ScalarPerBlock):
         images = self.images_text
         text = (
             f"heads with an attention sink (a key receives more than {self.threshold:g}): "
-            f"{_percent(self.mean_sink_heads)}, mean over {len(self)} attention layers and "
-            f"{images}"
+            f"{text_of(self.mean_sink_heads, '.1%')}, mean over {len(self)} attention layers "
+            f"and {images}"
         )
         if np.ptp(self.sink_heads):
-            text += f"; the most at {self.block[most]}: {_percent(self.sink_heads[most])}"
+            text += f"; the most at {self.block[most]}: {text_of(self.sink_heads[most], '.1%')}"
         yield text
 
 
@@ -480,7 +480,3 @@ def _not_negative(values: Float[np.ndarray, "n rows"]) -> Ends:
     """The interval of skewed values, which are not negative."""
     low, high = skewed(values)
     return np.maximum(low, 0.0), high
-
-
-def _percent(share: Number) -> str:
-    return interval_text(share, share.low, share.high, ".1%")

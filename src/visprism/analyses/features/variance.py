@@ -114,9 +114,9 @@ class Variance(FeatureAnalysis):
         """Mean squared deviation over positions and mean square, mean over channels, by image.
 
         Then follow 8 projections of the map, its sums with random signs over sqrt(c h w): their
-        mean square is that of the map, so that the difference of two maps' projections
-        estimates how far the maps are apart. The last c numbers are whether each channel is 0
-        everywhere (d = c + 10). Costs three reads of the map.
+        mean square is the map's, so that the difference of two maps' projections estimates how
+        far the maps are apart. The last c numbers are whether each channel is 0 everywhere
+        (d = c + 10). Costs three reads of the map.
         """
         # The mean goes first: the difference of two large sums would leave no digits.
         average = x.mean((2, 3), keepdim=True)
@@ -152,7 +152,7 @@ class Variance(FeatureAnalysis):
         with np.errstate(divide="ignore", invalid="ignore"):
             log_ratio, log_square_ratio = np.log((values / before)[:, :, :2]).transpose(2, 0, 1)
             step = ((values - before)[:, :, 2:] ** 2).sum(0).mean(1) / before[:, :, 1].sum(0)
-        changes = {VARIANCE: log_ratio, SCALE_FREE: log_ratio - log_square_ratio}
+            changes = {VARIANCE: log_ratio, SCALE_FREE: log_ratio - log_square_ratio}
         variances = Variances(
             **block_columns(blocks),
             **neighbors.columns(),

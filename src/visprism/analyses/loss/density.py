@@ -82,13 +82,10 @@ class Trace(Curvature):
     )
     estimate: np.ndarray = column("Trace estimate", "", "from one random vector")
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """The trace, its interval, and the objective."""
-        yield (
-            f"trace of the Hessian of the {self.objective}: {text_of(self.trace, '.4g')}; "
-            f"{self.parameters:,} parameters, {self.images_text}, interval over {len(self)} "
-            "random vectors"
-        )
+    @property
+    def units_text(self) -> str:
+        """The vectors that the interval is over, and the images."""
+        return f"{len(self)} random vectors and {self.images_text}"
 
 
 def spectral_density(

@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -26,6 +25,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar
 from visprism.drawing.losses import CHANCE_POSITION, LOSSES, LossScale
 from visprism.drawing.registry import figure, surface_of
+from visprism.drawing.shapes import value_bar
 from visprism.drawing.style import INK, SIMILARITY, STRIP, legend, tip
 from visprism.loss.eigenvalues import top_eigenpairs
 from visprism.loss.landscape import BATCH_NORM_LABELS, LossSurface, landscape
@@ -54,40 +54,24 @@ AXES = {
     "given": ("First direction", "Second direction"),
 }
 _LEVELS = (0.02, 0.05, 0.1, 0.2, 0.5)  # of contour lines, as fractions of log(classes)
-# Endings of the names of the figures of a surface, and their options.
-SURFACES: Mapping[str, Mapping[str, Any]] = {
-    "": {},
-    "slices": {"view": "slices"},
-    "accuracy": {"quantity": "accuracy"},
-}
 _CUT = 2.5  # a slice ends above this many log(classes)
 
 
-def value_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
+def loss_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     """A color bar at the side, of one scale for all axes; none next to slices."""
-    surfaces: list[ScalarMappable] = [
-        artist
-        for ax in axes
-        for artist in (*ax.images, *ax.collections)
-        if str(artist.get_label()) in LABELS.values()
-    ]
-    if not surfaces:
+    drawn = [artist for ax in axes for artist in (*ax.images, *ax.collections)]
+    losses = [artist for artist in drawn if artist.get_label() == LABELS["nll"]]
+    if not losses:
+        value_bar(figure, axes)
         return
-    scale = surfaces[0].norm
-    if not isinstance(scale, LossScale):
-        ends = np.array([(s.norm.vmin, s.norm.vmax) for s in surfaces], dtype=float)
-        scale = Normalize(float(ends.min()), float(ends.max()))
-        for surface in surfaces:
-            surface.set_norm(scale)
-    label = str(surfaces[0].get_label())  # pyrefly: ignore
-    bar = color_bar(figure, axes, label, mappable=surfaces[0], aspect=22)
-    if isinstance(scale, LossScale):
-        same = len({surface.norm.vmax for surface in surfaces}) == 1
-        bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
+    scale: Any = losses[0].norm
+    bar = color_bar(figure, axes, LABELS["nll"], mappable=losses[0], aspect=22)
+    same = len({loss.norm.vmax for loss in losses}) == 1
+    bar.set_ticks(scale.ticks(), labels=scale.labels(numbers=same))
     bar.ax.minorticks_off()
 
 
-@figure(width=2.6, height=2.3, share=False, key=value_bar, key_width=0.8)
+@figure(width=2.6, height=2.3, share=False, key=loss_bar, key_width=0.8)
 def _(
     result: LossSurface,
     ax: Axes,
@@ -303,7 +287,11 @@ class Landscape(Analysis):
             "is chance level, log(classes); beyond it, in gray, predictions are worse than a "
             "guess, and the loss grows with the scale of the logits. Compare models by the "
             "increase on circles, not by the look of a surface.",
-            figures=SURFACES,
+            figures={
+                "": {},
+                "slices": {"view": "slices"},
+                "accuracy": {"quantity": "accuracy"},
+            },
             table=False,
         ),
         Section(

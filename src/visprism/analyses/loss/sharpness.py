@@ -8,7 +8,7 @@ Sources: Foret et al. (2021), Sharpness-aware minimization; Kwon et al. (2021), 
 al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpness.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,7 +27,6 @@ from visprism.drawing.style import FAINT, INK
 from visprism.estimates import questions
 from visprism.estimates.eigenvalues import heavy_tailed
 from visprism.estimates.estimated import Number, mean, stacked
-from visprism.estimates.findings import Finding
 from visprism.loss.objective import Objective
 from visprism.loss.update_rules import Differentiable, ascent_step
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
@@ -91,12 +90,11 @@ class LossIncrease(Result):
         over = "mini-batches" if self.batches else "directions"
         return {"measure": "", "over": over if np.isfinite(self.sharpness[row].low) else ""}
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """The increase by measure, with its interval over mini-batches."""
+    @property
+    def units_text(self) -> str:
+        """The mini-batches that the interval is over, and the images."""
         images = self.images_text if self.provenance.images else "the objective"
-        units = f"{self.batches} mini-batches of {images}" if self.batches else images
-        for answer in self.answers():
-            yield answer.sentence(units)
+        return f"{self.batches} mini-batches of {images}" if self.batches else images
 
 
 def _gaussian_losses(
@@ -281,7 +279,7 @@ class Sharpness(Analysis):
     def cost(self, subject: Subject) -> Cost:
         """One gradient, others for more steps, and 2 x directions evaluations for gaussian."""
         return Cost(
-            evaluations=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
+            per_image=3.0 + 2.0 * self.directions, gradients=1.0 + 2.0 * (self.steps - 1)
         )
 
 

@@ -87,8 +87,7 @@ class KindAblations(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Each mean and each difference, with its interval."""
-        for answer in self.answers():
-            yield answer.sentence(self.images_text)
+        yield from super().sentences()
         yield from chance_findings(self.baseline_accuracy, self.provenance, self.classes)
 
     def reading(self, name: str, row: int) -> dict[str, Any]:

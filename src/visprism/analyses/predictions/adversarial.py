@@ -289,7 +289,7 @@ def adversarial(
                 indices=indices,
             )  # fmt: skip
         counts = [attacked.zero_gradient.sum(), attacked.correct.sum()]
-        flat[condition] += torch.stack(counts).double().cpu()
+        flat[condition] += torch.stack(counts).cpu().double()
         return attacked.pixels
 
     outcomes, origin = evaluate_perturbed(

@@ -105,25 +105,10 @@ class Attack:
         return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
 
 
-@dataclass(frozen=True)
-class ImageNoise:
-    """Random numbers of each image, only from the seed and the index of the image."""
-
-    like: Pixels
-    seed: int
-    indices: range
-
-    def normal(self, start: int) -> Pixels:
-        """Gaussian noise."""
-        use = self.seed, "attack", start
-        return random_numbers(torch.randn, self.like.shape[1:], self.indices, *use).to(
-            self.like
-        )
-
-    def uniform(self, start: int) -> Float[Tensor, "b 1 1 1"]:
-        """Uniform numbers in 0 ... 1."""
-        use = self.seed, "attack radius", start
-        return random_numbers(torch.rand, (1, 1, 1), self.indices, *use).to(self.like)
+def image_noise(pixels: Pixels, seed: int, indices: range, start: int) -> Pixels:
+    """Gaussian noise of each image, only from the seed, its index and the start."""
+    size = pixels.shape[1:]
+    return random_numbers(torch.randn, size, indices, seed, "attack", start).to(pixels)
 
 
 @dataclass(frozen=True)
@@ -153,14 +138,16 @@ class PerturbationBall:
         direction = gradient.sign() if self.attack.norm == "linf" else gradient
         return self._scaled(direction if self.mask is None else filtered(direction, self.mask))
 
-    def random_start(self, noise: ImageNoise, start: int) -> Pixels:
+    def random_start(self, pixels: Pixels, seed: int, indices: range, start: int) -> Pixels:
         """A random perturbation, uniform in the ball."""
-        normal = noise.normal(start)
+        normal = image_noise(pixels, seed, indices, start)
         if self.attack.norm == "linf" and self.mask is None:
             # Uniform in every pixel: the normal distribution through its own integral.
             return self.attack.epsilon * torch.erf(normal / 2**0.5)
+        use = seed, "attack radius", start
+        radius = random_numbers(torch.rand, (1, 1, 1), indices, *use).to(pixels)
         dimensions = normal[0].numel() if self.attack.norm == "l2" else 1
-        return self.steepest_step(normal) * noise.uniform(start) ** (1 / dimensions)
+        return self.steepest_step(normal) * radius ** (1 / dimensions)
 
     def project(self, perturbation: Pixels, pixels: Pixels) -> Pixels:
         """The perturbation projected to the ball, and to pixels in 0 ... 1 without a band."""
@@ -226,7 +213,8 @@ class AttackLoss:
 
     def logits(self, pixels: Pixels) -> Float[Tensor, "b k"]:
         """Logits of the images with these pixels."""
-        return forward(self.model, self.space.normalized(pixels)).double()
+        logits = forward(self.model, self.space.normalized(pixels))
+        return logits if logits.device.type == "mps" else logits.double()
 
     def of(self, logits: Float[Tensor, "b k"]) -> Float[Tensor, " b"]:
         """The loss of each image."""
@@ -309,14 +297,16 @@ def attack_images(
 
     Costs one forward and backward pass for each step, start and target class.
     """
-    noise = ImageNoise(pixels, seed, indices or range(len(pixels)))
+    indices = indices or range(len(pixels))
     ball = PerturbationBall.of(attack, pixels)
     loss = AttackLoss(model, space, targets, attack.loss)
     clean_margin = loss.margin(pixels)
     correct = clean_margin <= 0
     none = torch.zeros_like(correct)
     if attack.name == "random":
-        perturbed = pixels + ball.project(ball.steepest_step(noise.normal(0)), pixels)
+        perturbed = pixels + ball.project(
+            ball.steepest_step(image_noise(pixels, seed, indices, 0)), pixels
+        )
         return Attacked(_chosen(correct, perturbed, pixels), none, correct)
     gradient = loss.values(pixels).gradient
     flat = correct & (gradient == 0).flatten(1).all(1)
@@ -326,7 +316,7 @@ def attack_images(
     best, largest = pixels, clean_margin
     for start in range(attack.restarts):
         for objective in _objectives(loss, pixels, attack):
-            perturbation = ball.project(ball.random_start(noise, start), pixels)
+            perturbation = ball.project(ball.random_start(pixels, seed, indices, start), pixels)
             iterates = _pgd if attack.name == "pgd" else auto_pgd
             for iterate, margin in iterates(pixels, perturbation, ball, objective):
                 better = correct & (margin > largest)

@@ -67,6 +67,13 @@ class Confusions(Result):
             )
 
 
+def class_texts(classes: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Names of classes, with their numbers where two are equal; numbers without names."""
+    often = Counter(names)  # two classes of ImageNet are called crane
+    texts = {c: f"{n} ({c})" if often[n] > 1 else n for c, n in enumerate(names)}
+    return np.array([texts.get(c, str(c)) for c in classes.tolist()], dtype=str)
+
+
 def accuracy_by_class(
     predictions: Predictions | Outcomes, class_names: Sequence[str] = ()
 ) -> tuple[ClassAccuracy, Confusions]:
@@ -79,9 +86,7 @@ def accuracy_by_class(
         predictions: of a data set, or their outcomes.
         class_names: in the order of the classes; empty: numbers.
     """
-    outcomes, often = outcomes_of(predictions), Counter(class_names)
-    # Two classes of ImageNet are called crane.
-    names = {c: f"{n} ({c})" if often[n] > 1 else n for c, n in enumerate(class_names)}
+    outcomes = outcomes_of(predictions)
     (targets, predictions), counts = np.unique(
         np.stack([outcomes.target, outcomes.predicted]), axis=1, return_counts=True
     )
@@ -90,15 +95,15 @@ def accuracy_by_class(
     value, (low, high) = correct / images, wilson(correct, images)
     worst = np.argsort(value, kind="stable")
     accuracy = ClassAccuracy(
-        target=np.array([names.get(c, str(c)) for c in classes[worst].tolist()]),
+        target=class_texts(classes[worst], class_names),
         images=images[worst],
         accuracy=Estimated(value[worst], low[worst], high[worst]),
         provenance=outcomes.provenance,
     )
     order = np.argsort(-counts, kind="stable")
     confusions = Confusions(
-        target=np.array([names.get(c, str(c)) for c in targets[order].tolist()]),
-        predicted=np.array([names.get(c, str(c)) for c in predictions[order].tolist()]),
+        target=class_texts(targets[order], class_names),
+        predicted=class_texts(predictions[order], class_names),
         images=counts[order],
         fraction=(counts / images[np.searchsorted(classes, targets)])[order],
         provenance=outcomes.provenance,

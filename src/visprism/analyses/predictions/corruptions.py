@@ -311,7 +311,6 @@ class Corruptions(Analysis):
     name = "corruptions"
     group = "robustness"
     images = Sizes(fewest=16, quick=128, standard=512, work=1.4)
-    min_side = 16  # see `corrupt`
     needs = Needs.TARGETS | Needs.PIXELS | Needs.OUTPUTS
     claims = ("C11",)
     source = "Hendrycks & Dietterich (2019)"

@@ -1,6 +1,6 @@
 """Error consistency: whether two models err on the same images, and their pictures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import nan
 from typing import Any
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from visprism.analyses.pictures import ImagePictures, picture_columns
+from visprism.analyses.predictions.confusions import class_texts
 from visprism.core.errors import InputError
 from visprism.core.kappa import kappa_interval
 from visprism.core.statistics import FEWEST_DIFFERENT
@@ -19,8 +20,6 @@ from visprism.drawing.registry import figure
 from visprism.drawing.style import INK
 from visprism.estimates import questions
 from visprism.estimates.estimated import Number, mean, proportion
-from visprism.estimates.findings import Finding
-from visprism.estimates.text import images_text
 from visprism.passes.outcomes import Outcomes
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
 
@@ -75,21 +74,13 @@ class ErrorConsistency(Result):
     first_model: str = scalar("First model", "", "name of the first model", default="")
     second_model: str = scalar("Second model", "", "name of the second model", default="")
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """On how many images only one model is correct, and kappa with its agreement."""
-        for answer in self.answers():
-            yield answer.sentence(images_text(self.images, self.provenance.split))
-
     def reading(self, name: str, row: int) -> dict[str, Any]:
-        """How many images only one of the models classifies correctly; or the agreement."""
+        """How many images only one of the models classifies correctly."""
+        if name != "only_one":
+            return {}
         first, second = self.first_model or "first model", self.second_model or "second model"
         only = int(self.only_first.sum())
-        words = {
-            "only_one": f"{only} by {first} only, {len(self) - only} by {second} only",
-            "kappa": f"agreement {self.observed:.1%}, {self.expected:.1%} if errors were "
-            "independent",
-        }
-        return {"reading": words[name]}
+        return {"reading": f"{only} by {first} only, {len(self) - only} by {second} only"}
 
 
 def error_consistency(
@@ -137,9 +128,9 @@ def error_consistency(
         image=differ,
         only_first=a[differ],
         position=np.full(len(differ), -1) if positions is None else positions[differ],
-        target=_class_texts(first.target[differ], class_names),
-        first=_class_texts(first.predicted[differ], class_names),
-        second=_class_texts(second.predicted[differ], class_names),
+        target=class_texts(first.target[differ], class_names),
+        first=class_texts(first.predicted[differ], class_names),
+        second=class_texts(second.predicted[differ], class_names),
         images=n,
         both_correct=int((a & b).sum()),
         both_wrong=int((~a & ~b).sum()),
@@ -151,12 +142,6 @@ def error_consistency(
         second_model=names[1],
         provenance=replace(first.provenance, model=" and ".join(filter(None, names))),
     )
-
-
-def _class_texts(classes: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Names of classes, or their numbers where they have none."""
-    texts = [names[i] if 0 <= i < len(names) else str(i) for i in classes.tolist()]
-    return np.array(texts, dtype=str)
 
 
 @result_type("differing-pictures")

@@ -22,7 +22,6 @@ from visprism.estimates import estimated, questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, Number, mean
 from visprism.estimates.findings import Finding, chance_findings
-from visprism.estimates.text import points_text
 from visprism.passes.perturbed import Paired, Pixels, PixelSpace, random_numbers
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import Surface
@@ -52,11 +51,7 @@ class FrequencyErrors(Surface):
 
     def sentences(self) -> Iterator[str | Finding]:
         """Mean over frequencies, and the smallest and the largest error rate."""
-        yield (
-            f"noise of RMS {self.rms:.3g} at a single frequency: error rate rises from "
-            f"{self.clean_error:.1%} by {points_text(self.mean_rise)}, mean over {len(self)} "
-            f"frequencies ({self.images_text})"
-        )
+        yield from Result.sentences(self)
         yield from super().sentences()
         yield from chance_findings(1 - self.clean_error, self.provenance, self.classes)
 
@@ -109,9 +104,9 @@ class FourierSensitivity(PerturbedAccuracy):
         self, outcomes: Paired, conditions: Sequence[Frequency], subject: Subject
     ) -> Sequence[Result]:
         """One row per frequency: both ends of each basis image; frequency 0 has one."""
-        ends = [(n, s) for n, k in enumerate(conditions) for s in ((1, -1) if any(k) else (1,))]
-        row = np.array([number for number, _ in ends])
-        place = np.array([[s * conditions[n][0], s * conditions[n][1]] for n, s in ends])
+        ends = [(1, -1) if any(k) else (1,) for k in conditions]
+        row = np.repeat(np.arange(len(conditions)), list(map(len, ends)))
+        place = np.concatenate(list(map(np.outer, ends, conditions)))
         rises = outcomes.drops[:, row]
         errors = FrequencyErrors(
             vertical=place[:, 0],

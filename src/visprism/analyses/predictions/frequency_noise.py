@@ -138,11 +138,6 @@ class FrequencyContrasts(Result):
         default="",
     )
 
-    def sentences(self) -> Iterator[str | Finding]:
-        """The contrast under each noise."""
-        for answer in self.answers():
-            yield answer.sentence(self.images_text)
-
     def reading(self, name: str, row: int) -> dict[str, Any]:
         """Which frequencies cost more accuracy, and the model's place in the order of claim C7.
 
@@ -262,7 +257,7 @@ class FrequencyNoise(PerturbedAccuracy):
         first, contrasts = results[0], [result.contrast for result in results]
         if np.isnan(contrasts).any():
             return (first,)
-        guessing = at_chance(first.clean_accuracy, outcomes.images, first.classes)
+        guessing = at_chance(first.clean_accuracy, len(outcomes.correct), first.classes)
         joint = FrequencyContrasts(
             noise=np.array(
                 [PAPER if r.band_shape == _PAPERS else EQUAL_ENERGY for r in results]

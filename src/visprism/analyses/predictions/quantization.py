@@ -252,7 +252,7 @@ class Quantization(Analysis):
 def _change(anatomy: Anatomy, block: Block, bits: int) -> tuple[float, float, int]:
     """Squared norms of the weights' change and of the weights, and the number of weights."""
     parameters = dict(anatomy.model.named_parameters(remove_duplicate=False))
-    weights = [parameters[n].detach().double() for n in weights_of(anatomy, block)]
+    weights = [parameters[n].detach().cpu().double() for n in weights_of(anatomy, block)]
     change = sum(float((quantized(w, bits) - w).square().sum()) for w in weights)
     total = sum(float(w.square().sum()) for w in weights)
     return change, total, sum(w.numel() for w in weights)

@@ -164,24 +164,27 @@ def shape_bias(
             "another, got none. Use a cue-conflict set, such as 'shapes?cues=conflict'."
         )
     decisions = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
-    by_shape = [conflict & (shapes == c) for c in range(len(categories))]
-    groups = [(n, rows) for n, rows in zip(categories, by_shape, strict=True) if rows.any()]
+    of_category = [conflict & (shapes == c) for c in range(len(categories))]
+    groups = [(n, rows) for n, rows in zip(categories, of_category, strict=True) if rows.any()]
     groups.append(("all", conflict))
-    number = np.array([rows.sum() for _, rows in groups])
-    shape = np.array([(decisions == shapes)[rows].sum() for _, rows in groups])
-    texture = np.array([(decisions == textures)[rows].sum() for _, rows in groups])
+    by_shape, by_texture = ((decisions == cue) & conflict for cue in (shapes, textures))
+    number, shape, texture = (
+        np.array([(rows & counted).sum() for _, rows in groups])
+        for counted in (conflict, by_shape, by_texture)
+    )
     low, high = wilson(shape, shape + texture)
     by_image = np.full((len(shapes), len(groups)), np.nan)
     if min(shape[-1], texture[-1]) >= FEWEST_DIFFERENT:  # intervals of fewer are too short
-        by_shape, by_texture = ((decisions == cue)[conflict] for cue in (shapes, textures))
-        either = (by_shape | by_texture).astype(np.float64)
-        by_image[conflict, -1] = ratio(by_shape.astype(np.float64), either).by_unit
+        single, either = (x[conflict].astype(float) for x in (by_shape, by_shape | by_texture))
+        by_image[conflict, -1] = ratio(single, either).by_unit
+    with np.errstate(invalid="ignore"):
+        bias = Estimated(shape / (shape + texture), low, high, by_image)
     return CueDecisions(
         category=np.array([name for name, _ in groups]),
         images=number,
         shape_decisions=shape,
         texture_decisions=texture,
-        bias=Estimated(_ratio(shape, shape + texture), low, high, by_image),
+        bias=bias,
         accuracy=shape / number,
         provenance=predictions.provenance,
     )
@@ -198,10 +201,6 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
     scores = torch.stack(means, dim=-1).float()
     scores = scores if len(scores) > 1 else scores[0]
     return Predictions(scores, predictions.targets, predictions.provenance)
-
-
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    return np.where(denominator > 0, numerator / np.maximum(denominator, 1), np.nan)
 
 
 @figure(width=2.6, height=2.8, share=False)

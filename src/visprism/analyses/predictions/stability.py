@@ -26,7 +26,7 @@ from visprism.drawing.style import KIND_COLORS, named_points
 from visprism.estimates import questions
 from visprism.estimates.estimated import Estimated, Number, mean, stacked, within_one
 from visprism.estimates.findings import Finding
-from visprism.estimates.text import number_of, readable, text_of, titled
+from visprism.estimates.text import readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
@@ -57,13 +57,8 @@ class FlipRates(Result):
 
     def sentences(self) -> Iterator[str | Finding]:
         """The mean flip rate, and the highest of a perturbation."""
-        images = self.images_text
+        yield from super().sentences()
         worst = int(self.flip_rate.argmax())
-        perturbations = number_of(len(self), "perturbation")
-        yield (
-            f"mean flip rate {text_of(self.mean_flip_rate, '.2%')} over {perturbations} "
-            f"({images})"
-        )
         yield (
             f"highest of {len(self)}: {readable(self.perturbation[worst])}, "
             f"{text_of(self.flip_rate[worst], '.2%')}"

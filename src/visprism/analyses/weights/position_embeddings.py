@@ -1,10 +1,10 @@
 """Position embeddings: cosine similarity of the embeddings of absolute positions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -17,6 +17,7 @@ from visprism.core.run import DEFAULT_RUN, Run
 from visprism.drawing.color_bars import color_bar, framed
 from visprism.drawing.registry import figure
 from visprism.estimates.findings import Finding
+from visprism.passes.blocks import spread
 from visprism.table.result import Result, result_type, scalar
 from visprism.table.result import column as quantity
 
@@ -105,7 +106,8 @@ def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> Positi
     height, width, _ = table.shape
     norms = np.linalg.norm(table, axis=-1, keepdims=True)
     unit = table / np.where(norms > 0, norms, np.nan)
-    rows, columns = _references(height, width), _references(width, height)
+    most = _ALL if height * width <= _ALL else _SIDE
+    rows, columns = spread(range(height), most), spread(range(width), most)
     cosine = np.einsum("ijc,klc->ijkl", unit[np.ix_(rows, columns)], unit)
     places = np.meshgrid(rows, columns, np.arange(height), np.arange(width), indexing="ij")
     row, column, other_row, other_column = (place.ravel() for place in places)
@@ -118,12 +120,6 @@ def positional_similarity(anatomy: Anatomy, *, run: Run = DEFAULT_RUN) -> Positi
         parameter=name,
         provenance=replace(run.provenance, image_shape=anatomy.image_shape),
     )
-
-
-def _references(length: int, other: int) -> Int[np.ndarray, "n"]:
-    """Rows, or columns, of the positions that stand first in a pair."""
-    number = length if length * other <= _ALL else min(length, _SIDE)
-    return np.linspace(0, length - 1, number).round().astype(int)
 
 
 def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width channels"]]:
@@ -140,28 +136,18 @@ def _table(anatomy: Anatomy) -> tuple[str, Float[np.ndarray, "height width chann
         batch = 1 if node.layout.axes == "n b c" else 0
         shape = tuple(1 if i == batch else n for i, n in enumerate(node.shape))
         name, table = next(iter(stored.items()))
-        if len(stored) > 1 or _axes_above_1(table.shape) != _axes_above_1(shape):
-            raise _computed(shape, {n: tuple(p.shape) for n, p in stored.items()})
+        if len(stored) > 1 or [n for n in table.shape if n > 1] != [n for n in shape if n > 1]:
+            tables = [f"{name} ({'x'.join(map(str, p.shape))})" for name, p in stored.items()]
+            raise InputError(
+                f"position embeddings ({'x'.join(map(str, shape))}) must be one parameter, and "
+                f"the model computes them from {', '.join(tables)}. Dissect it with images of "
+                "the size that it was trained for."
+            )
         on_grid = node.layout.to_map(table.detach().cpu().double().reshape(shape))
         return name, on_grid[0].permute(1, 2, 0).numpy()
     raise InputError(
         "model must add position embeddings that are a parameter, as ViT does, but its first "
         f"block, {stem.name}, adds none"
-    )
-
-
-def _axes_above_1(shape: Sequence[int]) -> list[int]:
-    """The axes of a shape that are longer than 1."""
-    return [n for n in shape if n > 1]
-
-
-def _computed(shape: Sequence[int], stored: Mapping[str, Sequence[int]]) -> InputError:
-    """The error for embeddings that are not a stored parameter."""
-    tables = [f"{name} ({'x'.join(map(str, s))})" for name, s in stored.items()]
-    return InputError(
-        f"position embeddings ({'x'.join(map(str, shape))}) must be one parameter, and the "
-        f"model computes them from {', '.join(tables)}. Dissect it with images of the size "
-        "that it was trained for."
     )
 
 
@@ -177,7 +163,9 @@ def cosine_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
 def _(result: PositionalSimilarity, ax: Axes) -> Axes:
     """The similarities to each of at most 7x7 positions, drawn at that position."""
     grid = result.other_row.max() + 1, result.other_column.max() + 1
-    rows, columns = _spread(result.row), _spread(result.column)
+    rows, columns = (
+        spread(np.unique(places).tolist(), _SIDE) for places in (result.row, result.column)
+    )
     side = 1 / len(rows), 1 / len(columns)  # all maps together are 1 high and wide
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
@@ -195,10 +183,3 @@ def _(result: PositionalSimilarity, ax: Axes) -> Axes:
     ax.set(xlim=(-0.01, 1), ylim=(1, -0.01), aspect=grid[0] / grid[1])
     ax.axis("off")
     return ax
-
-
-def _spread(places: np.ndarray) -> np.ndarray:
-    """At most 7 of the rows, or columns, evenly spaced."""
-    distinct = np.unique(places)
-    number = min(len(distinct), _SIDE)
-    return distinct[np.linspace(0, len(distinct) - 1, number).round().astype(int)]

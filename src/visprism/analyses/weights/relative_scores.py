@@ -138,9 +138,7 @@ def relative_scores(
         run: of which only the provenance is used.
     """
     values = table.detach().cpu().double().numpy()
-    heads, rows, columns = values.shape
-    if not heads:
-        raise InputError("table must hold at least one head, got none")
+    _, rows, columns = values.shape
     if rows % 2 == 0 or columns % 2 == 0:
         raise InputError(
             f"table must have an odd number of rows and columns, got {rows}x{columns} offsets"
@@ -183,28 +181,12 @@ def _(result: ScoresByOffset, ax: Axes) -> Axes:
         offset = f"{best.dy[0]:+d} rows, {best.dx[0]:+d} columns"
         text = f"head {head} · largest weight {best.weight[0]:.3g} at {offset}"
         framed(ax, left, top, width, 1.0, text)
-        ax.plot(
-            left + width / 2,
-            top + 0.5,
-            marker="+",
-            markersize=4,
-            markeredgewidth=0.7,
-            color="#D55E00",
-        )
+        ax.plot(left + width / 2, top + 0.5, "+", color="#D55E00", ms=4, mew=0.7)
     ax.set(
         xlim=(-0.03, (across - 1) * step * width + width + 0.03),
         ylim=(ceil(len(heads) / across) * step - 0.12, -0.05),
     )
     ax.axis("off")
-    ax.annotate(
-        f"black: attention weight {largest:.3g}",
-        (1, 0),
-        xycoords="axes fraction",
-        xytext=(0, -2),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=6,
-        color=FAINT,
-    )
+    style = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": 6}
+    ax.text(1, -0.01, f"black: attention weight {largest:.3g}", color=FAINT, **style)
     return ax

@@ -80,8 +80,9 @@ def segments(graph: Graph) -> list[Segment]:
         split = split_streams(graph, part)
         if split is not None:
             result += _of_path(graph, Path(tuple(row), 0)) if row else []
-            result += _numbered_on(split.paths, result, graph)
-            row, part = [], split.joint
+            paths, part = split
+            result += _numbered_on(paths, result, graph)
+            row = []
         row.append(part)
     return _with_tail(graph, [*result, *_of_row(graph, row)])
 

@@ -52,12 +52,8 @@ class Path:
         return sum(part.type == "branches" for part in self.row)
 
 
-@dataclass(frozen=True)
-class Split:
-    """A segment as paths and the operations that join them."""
-
-    paths: tuple[Path, ...]  # in forward order
-    joint: CutSegment
+# A segment as paths, in forward order, and the operations that join them.
+Split = tuple[Sequence[Path], CutSegment]
 
 
 def _are_most(graph: Graph, nodes: Iterable[Node]) -> bool:
@@ -97,19 +93,19 @@ def split_streams(graph: Graph, part: CutSegment) -> Split | None:
     if part.type != "branches":
         return None
     most = _are_most(graph, part.nodes)
-    split = _paths(graph, part, latest=False)
-    if not _in_parallel(graph, part, split.paths, most=most):
+    paths, joint = _paths(graph, part, latest=False)
+    if not _in_parallel(graph, part, paths, most=most):
         residual = _residual_row(graph, part)
-        few = sum(path.branches for path in split.paths) < 2
-        if residual is not None or few or not (most or _has_row(graph, part, split.paths)):
+        few = sum(path.branches for path in paths) < 2
+        if residual is not None or few or not (most or _has_row(graph, part, paths)):
             return residual
-        split = _paths(graph, part, latest=True)
-        paths = [replace(path, one_block=path.branches < 2) for path in split.paths]
+        paths, joint = _paths(graph, part, latest=True)
+        paths = [replace(path, one_block=path.branches < 2) for path in paths]
         nested = [[p] if p.one_block else _with_nested(graph, p) for p in paths]
-        return replace(split, paths=tuple(itertools.chain.from_iterable(nested)))
-    nested = [_with_nested(graph, path) for path in split.paths]
+        return list(itertools.chain.from_iterable(nested)), joint
+    nested = [_with_nested(graph, path) for path in paths]
     paths = sorted(itertools.chain.from_iterable(nested), key=lambda path: path.end)
-    return replace(split, paths=tuple(_with_streams(graph, part, paths)))
+    return _with_streams(graph, part, paths), joint
 
 
 def _residual_row(graph: Graph, part: CutSegment) -> Split | None:
@@ -131,7 +127,7 @@ def _residual_row(graph: Graph, part: CutSegment) -> Split | None:
         row.append(CutSegment(start, end, nodes, type_of(nodes)))
         done.update(indices)
         start = end
-    return Split((Path(tuple(row[:-1]), 0),), row[-1])
+    return [Path(tuple(row[:-1]), 0)], row[-1]
 
 
 def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
@@ -148,7 +144,7 @@ def _paths(graph: Graph, part: CutSegment, *, latest: bool) -> Split:
         joint.update(n.index for segment in tail for n in segment.nodes)
         if len(tail) < len(path.row):
             paths.append(replace(path, row=path.row[: len(path.row) - len(tail)]))
-    return Split(tuple(paths), _joint(graph, sorted(joint)))
+    return paths, _joint(graph, sorted(joint))
 
 
 def _joint(graph: Graph, group: Sequence[int]) -> CutSegment:
@@ -299,8 +295,9 @@ def _with_nested(graph: Graph, path: Path) -> list[Path]:
     for part in path.row:
         split = split_streams(graph, part)
         if split is not None:
-            result += [replace(path, row=tuple(row)), *split.paths] if row else split.paths
-            row, part = [], split.joint
+            paths, part = split
+            result += [replace(path, row=tuple(row)), *paths] if row else paths
+            row = []
         sides, part = _without_side(graph, part)
         result += sides
         row.append(part)

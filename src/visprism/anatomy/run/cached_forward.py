@@ -17,12 +17,8 @@ from torch import Tensor
 
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.trace.forward import Images, forward
-from visprism.anatomy.trace.operation_counter import (
-    Operation,
-    OperationCounter,
-    count_operations,
-)
-from visprism.anatomy.trace.operations import tensors_in
+from visprism.anatomy.trace.operation_counter import OperationCounter, count_operations
+from visprism.anatomy.trace.operations import Operation, tensors_in
 
 
 @dataclass(frozen=True)
@@ -75,14 +71,14 @@ class _Recorder(OperationCounter):
 
     def after(self, operation: Operation) -> Any:
         """Record the operation."""
-        number, _, name, args, kwargs, out = operation
+        number, out = operation.number, operation.out
         with torch._C.DisableTorchFunction():
-            operands = tensors_in([args, kwargs])
             if number in self.on_images:
-                self.recording.calls[number] = name, _without_values(out, operands)
+                structure = _without_values(out, operation.operands)
+                self.recording.calls[number] = operation.name, structure
             if number in self.wanted:
-                tensor = operands[0] if name == "__setitem__" else out
-                self.recording.values[self.wanted[number]] = tensor.detach().clone()
+                values = operation.made[0].detach().clone()
+                self.recording.values[self.wanted[number]] = values
         return out
 
 
@@ -112,10 +108,6 @@ class _PartialForward(OperationCounter):
                 held.data = value
                 return (out,)
             return (value,)
-
-    def after(self, operation: Operation) -> Any:
-        """What the operation gave."""
-        return operation.out
 
 
 _TOLERANCE = 1e-5  # of the largest logit; kernels may add in another order

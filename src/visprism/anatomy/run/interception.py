@@ -12,12 +12,8 @@ from torch import Tensor, nn
 from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.trace.forward import as_written
 from visprism.anatomy.trace.graph import Address, Graph, Node
-from visprism.anatomy.trace.operation_counter import (
-    Operation,
-    OperationCounter,
-    count_operations,
-)
-from visprism.anatomy.trace.operations import tensors_in
+from visprism.anatomy.trace.operation_counter import OperationCounter, count_operations
+from visprism.anatomy.trace.operations import Operation, tensors_in
 from visprism.core.errors import InputError
 
 Read = Callable[[Tensor], None]
@@ -129,10 +125,15 @@ def intercept(
     """
     nodes = anatomy.graph.nodes
     with ExitStack() as stack:
-        running = _RUNNING.get(anatomy.model)
-        if running is None:
-            running = stack.enter_context(_intercepting(anatomy))
-        stack.enter_context(running.acting(_Actions(nodes, reads, changes, calls)))
+        mode = _RUNNING.get(anatomy.model)
+        if mode is None:
+            mode = _RUNNING[anatomy.model] = _Interceptor()
+            stack.callback(_RUNNING.pop, anatomy.model)
+            counted = count_operations(anatomy.model, mode, anatomy.graph.caches)
+            stack.enter_context(counted)
+        actions = _Actions(nodes, reads, changes, calls)
+        mode.actions.append(actions)
+        stack.callback(mode.actions.remove, actions)
         for index, action in [*reads.items(), *changes.items()]:
             if nodes[index].op == "opaque":  # no torch function: its module gives the tensor
                 first = action in changes.values()
@@ -169,14 +170,6 @@ class _Interceptor(OperationCounter):
         super().__init__()
         self.actions: list[_Actions] = []
 
-    @contextmanager
-    def acting(self, actions: _Actions) -> Iterator[None]:
-        self.actions.append(actions)
-        try:
-            yield
-        finally:
-            self.actions.remove(actions)
-
     def begin(self, module: nn.Module, args: Any, kwargs: Any, /) -> None:
         """A forward pass begins."""
         super().begin(module, args, kwargs)
@@ -186,7 +179,7 @@ class _Interceptor(OperationCounter):
 
     def after(self, operation: Operation) -> Any:
         """Calls, then changes, then reads."""
-        number, _, name, args, kwargs, out = operation
+        number, name, out = operation.number, operation.name, operation.out
         for actions in self.actions:
             traced = actions.ops.get(number, name)
             if traced != name == "view_as":  # of autograd: the trace had no gradients
@@ -200,20 +193,20 @@ class _Interceptor(OperationCounter):
                 )
         for call in (a.calls[number] for a in self.actions if number in a.calls):
             with torch._C.DisableTorchFunction():
-                new = call(args, kwargs, out)
+                new = call(operation.args, operation.kwargs, out)
             out = out if new is None else new
         for change in (a.changes[number] for a in self.actions if number in a.changes):
-            out = _exchanged(out, args, name, change)
+            out = _exchanged(operation, out, change)
         for read in (a.reads[number] for a in self.actions if number in a.reads):
-            _outside_mode(read, args[0] if name == "__setitem__" else out)
+            _outside_mode(read, operation.args[0] if name == "__setitem__" else out)
         return out
 
 
-def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:
+def _exchanged(operation: Operation, out: Any, change: Change) -> Any:
     """The result of a torch function, with its tensor replaced."""
-    tensor = args[0] if name == "__setitem__" else out
+    tensor = operation.args[0] if operation.name == "__setitem__" else out
     new = _outside_mode(change, tensor)
-    if any(t is tensor for t in tensors_in(args)):  # in place: others hold this very tensor
+    if any(t is tensor for t in tensors_in(operation.args)):  # others hold this very tensor
         _outside_mode(tensor.copy_, new)
         return out
     return new
@@ -221,13 +214,3 @@ def _exchanged(out: Any, args: Sequence[Any], name: str, change: Change) -> Any:
 
 # Empty again when all interventions have ended.
 _RUNNING: WeakKeyDictionary[nn.Module, _Interceptor] = WeakKeyDictionary()
-
-
-@contextmanager
-def _intercepting(anatomy: Anatomy) -> Iterator[_Interceptor]:
-    model, mode = anatomy.model, _Interceptor()
-    with ExitStack() as stack:
-        stack.callback(_RUNNING.pop, model)
-        _RUNNING[model] = mode
-        stack.enter_context(count_operations(model, mode, anatomy.graph.caches))
-        yield mode

@@ -9,7 +9,7 @@ it adds to its input, output minus input, so that zero is the identity.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from visprism.anatomy.blocks.anatomy import Anatomy, Block
 from visprism.anatomy.blocks.attention import Attention, attentions
 from visprism.anatomy.run.interception import fixed_image_size, intercept
-from visprism.anatomy.run.surgery import convolutions_of, exchange_output, identity_of
+from visprism.anatomy.run.surgery import exchange_output, identity_of
 from visprism.anatomy.trace.graph import Node
 from visprism.anatomy.trace.token_positions import Layout
 from visprism.core.errors import InputError
@@ -63,9 +63,11 @@ def block_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
 
 def convolution_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
     """What one spatial convolution of each block adds, the first that keeps the shape."""
-    parts = []
+    nodes, parts = anatomy.graph.nodes, []
     for block in blocks:
-        for node in convolutions_of(anatomy, block)[:1]:
+        convs = (n for n in anatomy.nodes(block) if n.role == "conv" and n.shape is not None)
+        node = next((n for n in convs if nodes[n.inputs[0]].shape == n.shape), None)
+        if node is not None:
             surgery = partial(_replace_convolved, anatomy, node)
             parts.append(ReplacedPart(block, "convolution", _groups(node), surgery))
     return parts, []
@@ -118,16 +120,13 @@ def token_parts(blocks: Mapping[Block, Sequence[str]], anatomy: Anatomy) -> Part
 
 def _groups(node: Node) -> Int64[Tensor, " n"]:
     """Group of each position of a tensor: 0 on the grid, one more for each token off it."""
-    layout, shape = node.layout, node.shape or ()
+    layout = node.layout
     if layout is None:
         return torch.zeros(1, dtype=torch.long)
-    if layout.axes in ("b c h w", "b h w c"):
-        return torch.zeros(torch.Size(layout.grid).numel(), dtype=torch.long)
-    number = shape[0] if layout.axes == "n b c" else torch.Size(shape[1:-1]).numel()
-    index = torch.arange(number).double()
-    index = index[:, None, None] if layout.axes == "n b c" else index[None, :, None]
+    number = layout.tokens(torch.empty(node.shape or (), device="meta")).shape[1]
+    off_grid = replace(layout, axes="b n c").off_grid(torch.arange(number)[None, :, None])
     groups = torch.zeros(number, dtype=torch.bool)
-    groups[layout.off_grid(index).flatten().long()] = True
+    groups[off_grid.flatten()] = True
     return _numbered(groups)
 
 
@@ -138,11 +137,7 @@ def _numbered(off_grid: Tensor) -> Int64[Tensor, " n"]:
 
 def _positions(x: Tensor, layout: Layout | None) -> Float[Tensor, "b n c"]:
     """A tensor of the model as (images, positions, channels); one position without a grid."""
-    if layout is None:
-        return x.flatten(1)[:, None]
-    if layout.axes == "b c h w":
-        return x.flatten(2).mT
-    return x.transpose(0, 1) if layout.axes == "n b c" else x.flatten(1, -2)
+    return x.flatten(1)[:, None] if layout is None else layout.tokens(x)
 
 
 def _as_in_model(

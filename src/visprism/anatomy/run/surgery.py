@@ -155,19 +155,6 @@ def identity_of(anatomy: Anatomy, block: Block) -> Callable[[Tensor], Tensor]:
     return identity
 
 
-def convolutions_of(anatomy: Anatomy, block: Block) -> tuple[Node, ...]:
-    """The spatial convolutions of a block that keep the shape of what comes in."""
-    nodes = anatomy.graph.nodes
-    return tuple(
-        node
-        for node in anatomy.nodes(block)
-        if node.role == "conv"
-        and node.inputs
-        and node.shape is not None
-        and nodes[node.inputs[0]].shape == node.shape
-    )
-
-
 def _check_block(anatomy: Anatomy, block: Block) -> None:
     if block not in anatomy.blocks:
         raise InputError(

@@ -6,7 +6,7 @@ one rule the trace, reads, changes, caches and partial forward passes number ali
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,23 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from visprism.anatomy.trace.forward import as_written
-from visprism.anatomy.trace.operations import function_name, tensors_in
-
-
-class Operation(NamedTuple):
-    """One numbered call of a torch function."""
-
-    number: int
-    function: Callable[..., Any]
-    name: str  # without the mark of its in-place form
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
-    out: Any  # what it returned
-
-    @property
-    def made(self) -> list[Tensor]:
-        """The tensors that it returned or assigned to."""
-        return _made(self.name, self.args, self.out)
+from visprism.anatomy.trace.operations import Operation, function_name
 
 
 class OperationCounter(TorchFunctionMode):
@@ -66,10 +50,11 @@ class OperationCounter(TorchFunctionMode):
             self.number = number + 1
             return replaced[0]
         out = self.execute(func, args, kwargs)
-        if self.number is None or not _made(name, args, out):
+        operation = Operation(number, func, name, args, kwargs, out)
+        if self.number is None or not operation.made:
             return out
-        number, self.number = self.number, self.number + 1
-        return self.after(Operation(number, func, name, args, kwargs, out))
+        operation.number, self.number = self.number, self.number + 1
+        return self.after(operation)
 
     def substitute(
         self, number: int, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -84,11 +69,7 @@ class OperationCounter(TorchFunctionMode):
 
     def after(self, operation: Operation) -> Any:
         """What the model receives from an operation that was executed."""
-        raise NotImplementedError
-
-
-def _made(name: str, args: Sequence[Any], out: Any) -> list[Tensor]:
-    return [args[0]] if name == "__setitem__" else tensors_in(out)
+        return operation.out
 
 
 @contextmanager

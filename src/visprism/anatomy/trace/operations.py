@@ -47,17 +47,18 @@ def function_name(function: Callable[..., Any]) -> str:
     return plain(name)
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call of a torch function."""
+@dataclass
+class Operation:
+    """One numbered call of a torch function."""
 
+    number: int
     function: Callable[..., Any]
     name: str  # without the mark of its in-place form
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    made: Sequence[Tensor]  # what it gives
-    data_inputs: int  # number of nodes that made its operands
-    data_operands: int  # and of operands that they made
+    out: Any  # what it returned
+    data_inputs: int = 0  # number of nodes of a graph that made its operands
+    data_operands: int = 0  # and of operands that they made
 
     @cached_property
     def operands(self) -> list[Tensor]:
@@ -65,12 +66,17 @@ class Call:
         return tensors_in([self.args, self.kwargs])
 
     @cached_property
+    def made(self) -> list[Tensor]:
+        """The tensors that it returned or assigned to."""
+        return [self.args[0]] if self.name == "__setitem__" else tensors_in(self.out)
+
+    @cached_property
     def role(self) -> Role:
         """Its role: what it does to a feature map."""
         return _role_of(self)
 
 
-def _role_of(call: Call) -> Role:
+def _role_of(call: Operation) -> Role:
     name = call.name
     if name in ATTENTIONS:
         return "attention"
@@ -99,7 +105,7 @@ def _role_of(call: Call) -> Role:
     return "pointwise"
 
 
-def _slides(call: Call) -> bool:
+def _slides(call: Operation) -> bool:
     """Whether a convolution has a window larger than 1 that slides."""
     weight = call.args[1] if len(call.args) > 1 else call.kwargs["weight"]
     kernel = weight.shape[2:]
@@ -110,7 +116,7 @@ def _slides(call: Call) -> bool:
     return not covers_map and any(k > 1 for k in kernel)
 
 
-def _window(call: Call) -> int:
+def _window(call: Operation) -> int:
     """The longest side of a pooling window."""
     size = call.kwargs.get("kernel_size", call.args[1] if len(call.args) > 1 else 1)
     return max(size) if isinstance(size, Sequence) else int(size)

@@ -10,13 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from visprism.anatomy.trace import operations as vocabulary
-from visprism.anatomy.trace.operations import Call
+from visprism.anatomy.trace.operations import Operation
 from visprism.anatomy.trace.token_positions import (
+    PRODUCT,
     TokenPositions,
     constant_along,
     propagate_einsum,
-    propagate_product,
 )
 
 PositionsOf = Callable[[Tensor], TokenPositions | None]
@@ -85,7 +84,7 @@ class AttentionGeometry:
 
 
 def attention_geometry(
-    call: Call, positions_of: PositionsOf, batch_size: int
+    call: Operation, positions_of: PositionsOf, batch_size: int
 ) -> AttentionGeometry | None:
     """The geometry of a call that is an attention or returns its scores.
 
@@ -108,18 +107,12 @@ def attention_geometry(
         return _assemble(images_first, rows, columns, queries, keys, batch_size)
     if call.role != "bilinear" or made.ndim < 3:
         return None
-    left, right = (positions_of(t) for t in call.operands[-2:])
-    if call.name == "einsum":
-        equation = call.args[0]
-        if not isinstance(equation, str) or len(call.operands) != 2:
-            return None
-        queries = propagate_einsum(equation, [left, None], made.shape)
-        keys = propagate_einsum(equation, [None, right], made.shape)
-    elif call.name in vocabulary.PRODUCTS:
-        queries = propagate_product(left, None, made.shape)
-        keys = propagate_product(None, right, made.shape)
-    else:
+    equation = call.args[0] if call.name == "einsum" else PRODUCT
+    if not isinstance(equation, str) or (call.name == "einsum" and len(call.operands) != 2):
         return None
+    left, right = (positions_of(t) for t in call.operands[-2:])
+    queries = propagate_einsum(equation, [left, None], made.shape)
+    keys = propagate_einsum(equation, [None, right], made.shape)
     columns = None if keys is None else TokenPositions(keys.index_map.mT, keys.grid)
     return _assemble(made, _tokens(queries), _tokens(columns), queries, keys, batch_size)
 

@@ -40,6 +40,12 @@ class Layout:
         """Axis of the channels in the block's output."""
         return 1 if self.axes == "b c h w" else -1
 
+    def tokens(self, x: Tensor) -> Float[Tensor, "b n c"]:
+        """All positions in the order of memory, on the grid or not; a view of `x`."""
+        if self.axes == "b c h w":
+            return x.flatten(2).mT
+        return x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+
     def to_map(self, x: Tensor) -> Float[Tensor, "b c h w"]:
         """The feature map: tokens back on their grid, prefix tokens dropped.
 
@@ -52,7 +58,7 @@ class Layout:
         if self.axes == "b h w c":
             return rearrange(x, "b h w c -> b c h w")
         height, width = self.grid
-        tokens = x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+        tokens = self.tokens(x)
         if self.order is not None:
             patches = tokens[:, list(self.order)]
         else:
@@ -65,9 +71,7 @@ class Layout:
 
         A view of `x` where they stand at one end; empty (p = 0) where all lie on the grid.
         """
-        if self.axes in ("b c h w", "b h w c"):
-            return x.new_empty(len(x), 0, x.shape[self.channels_axis])
-        tokens = x.transpose(0, 1) if self.axes == "n b c" else x.flatten(1, -2)
+        tokens = self.tokens(x)
         number = tokens.shape[1]
         if self.order is not None:
             return tokens[:, sorted(set(range(number)) - set(self.order))]
@@ -255,18 +259,7 @@ def propagate_windows(
     return TokenPositions(index_map.expand(shape), coarse.grid)
 
 
-def propagate_product(
-    left: TokenPositions | None, right: TokenPositions | None, shape: torch.Size
-) -> TokenPositions | None:
-    """Positions of a matrix product of two feature maps: the rows' or else the columns'.
-
-    The scores Q K^T have the queries' places in their rows, and so has what attention gives.
-    """
-    if left is not None and left.any_placed and constant_along(left.index_map, -1):
-        return TokenPositions(left.index_map[..., :1].expand(shape), left.grid)
-    if right is not None and right.any_placed and constant_along(right.index_map, -2):
-        return TokenPositions(right.index_map[..., :1, :].expand(shape), right.grid)
-    return None
+PRODUCT = "...ij,...jk->...ik"  # of matrices
 
 
 def propagate_einsum(
@@ -274,8 +267,8 @@ def propagate_einsum(
 ) -> TokenPositions | None:
     """Positions of the first operand that has all its places in the output too.
 
-    So the scores ``b i d, b j d -> b i j`` have the queries' places, and so has what the
-    attention ``b i j, b j d -> b i d`` gives.
+    So the scores Q K^T, ``b i d, b j d -> b i j``, have the queries' places, and so has what
+    the attention ``b i j, b j d -> b i d`` gives.
     """
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     if not arrow:  # letters that stand once, in alphabetical order
@@ -286,11 +279,11 @@ def propagate_einsum(
     output = _spell_dots(output, len(shape))
     for letters, positions in zip(inputs.split(","), operands, strict=True):
         if positions is not None and positions.any_placed:
-            output_positions = _einsum_output(
-                _spell_dots(letters, positions.index_map.ndim), output, positions, shape
-            )
-            if output_positions is not None:
-                return output_positions
+            letters = _spell_dots(letters, positions.index_map.ndim)
+            if len(letters) == positions.index_map.ndim:  # not so a vector in a product
+                placed = _einsum_output(letters, output, positions, shape)
+                if placed is not None:
+                    return placed
     return None
 
 
@@ -304,20 +297,17 @@ def _einsum_output(
     letters: str, output: str, positions: TokenPositions, shape: torch.Size
 ) -> TokenPositions | None:
     index_map = positions.index_map
-    for axis, letter in enumerate(letters):
-        if letter not in output:
-            if not constant_along(index_map, axis):
-                return None
-            index_map = index_map.narrow(axis, 0, 1)
-    in_output = [letter for letter in letters if letter in output]
+    dropped = [axis for axis, letter in enumerate(letters) if letter not in output]
     if len(set(letters)) < len(letters):  # a diagonal
         return None
-    order = [in_output.index(letter) for letter in output if letter in in_output]
-    index_map = index_map.reshape(
-        [index_map.shape[letters.index(letter)] for letter in in_output]
-    )
-    sizes = [n if letter in in_output else 1 for letter, n in zip(output, shape, strict=True)]
-    return TokenPositions(index_map.permute(order).reshape(sizes).expand(shape), positions.grid)
+    if not all(constant_along(index_map, axis) for axis in dropped):
+        return None
+    for axis in dropped:
+        index_map = index_map.narrow(axis, 0, 1)
+    in_order = [letters.index(letter) for letter in output if letter in letters]
+    sizes = [index_map.shape[letters.index(c)] if c in letters else 1 for c in output]
+    index_map = index_map.permute(*in_order, *dropped).reshape(sizes)
+    return TokenPositions(index_map.expand(shape), positions.grid)
 
 
 def layout_of(positions: TokenPositions | None, batch_size: int) -> Layout | None:

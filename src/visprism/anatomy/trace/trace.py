@@ -29,20 +29,25 @@ from visprism.anatomy.trace.forward import (
 from visprism.anatomy.trace.graph import Address, Graph, Node, Span
 from visprism.anatomy.trace.operation_counter import (
     MacCounter,
-    Operation,
     OperationCounter,
     recurrence_macs,
 )
-from visprism.anatomy.trace.operations import CREATIONS, RECURRENCES, Call, Role, tensors_in
-from visprism.anatomy.trace.token_grids import attention_geometry
+from visprism.anatomy.trace.operations import (
+    CREATIONS,
+    RECURRENCES,
+    Operation,
+    Role,
+    tensors_in,
+)
+from visprism.anatomy.trace.token_grids import PositionsOf, attention_geometry
 from visprism.anatomy.trace.token_positions import (
+    PRODUCT,
     TokenPositions,
     apply_layout_op,
     layout_of,
     of_first_channel,
     propagate_einsum,
     propagate_linear,
-    propagate_product,
     propagate_reduction,
     propagate_windows,
     raster,
@@ -50,11 +55,9 @@ from visprism.anatomy.trace.token_positions import (
 )
 from visprism.core.errors import InputError
 
-PositionsOf = Callable[[Tensor], TokenPositions | None]
-
 
 def positions_after(
-    call: Call, positions_of: PositionsOf, *, chosen: bool
+    call: Operation, positions_of: PositionsOf, *, chosen: bool
 ) -> list[TokenPositions | None]:
     """Positions of each tensor that a call returns; None if unknown.
 
@@ -72,7 +75,9 @@ def positions_after(
     return positions if len(positions) == len(unknown) else unknown
 
 
-def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPositions | None]:
+def _followed_positions(
+    call: Operation, positions_of: PositionsOf
+) -> list[TokenPositions | None]:
     if call.name == "__setitem__":
         return [_after_assignment(call, positions_of)]
     if call.name in vocabulary.LAYOUTS:
@@ -85,7 +90,7 @@ def _followed_positions(call: Call, positions_of: PositionsOf) -> list[TokenPosi
 
 
 def mixes_positions(
-    call: Call, after: Sequence[TokenPositions | None], positions_of: PositionsOf
+    call: Operation, after: Sequence[TokenPositions | None], positions_of: PositionsOf
 ) -> bool:
     """Whether a linear map had places and lost them, though it kept the tensor's axes."""
     if call.role != "linear":
@@ -95,7 +100,7 @@ def mixes_positions(
     return after[0] is None and any(t.ndim == axes > 2 for t in placed)
 
 
-def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
+def _after_assignment(call: Operation, positions_of: PositionsOf) -> TokenPositions | None:
     """``target[index] = value``."""
     target, index, value = call.args
     before = positions_of(target)
@@ -110,7 +115,7 @@ def _after_assignment(call: Call, positions_of: PositionsOf) -> TokenPositions |
     return TokenPositions(index_map, positions.grid)
 
 
-def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
+def _after_work(call: Operation, positions_of: PositionsOf) -> TokenPositions | None:
     shape = call.made[0].shape
     slides = call.role in {"conv", "pool", "global pool"}
     if slides or call.name in {"conv2d", "interpolate", "fold"}:
@@ -124,12 +129,11 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
             return propagate_linear(before, 1, shape) or raster(shape)
         return propagate_windows(before, shape) or raster(shape)
     if call.name == "scaled_dot_product_attention":
-        return propagate_product(positions_of(call.operands[0]), None, shape)
+        return propagate_einsum(PRODUCT, [positions_of(call.operands[0]), None], shape)
     if call.name == "einsum" and isinstance(call.args[0], str):
         return propagate_einsum(call.args[0], [positions_of(t) for t in call.operands], shape)
     if call.role == "bilinear":
-        left, right = call.operands[-2:]
-        return propagate_product(positions_of(left), positions_of(right), shape)
+        return propagate_einsum(PRODUCT, [positions_of(t) for t in call.operands[-2:]], shape)
     placed = [(t, p) for t in call.operands if (p := positions_of(t)) is not None]
     if not placed:
         return None
@@ -149,7 +153,7 @@ def _after_work(call: Call, positions_of: PositionsOf) -> TokenPositions | None:
         return None
 
 
-def _summed(call: Call, data: Tensor) -> int:
+def _summed(call: Operation, data: Tensor) -> int:
     """The axis of the data that a linear map sums over: the channels', as a rule."""
     if call.name in vocabulary.CONVOLUTIONS:
         return 1
@@ -210,20 +214,18 @@ class _Recorder(OperationCounter):
 
     def after(self, operation: Operation) -> Any:
         """Record the operation as a node, if its result depends on the image."""
-        number, function, name, args, kwargs, out = operation
-        made = operation.made
+        operands = operation.operands
         # A new tensor of the image's shape holds nothing of the image.
-        inputs = [] if name in CREATIONS else self.nodes_of([args, kwargs])
-        from_image = sum(t in self._made_by for t in tensors_in([args, kwargs]))
-        call = Call(function, name, args, kwargs, made, len(inputs), from_image)
-        macs = recurrence_macs(call.operands) if name in RECURRENCES else self._macs
-        self._record(call, number, inputs, macs)
-        if all(t in self._recorded or t in self._made_by for t in call.operands):
-            self._recorded.update(dict.fromkeys(made, True))
-        self.names.append(name)
-        return out
+        inputs = [] if operation.name in CREATIONS else self.nodes_of(operands)
+        operation.data_inputs = len(inputs)
+        operation.data_operands = sum(t in self._made_by for t in operands)
+        self._record(operation, inputs)
+        if all(t in self._recorded or t in self._made_by for t in operands):
+            self._recorded.update(dict.fromkeys(operation.made, True))
+        self.names.append(operation.name)
+        return operation.out
 
-    def _record(self, call: Call, number: int, inputs: Sequence[int], macs: int) -> None:
+    def _record(self, call: Operation, inputs: Sequence[int]) -> None:
         names = frozenset().union(*(self._made_of.get(t, ()) for t in call.operands))
         chosen = any(t in self._indices for t in call.operands)
         indices = [t for t in call.made if not (t.is_floating_point() or t.is_complex())]
@@ -238,9 +240,10 @@ class _Recorder(OperationCounter):
         positions = positions_after(call, positions_of, chosen=chosen)
         mixes = mixes_positions(call, positions, positions_of)
         role = "token-mixing" if mixes else call.role
-        node = self._add(call.name, role, inputs, call.made, number=number)
+        node = self._add(call.name, role, inputs, call.made, number=call.number)
         node.parameters = tuple(sorted(names))
-        node.macs = macs
+        recurrent = call.name in RECURRENCES
+        node.macs = recurrence_macs(call.operands) if recurrent else self._macs
         node.geometry = attention_geometry(call, positions_of, self.batch_size)
         if call.name == "softmax":
             axis = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else -1)
@@ -286,13 +289,25 @@ class _Recorder(OperationCounter):
 
     # Modules.
 
-    def enter(self, name: str, args: Any, kwargs: Any) -> None:
+    @contextmanager
+    def modules(self, model: nn.Module) -> Iterator[None]:
+        """Inside, the recorder is informed of every call of a submodule."""
+        with ExitStack() as stack:
+            for name, module in model.named_modules():
+                if name:
+                    enter = partial(self.enter, name)
+                    hook = module.register_forward_pre_hook(enter, with_kwargs=True)
+                    stack.callback(hook.remove)
+                    stack.callback(module.register_forward_hook(self.leave).remove)
+            yield
+
+    def enter(self, name: str, _module: nn.Module, args: Any, kwargs: Any) -> None:
         """A module is called."""
         call, self.calls[name] = self.calls[name], self.calls[name] + 1
         self._stack.append((name, call, frozenset(self.nodes_of([args, kwargs]))))
         self._address(name, call, "input", {**dict(enumerate(args)), **kwargs})
 
-    def leave(self, output: Any) -> None:
+    def leave(self, _module: nn.Module, _args: Any, output: Any) -> None:
         """A module returns."""
         name, call, inputs = self._stack[-1]
         tensors = tensors_in(output)
@@ -316,28 +331,6 @@ class _Recorder(OperationCounter):
             if isinstance(tensor, Tensor) and tensor in self._made_by:
                 address = Address(name, call, side, key)
                 self.nodes[self._made_by[tensor]].addresses.append(address)
-
-
-@contextmanager
-def module_calls(
-    model: nn.Module, enter: Callable[[str, Any, Any], None], leave: Callable[[Any], None]
-) -> Iterator[None]:
-    """Inside, `enter` and `leave` are called for every call of a submodule."""
-
-    def before(name, _module, args, kwargs):  # noqa: ANN001
-        enter(name, args, kwargs)
-
-    def after(_module, _args, output):  # noqa: ANN001
-        leave(output)
-
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if name and not isinstance(module, torch.jit.ScriptModule):
-                named = partial(before, name)
-                hook = module.register_forward_pre_hook(named, with_kwargs=True)
-                stack.callback(hook.remove)
-                stack.callback(module.register_forward_hook(after).remove)
-        yield
 
 
 class _Names(OperationCounter):
@@ -428,8 +421,7 @@ def _trace_once(
     tensors = tensors_in(images)
     recorder = _Recorder(model, batch_size(images), constant)
     recorder.add_images(tensors)
-    heard = module_calls(model, recorder.enter, recorder.leave)
-    with torch.no_grad(), as_written(), heard, recorder:
+    with torch.no_grad(), as_written(), recorder.modules(model), recorder:
         logits = output_of(model, images)
     output = next(iter(recorder.nodes_of(logits)), None)
     if output == 0:

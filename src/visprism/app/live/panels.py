@@ -209,12 +209,9 @@ def attention(specimen: Specimen, values: Values) -> dict[str, Any]:
 def rollout(specimen: Specimen, values: Values) -> dict[str, Any]:
     """Attention rollout and gradient rollout of one image."""
     image = specimen.normalized(specimen.pixels(indices_of(values)[:1]))
-    results = rollouts(specimen.anatomy, image)
+    results, reason = rollouts(specimen.anatomy, image)
     if not results:
-        raise InputError(
-            "model must have the same tokens in all attention layers for a rollout; windows, "
-            "pooled and merged tokens have none"
-        )
+        raise InputError(reason)
     return {
         "maps": [
             {

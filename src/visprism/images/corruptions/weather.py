@@ -221,7 +221,7 @@ def edges(drops: Layer) -> Bool[Tensor, "b h w"]:
         ndimage.binary_propagation(one, np.ones((3, 3)), mask=mask)
         for one, mask in zip(strong.cpu().numpy(), weak.cpu().numpy(), strict=True)
     ]
-    return torch.from_numpy(np.stack(joined)).to(drops.device)
+    return torch.from_numpy(np.array(joined)).to(drops.device)
 
 
 def distances(near: Bool[Tensor, "b h w"]) -> Layer:
@@ -232,7 +232,7 @@ def distances(near: Bool[Tensor, "b h w"]) -> Layer:
         ndimage.distance_transform_edt(~one) if one.any() else np.full(one.shape, _FARTHEST)
         for one in near.cpu().numpy()
     ]
-    return torch.from_numpy(np.stack(far)).to(near.device).float().clamp_(max=_FARTHEST)
+    return torch.from_numpy(np.array(far)).to(near.device).float().clamp_(max=_FARTHEST)
 
 
 def equalised(layer: Layer) -> Layer:

@@ -6,7 +6,7 @@ network returns without classes.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 import timm.layers
 from jaxtyping import Float
@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from visprism.core.errors import InputError
 
-HEADS = ("gap", "gap_mlp", "attention_pool")
+Head = Literal["gap", "gap_mlp", "attention_pool"]
+TokenHead = Literal["token", "gap", "gap_mlp", "attention_pool"]
+MLPHead = Literal["mlp", "gap", "gap_mlp", "attention_pool"]
 _HIDDEN = 4096  # in VGG and in the "GAP MLP" of Park and Kim's code
 _HEAD_DIM = 64
 
@@ -49,15 +51,8 @@ class AttentionPool(nn.Module):
         return self.pool(x.flatten(2).mT)
 
 
-def check_head(head: str, heads: tuple[str, ...] = HEADS) -> None:
-    """Require a head that the network can have."""
-    if head not in heads:
-        raise InputError(f"head must be one of {', '.join(heads)}, got {head!r}")
-
-
 def pool_of(head: str, channels: int) -> nn.Module:
     """The pooling of a feature map to one vector per image."""
-    check_head(head)
     return AttentionPool(channels) if head == "attention_pool" else MeanPool()
 
 
@@ -102,8 +97,11 @@ class PooledNet(nn.Module, ABC):
     def forward_head(
         self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
     ) -> Float[Tensor, "b ..."]:
-        """Logits from the last map, or with `pre_logits` the vector before the classifier."""
+        """Logits from the last map, or with `pre_logits` what the last layer reads."""
         x = self.get_submodule(self._pool)(x)
+        layers = self.get_submodule(self._last.rpartition(".")[0])
+        for layer in list(layers)[:-1] if isinstance(layers, nn.Sequential) else ():
+            x = layer(x)
         return x if pre_logits else self.get_submodule(self._last)(x)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b ..."]:

@@ -60,6 +60,7 @@ class PreActBlock(nn.Module, ABC):
     """
 
     expansion = 1
+    act_layer: Layer = nn.ReLU  # by default
 
     def __init__(
         self,
@@ -67,13 +68,14 @@ class PreActBlock(nn.Module, ABC):
         out_chans: int,
         stride: int = 1,
         *,
-        act_layer: Layer = nn.ReLU,
+        act_layer: Layer | None = None,
         norm_layer: Layer = nn.BatchNorm2d,
         drop_path: float = 0.0,
         mc_dropout: float = 0.0,
         **rest: Any,
     ) -> None:
         super().__init__()
+        act_layer = act_layer or self.act_layer
         self.norm1 = norm_layer(in_chans)
         self.act1 = act_layer()
         self.downsample = nn.Identity()
@@ -150,16 +152,7 @@ class MSABlock(PreActBlock):
     stride: Srinivas et al. (2021), Bottleneck transformers, sec. 3.
     """
 
-    def __init__(
-        self,
-        in_chans: int,
-        out_chans: int,
-        stride: int = 1,
-        *,
-        act_layer: Layer = nn.GELU,
-        **rest: Any,
-    ) -> None:
-        super().__init__(in_chans, out_chans, stride, act_layer=act_layer, **rest)
+    act_layer = nn.GELU
 
     def _make_branch(
         self,

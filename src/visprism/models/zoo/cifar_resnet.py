@@ -13,6 +13,7 @@ from timm.layers import DropPath
 from timm.models.resnet import BasicBlock
 from torch import Tensor, nn
 
+from visprism.models.layers.heads import Head
 from visprism.models.layers.residual_blocks import (
     PostActMSABlock,
     StagedNet,
@@ -37,7 +38,7 @@ class ResNet(StagedNet):
         *,
         num_classes: int,
         in_chans: int = 3,
-        head: str = "gap",
+        head: Head = "gap",
         mc_dropout: float = 0.0,
         smoothing: bool = False,
         drop_path_rate: float = 0.0,
@@ -54,7 +55,7 @@ class ResNet(StagedNet):
                 outs,
                 stride,
                 None if isinstance(shortcut, nn.Identity) else shortcut,
-                drop_block=partial(nn.Dropout, mc_dropout) if mc_dropout else None,
+                drop_block=partial(optional, nn.Dropout, mc_dropout),  # pyrefly: ignore
                 drop_path=optional(DropPath, drop),
             )
 

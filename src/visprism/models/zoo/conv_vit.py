@@ -9,7 +9,7 @@ from timm.layers import Attention
 from torch import Tensor
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import check_head
+from visprism.models.layers.heads import Head
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo.vit import ViT, build_vit, variants
 from visprism.models.zoo_registry import MODELS, extends
@@ -53,19 +53,25 @@ class LocalAttention(Attention):
         self.kernel = kernel
 
     def forward(
-        self, x: Float[Tensor, "b h w c"], attn_mask: None = None, is_causal: bool = False
+        self,
+        x: Float[Tensor, "b h w c"],
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
     ) -> Float[Tensor, "b h w c"]:
         """The output at each token, from the tokens around it."""
-        near = None if self.kernel is None else self._near(*x.shape[1:3]).to(x.device)
+        near = None
+        if self.kernel is not None:
+            near = _near(x.shape[1], x.shape[2], self.kernel // 2).to(x.device)
         return super().forward(x.flatten(1, 2), attn_mask=near).view_as(x)
 
-    def _near(self, height: int, width: int) -> Bool[Tensor, "n n"]:
-        """Which tokens each token of a grid sees."""
-        rows, columns = (
-            (place[:, None] - place).abs() <= self.kernel // 2
-            for place in (torch.arange(height), torch.arange(width))
-        )
-        return (rows[:, None, :, None] & columns[None, :, None, :]).flatten(2).flatten(0, 1)
+
+def _near(height: int, width: int, reach: int) -> Bool[Tensor, "n n"]:
+    """Which tokens each token of a grid sees."""
+    rows, columns = (
+        (place[:, None] - place).abs() <= reach
+        for place in (torch.arange(height), torch.arange(width))
+    )
+    return (rows[:, None, :, None] & columns[None, :, None, :]).flatten(2).flatten(0, 1)
 
 
 class ConvVisionTransformer(ViT):
@@ -86,7 +92,7 @@ class ConvVisionTransformer(ViT):
 
 @extends(build_vit, weight_init="skip")
 def conv_vit(
-    width: int, heads: int, *, kernel: object = 3, head: str = "gap", **options: Any
+    width: int, heads: int, *, kernel: object = 3, head: Head = "gap", **options: Any
 ) -> ConvVisionTransformer:
     """A ViT in which each token attends to the `kernel` x `kernel` tokens around it.
 
@@ -96,7 +102,6 @@ def conv_vit(
     Source: Park and Kim (2022), How do vision transformers work?, sec. 2 and fig. 5; Yang et
     al. (2019), Convolutional self-attention networks.
     """
-    check_head(head)
     attention = partial(LocalAttention, kernel=kernel)
     return build_vit(ConvVisionTransformer, width, heads, attention, head=head, **options)
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from timm.models.mlp_mixer import MlpMixer
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import AttentionPool, KeepsMLP, PatchEmbed, check_head
+from visprism.models.layers.heads import AttentionPool, Head, KeepsMLP, PatchEmbed
 from visprism.models.zoo_registry import MODELS
 
 
@@ -36,7 +36,7 @@ def mixer(
     in_chans: int = 3,
     num_classes: int = 1000,
     depth: int = 8,
-    head: str = "gap",
+    head: Head = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> Mixer:
@@ -48,7 +48,6 @@ def mixer(
     Source: Tolstikhin et al. (2021), MLP-Mixer: an all-MLP architecture for vision, table 1;
     the smallest is Park and Kim's.
     """
-    check_head(head)
     stem = PatchEmbed(
         img_size=img_size, patch_size=patch_size, in_chans=in_chans, embed_dim=width
     )

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchvision.models.mobilenetv2 import InvertedResidual
 from torchvision.ops import Conv2dNormActivation
 
-from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
+from visprism.models.layers.heads import Head, PooledNet, classifier_of, pool_of
 from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
@@ -34,20 +34,13 @@ class MobileNetV2(PooledNet, torchvision.models.MobileNetV2):
         """The last map."""
         return self.features(x)
 
-    def forward_head(
-        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
-    ) -> Float[Tensor, "b ..."]:
-        """Logits from the last map, or with `pre_logits` its pooled vector."""
-        x = self.global_pool(x)
-        return x if pre_logits else self.classifier(x)
-
 
 def mobilenetv2(
     img_size: int,
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: str = "gap",
+    head: Head = "gap",
     drop_rate: float = 0.2,
     mc_dropout: float = 0.0,
     smoothing: bool = False,

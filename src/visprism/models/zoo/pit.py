@@ -11,7 +11,7 @@ from timm.models.pit import PoolingVisionTransformer
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
-from visprism.models.layers.heads import HEADS, AttentionPool, KeepsMLP, check_head
+from visprism.models.layers.heads import AttentionPool, KeepsMLP, TokenHead
 from visprism.models.layers.window_attention import head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
 
@@ -142,7 +142,7 @@ def pit(
     head_dim: int | None = None,
     qkv_bias: bool = False,
     no_embed_class: bool = False,
-    head: str = "token",
+    head: TokenHead = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> PiT:
@@ -156,7 +156,6 @@ def pit(
     The authors of "How do vision transformers work?" have an MLP of 2.7 times (XS) and once (B)
     the width in the last stages by mistake; here it is 4 times everywhere, as in PiT.
     """
-    check_head(head, ("token", *HEADS))
     if no_embed_class and head != "token":
         raise InputError(
             f"no_embed_class must be False without a class token (head={head!r}), got True"

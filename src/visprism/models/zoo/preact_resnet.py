@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from visprism.core.errors import InputError
+from visprism.models.layers.heads import Head
 from visprism.models.layers.residual_blocks import (
     MakeBlock,
     PreActBasic,
@@ -30,7 +31,7 @@ class PreActResNet(StagedNet):
         depths: tuple[int, ...],
         num_classes: int,
         in_chans: int = 3,
-        head: str = "gap",
+        head: Head = "gap",
         smoothing: bool = False,
         drop_path_rate: float = 0.0,
     ) -> None:

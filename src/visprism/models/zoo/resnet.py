@@ -9,7 +9,7 @@ from timm.layers.cbam import CbamModule
 from timm.models.resnet import BasicBlock, Bottleneck
 from torch import nn
 
-from visprism.models.layers.heads import PooledNet, classifier_of, pool_of
+from visprism.models.layers.heads import Head, PooledNet, classifier_of, pool_of
 from visprism.models.layers.residual_blocks import SpatialSmoothing
 from visprism.models.zoo_registry import MODELS
 
@@ -30,7 +30,7 @@ def resnet(
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: str = "gap",
+    head: Head = "gap",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
     drop_path_rate: float = 0.0,

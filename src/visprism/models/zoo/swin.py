@@ -8,7 +8,7 @@ from jaxtyping import Float
 from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
 from torch import Tensor, nn
 
-from visprism.models.layers.heads import AttentionPool, KeepsMLP, PatchEmbed, check_head
+from visprism.models.layers.heads import AttentionPool, Head, KeepsMLP, PatchEmbed
 from visprism.models.layers.window_attention import RelativeWindowAttention, head_width
 from visprism.models.zoo_registry import MODELS, check_per_stage
 
@@ -88,7 +88,7 @@ def swin(
     num_heads: tuple[int, ...] | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = True,
-    head: str = "gap",
+    head: Head = "gap",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
 ) -> Swin:
@@ -106,7 +106,6 @@ def swin(
     """
     numbers = tuple(heads if num_heads is None else num_heads)
     check_per_stage("num_heads", numbers, depths)
-    check_head(head)
     for stage, number in enumerate(numbers):
         head_width(width * 2**stage, number, head_dim)
     model = Swin(

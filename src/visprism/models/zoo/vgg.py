@@ -6,11 +6,9 @@ from typing import Any, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from visprism.core.errors import InputError
 from visprism.models.layers.heads import (
-    HEADS,
+    MLPHead,
     PooledNet,
-    check_head,
     classifier_of,
     mlp,
     pool_of,
@@ -22,8 +20,7 @@ from visprism.models.zoo_registry import MODELS
 class PlainNet(PooledNet):
     """Features, pooling and a classifier, under torchvision's names for them.
 
-    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions. The
-    smallest image, `least` x `least` pixels, leaves one position.
+    The head "mlp" is an MLP of the last map, pooled to `grid` x `grid` positions.
     """
 
     def __init__(
@@ -34,14 +31,12 @@ class PlainNet(PooledNet):
         grid: int,
         channels: int,
         num_classes: int,
-        least: int,
         feature_info: list[dict[str, Any]],
         dropout_first: bool = False,
     ) -> None:
         super().__init__()
-        self.features, self.least = nn.Sequential(*features), least
+        self.features = nn.Sequential(*features)
         self.feature_info = feature_info
-        check_head(head, ("mlp", *HEADS))
         self.set_head(head, num_classes, channels, pool="avgpool", last="classifier")
         if head != "mlp":
             self.avgpool: nn.Module = pool_of(head, channels)
@@ -56,22 +51,7 @@ class PlainNet(PooledNet):
 
     def forward_features(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b d i j"]:
         """The last map."""
-        if min(x.shape[2:]) < self.least:
-            raise InputError(
-                f"images must be at least {self.least}x{self.least} pixels, got "
-                f"{x.shape[2]}x{x.shape[3]}"
-            )
         return self.features(x)
-
-    def forward_head(
-        self, x: Float[Tensor, "b d i j"], pre_logits: bool = False
-    ) -> Float[Tensor, "b ..."]:
-        """Logits from the last map, or with `pre_logits` what the last linear layer reads."""
-        x = self.avgpool(x)
-        if self._head != "mlp":
-            return x if pre_logits else self.classifier(x)
-        assert isinstance(self.classifier, nn.Sequential)
-        return (self.classifier[:-1] if pre_logits else self.classifier)(x)
 
 
 class _Grid(nn.AdaptiveAvgPool2d):
@@ -101,7 +81,7 @@ def vgg(
     *,
     num_classes: int,
     in_chans: int = 3,
-    head: str = "mlp",
+    head: MLPHead = "mlp",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
@@ -130,7 +110,6 @@ def vgg(
         grid=7,
         channels=channels,
         num_classes=num_classes,
-        least=32,
         feature_info=stage_info(layers, _WIDTHS, (1, 2, 4, 8, 16)),
     )
     for module in model.modules():
@@ -179,7 +158,7 @@ def alexnet(
     num_classes: int,
     in_chans: int = 3,
     conv_bias: bool = True,
-    head: str = "mlp",
+    head: MLPHead = "mlp",
     mc_dropout: float = 0.0,
     smoothing: bool = False,
 ) -> nn.Module:
@@ -210,7 +189,6 @@ def alexnet(
         grid=2 if small else 6,
         channels=channels,
         num_classes=num_classes,
-        least=15 if small else 63,
         feature_info=stage_info(layers, (64, 192, 256), (2, 4, 8) if small else (4, 8, 16)),
         dropout_first=True,
     )

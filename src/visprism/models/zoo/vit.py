@@ -12,10 +12,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from visprism.models.layers.heads import (
-    HEADS,
     KeepsMLP,
     PatchEmbed,
-    check_head,
+    TokenHead,
     check_pooling,
     classifier_of,
     like_model,
@@ -47,7 +46,7 @@ def build_vit(
     num_heads: int | None = None,
     head_dim: int | None = None,
     qkv_bias: bool = False,
-    head: str = "token",
+    head: TokenHead = "token",
     drop_path_rate: float = 0.0,
     mc_dropout: float = 0.0,
     **arguments: Any,
@@ -61,7 +60,6 @@ def build_vit(
     """
     num_heads = heads if num_heads is None else num_heads
     head_width(width, num_heads, head_dim)
-    check_head(head, ("token", *HEADS))
     if attention is None and head_dim:
         attention = Attention
     model = kind(
@@ -224,7 +222,9 @@ class PooledDeiT(ViT):
 
 
 @extends(build_vit, qkv_bias=True)
-def deit(width: int, heads: int, *, head: str = "token", **options: Any) -> VisionTransformer:
+def deit(
+    width: int, heads: int, *, head: TokenHead = "token", **options: Any
+) -> VisionTransformer:
     """A ViT with a distillation token, and one classifier for each of its two tokens.
 
     In training mode it returns two logits: of the class token (for the targets) and of the

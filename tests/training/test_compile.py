@@ -1,4 +1,4 @@
-"""Laws of compiled training (src/visprism/training/fabric.py), by torch's own compiler."""
+"""Laws of compiled training, by torch's own compiler."""
 
 from dataclasses import replace
 
