@@ -79,8 +79,8 @@ def random_numbers(
 class Paired:
     """Correctness and NLL of each image without any change and under each condition."""
 
-    correct: Float[np.ndarray, "n conditions"]  # 1 or 0; the reference comes first
-    losses: Float[np.ndarray, "n conditions"]  # NLL in nats; the reference comes first
+    correct: Float[np.ndarray, "n passes"]  # 1 or 0; the reference comes first
+    losses: Float[np.ndarray, "n passes"]  # NLL in nats; the reference comes first
     classes: int  # of the model
     rms: Float[np.ndarray, " conditions"]  # root mean square of each change of the pixels
 
