@@ -257,7 +257,7 @@ class FrequencyNoise(PerturbedAccuracy):
         first, contrasts = results[0], [result.contrast for result in results]
         if np.isnan(contrasts).any():
             return (first,)
-        guessing = at_chance(first.clean_accuracy, outcomes.images, first.classes)
+        guessing = at_chance(first.clean_accuracy, len(outcomes.correct), first.classes)
         joint = FrequencyContrasts(
             noise=np.array(
                 [PAPER if r.band_shape == _PAPERS else EQUAL_ENERGY for r in results]
