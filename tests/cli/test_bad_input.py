@@ -88,7 +88,10 @@ CASES = [
     ("train quick --model resnet20 --data shapes --out FILE", "folder must be a directory"),
     (f"{TRAIN} --model resnet20?num_classes=7", "Name the model as resnet20?num_classes=10."),
     # Harmonize.
-    (f"{HARMONIZE} --placement layer9", "--placement must be 'alternate' or 'end-of-stage', one number per stage, or names"),
+    (
+        f"{HARMONIZE} --placement layer9",
+        "one number per stage, or names of residual Conv blocks",
+    ),
     (f"{HARMONIZE} --search quick", "--search needs --data"),
     (f"{HARMONIZE} --heads 1,2", "--heads must be one number, or one per stage (3 stages"),
 ]

@@ -43,7 +43,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
     A reader sees the old file or the new one, never a part, also after a crash or Ctrl-C. It
     has the mode of any new file, whatever the body makes of it. What a killed process leaves
-    has the same name, and is replaced; each process of torchrun has another name.
+    has the same name, and is replaced; processes of torchrun have separate names.
     """
     rank = os.environ.get("RANK", "0")
     scratch = path.with_name(f".{path.name}.{rank}.tmp{path.suffix}")

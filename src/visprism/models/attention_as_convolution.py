@@ -115,7 +115,7 @@ def attention_from_convolution(conv: nn.Conv2d, *, patch_size: int = 1) -> Relat
 def _responses(
     conv: nn.Conv2d, weight: Tensor, patch: int
 ) -> Float[Tensor, "rows columns out in"]:
-    """What the numbers of a token add to the numbers of another, by offset to the token read.
+    """What each number of a token adds to the numbers of another, by offset to the token read.
 
     These are the outputs of the convolution for each number of one token.
     """

@@ -234,8 +234,10 @@ def _(result: Rings, ax: Axes) -> Axes:
     if result.classes > 1:  # beyond, a loss depends on the scale of the logits
         top = _CUT * float(np.log(result.classes))
         ax.set_ylim(top=min(top, ax.get_ylim()[1]))
-    lowest = min(0.0, float(np.min(result.rise)))  # ends of intervals of few pairs lie below
-    ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None), ylim=(lowest, None))
+    bottom, top = ax.get_ylim()
+    lowest = min(0.0, float(np.min(result.rise))) - 0.04 * top
+    ax.set_ylim(bottom=max(bottom, lowest))  # intervals of few pairs end far below 0
+    ax.set(xlabel=label, ylabel=infos["rise"].heading, xlim=(0, None))
     return ax
 
 
