@@ -216,9 +216,11 @@ class ClassSeparability(Analysis):
         pooled = pooled_features(
             anatomy, batches, pooling=self.pooling, inputs_of=head, run=run
         )
-        return separability(
+        results = separability(
             pooled, self.pooling, head if labeled else None, predicts_targets=labeled
         )
+        one_of_each = results[0].classes == results[0].provenance.images
+        return results[1:] if one_of_each else results
 
     def inapplicable(self, subject: Subject) -> str | None:
         """Without labels, which need not be the classes of the model."""
@@ -240,8 +242,8 @@ def separability(
     classifier: nn.Linear | None,
     *,
     predicts_targets: bool,
-) -> tuple[NeuralCollapse, FeatureRanks] | tuple[FeatureRanks]:
-    """Both results, from features with targets; ranks alone if no class has two images."""
+) -> tuple[NeuralCollapse, FeatureRanks]:
+    """Both results, from features with targets."""
     assert pooled.targets is not None
     classes, index = np.unique(pooled.targets, return_inverse=True)
     if len(classes) < 2:
@@ -266,15 +268,6 @@ def separability(
         decided = pooled.logits.argmax(1)
     columns: dict[str, Any] = block_columns(list(pooled.features))
     columns |= {"pooling": pooling, "provenance": origin}
-    of_ranks = FeatureRanks(
-        **columns,
-        rankme=ranks[0],
-        rankme_centered=ranks[1],
-        alpha=ranks[2],
-        dimension=widths,
-    )
-    if len(classes) == images:
-        return (of_ranks,)
     return (
         NeuralCollapse(
             **columns,
@@ -290,7 +283,13 @@ def separability(
             self_duality=_self_duality(pooled, index, classes, classifier, several=several),
             classes=len(classes),
         ),
-        of_ranks,
+        FeatureRanks(
+            **columns,
+            rankme=ranks[0],
+            rankme_centered=ranks[1],
+            alpha=ranks[2],
+            dimension=widths,
+        ),
     )
 
 
