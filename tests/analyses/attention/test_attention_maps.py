@@ -109,13 +109,6 @@ def test_a_rollout_is_the_mean_over_the_tokens_that_the_head_reads(options, rows
     assert result.row.tolist()[:5] == [0, 0, 0, 0, 1]
 
 
-def test_a_head_that_reads_nothing_is_refused():
-    anatomy, image = built()
-    torch.nn.init.zeros_(anatomy.model.head.weight)
-    with pytest.raises(InputError, match=r"the tokens of .* are not known: the gradient of"):
-        rollout(anatomy, image)
-
-
 def test_what_the_head_does_not_read_is_no_class_token():
     anatomy, image = built(global_pool="avg")
     with pytest.raises(InputError, match="has no class token that the head reads"):
