@@ -1,7 +1,7 @@
 """Blocks, parameters and arithmetic of a model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -24,7 +24,6 @@ _STRIP_HEIGHT = 0.38
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Anatomy(Analysis):
     """Blocks of a model with their parameters and multiply-accumulates."""
 

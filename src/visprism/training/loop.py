@@ -231,9 +231,7 @@ def _run_of_recipe(run: Run, recipe: Recipe) -> Run:
     return replace(run, compute=compute, seed=recipe.seed)
 
 
-def _check(
-    train: Feed, recipe: Recipe, teacher: nn.Module | None, folder: Path | None
-) -> None:
+def _check(train: Feed, recipe: Recipe, teacher: nn.Module | None, folder: Path | None) -> None:
     if recipe.snapshot_every and folder is None:
         raise InputError(
             f"snapshot_every must be 0 without a folder, got {recipe.snapshot_every}. Give a "

@@ -1,7 +1,6 @@
 """Spectral density of the Hessian over all images, its leading eigenvalues, and its trace."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -149,7 +148,6 @@ def _over_vectors(values: np.ndarray) -> Number:
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Density(Analysis):
     """Spectral density, leading eigenvalues and trace of the Hessian of the training loss."""
 

@@ -5,7 +5,6 @@ fraction of negative ones, APE the mean of the positive ones.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +38,6 @@ _PRODUCTS = 26
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Hessian(Analysis):
     """Leading Hessian eigenvalues of mini-batches of training images."""
 

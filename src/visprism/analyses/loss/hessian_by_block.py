@@ -9,7 +9,7 @@ Sources: Dong et al. (2020), HAWQ-V2, sec. 3 (trace per block); Hutchinson (1989
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from statistics import fmean
 from typing import Any, ClassVar, Literal
@@ -119,7 +119,6 @@ def _first_images(batches: Sequence, number: int) -> Iterator[tuple[Images | Ten
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class HessianByBlock(Analysis):
     """Hessian trace and leading eigenvalue of each block, kind or stage."""
 

@@ -5,7 +5,6 @@ interval of an increase is over direction pairs and images.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -262,7 +261,6 @@ _EIGENVECTOR_BATCHES = 8  # batches whose Hessian gives the eigenvectors
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Landscape(Analysis):
     """Loss landscape around the weights, and its increase at exact distances."""
 

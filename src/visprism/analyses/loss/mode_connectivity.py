@@ -10,7 +10,6 @@ Wortsman et al. (2022), Model soups, sec. 2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -107,7 +106,6 @@ class Soup(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class ModeConnectivity(Analysis):
     """Loss barrier between the model and checkpoints, and accuracy of their soup."""
 

@@ -9,7 +9,6 @@ al. (2017) and Andriushchenko & Flammarion (2022) on mini-batches and m-sharpnes
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -122,7 +121,6 @@ def _estimate(rises: Sequence[Rise], mini_batches: bool) -> Number:
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Sharpness(Analysis):
     """Increase of the training loss at a small distance from the weights (SAM, m-sharpness)."""
 

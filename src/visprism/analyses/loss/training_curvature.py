@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import numpy as np
@@ -26,7 +26,6 @@ from visprism.table.result import Result
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class TrainingCurvature(Analysis):
     """Leading Hessian eigenvalues during training, with the threshold of stability."""
 

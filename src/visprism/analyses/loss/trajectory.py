@@ -6,7 +6,6 @@ snapshots around their mean. Buffers are not included.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -120,7 +119,6 @@ def trajectory(
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Trajectory(Analysis):
     """Trajectory of the weights during training, from checkpoints."""
 

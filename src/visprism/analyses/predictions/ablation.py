@@ -10,7 +10,6 @@ networks, sec. 4.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar, Literal
 
@@ -183,7 +182,6 @@ class Ablations(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Ablation(Analysis):
     """Accuracy drop without each block, convolution, attention head, channel or token.
 

@@ -9,7 +9,6 @@ Reliable evaluation of adversarial robustness with diverse parameter-free attack
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import nan
 from typing import Any, ClassVar, Literal
@@ -136,7 +135,6 @@ class RobustAccuracy(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Adversarial(Analysis):
     """Robust accuracy under random, FGSM, PGD and APGD perturbations."""
 

@@ -5,7 +5,7 @@ Kim (2022), How do vision transformers work?, and its code.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import nan
 from typing import ClassVar, Literal
 
@@ -193,7 +193,6 @@ class RiskCoverage(Curve):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Calibration(Analysis):
     """Accuracy, NLL, calibration errors and reliability diagram of predictions."""
 

@@ -5,7 +5,7 @@ corruptions and perturbations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import nan
 from typing import Any, Literal
 
@@ -304,7 +304,6 @@ class CorruptionErrors(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Corruptions(Analysis):
     """Accuracy and calibration on corrupted images, by corruption and severity."""
 

@@ -133,7 +133,6 @@ class ShiftedAccuracy(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class DistributionShift(Analysis):
     """Accuracy on stored sets of shifted images, such as ImageNet-C, -R, -A and -Sketch."""
 

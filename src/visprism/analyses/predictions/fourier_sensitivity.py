@@ -7,7 +7,6 @@ is measured.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -57,7 +56,6 @@ class FrequencyErrors(Surface):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class FourierSensitivity(PerturbedAccuracy):
     """Error rate under noise of each single frequency."""
 

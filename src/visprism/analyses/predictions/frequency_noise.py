@@ -7,7 +7,7 @@ high frequencies. Pixels are not clipped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import nan
 from typing import Any, ClassVar, Literal
@@ -155,7 +155,6 @@ class FrequencyContrasts(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class FrequencyNoise(PerturbedAccuracy):
     """Accuracy drop under noise of each frequency band."""
 

@@ -13,7 +13,6 @@ under two or more correlated receiver operating characteristic curves.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -103,7 +102,6 @@ class Detection(SeriesPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class OutOfDistribution(Analysis):
     """AUROC of out-of-distribution scores of logits and of each block against other data."""
 

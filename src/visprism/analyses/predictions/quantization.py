@@ -10,7 +10,6 @@ weights have no correlation. HAWQ-V2 ranks layers by it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import nan
 from typing import Any, ClassVar
 
@@ -145,7 +144,6 @@ class QuantizationSensitivity(SeriesPerBlock):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Quantization(Analysis):
     """NLL rise after rounding one block to a few bits, with its Hessian trace."""
 

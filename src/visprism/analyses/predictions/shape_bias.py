@@ -6,7 +6,6 @@ neural networks, app. C, with the indices of the authors' repository.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -89,7 +88,6 @@ class CueDecisions(Result):
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class ShapeBias(Analysis):
     """Decisions for shape or texture on images whose cues conflict."""
 

@@ -5,7 +5,7 @@ corruptions and perturbations, sec. 4.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import nan
 from typing import Literal
 
@@ -129,7 +129,6 @@ def relative_flip_rates(
 
 
 @ANALYSES.register
-@dataclass(frozen=True)
 class Stability(Analysis):
     """Flip rate of predictions along sequences of slightly changed images."""
 
