@@ -35,10 +35,10 @@ from visprism import Block, batches, dissect, load_data, load_model
 from visprism.analyses.features.class_separability import separability
 from visprism.analyses.features.feature_similarity import ranks_of_pairs, rsa_by_image
 from visprism.analyses.predictions.calibration import CalibrationMetrics, calibration
+from visprism.analyses.predictions.error_consistency import kappa_interval
 from visprism.analyses.predictions.shape_bias import shape_bias
 from visprism.analyses.predictions.temperature import temperature
 from visprism.core.devices import Compute
-from visprism.core.kappa import kappa_interval
 from visprism.core.provenance import Provenance
 from visprism.core.run import Run
 from visprism.core.statistics import (

@@ -30,7 +30,7 @@ from visprism.core.run import Run
 from visprism.harmonize.blocks import conv_blocks, select_blocks
 from visprism.harmonize.convert import MSAConfig, harmonize_model
 from visprism.harmonize.search import RecipeTrainer, SearchLog, search_by_recipe
-from visprism.training.recipe_files import as_yaml
+from visprism.training.recipe import as_yaml
 
 RESULTS = Path(__file__).parent / "results" / "replacement_search.json"
 MSA = MSAConfig(head_dim=16)  # ResNet-20 has 16, 32 and 64 channels

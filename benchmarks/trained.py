@@ -46,7 +46,7 @@ from visprism.core.statistics import wilson
 from visprism.models.pretrained import PretrainedCard
 from visprism.models.spec import ModelSpec
 from visprism.passes.predict import predict
-from visprism.training.recipe_files import flat_fields
+from visprism.training.recipe import flat_fields
 
 RESULTS = Path(__file__).parent / "results" / "trained"
 PACKAGE = Path(__file__).parents[1] / "src" / "visprism" / "models" / "weights"

@@ -238,7 +238,7 @@ from visprism.training.recipe import RECIPES as RECIPES
 from visprism.training.job import Job as Job
 from visprism.training.recipe import Recipe as Recipe
 from visprism.training.loop import fit as fit
-from visprism.training.recipe_files import load_recipe as load_recipe
+from visprism.training.recipe import load_recipe as load_recipe
 from visprism.training.job import train as train
 
 # Checks for new analyses.

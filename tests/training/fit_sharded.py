@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from visprism import Augmentation, Feed, InputError, Recipe, fit, processes
 from visprism.core.devices import CPU
 from visprism.core.processes import gather, rank, world_size
-from visprism.training.checkpoint_files import write_checkpoint
+from visprism.training.checkpointer import write_checkpoint
 from visprism.training.engine import Engine
 
 

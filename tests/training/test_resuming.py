@@ -1,4 +1,4 @@
-"""Laws of resuming (src/visprism/training/checkpoint_files.py, checkpointer.py)."""
+"""Laws of resuming (src/visprism/training/checkpointer.py)."""
 
 import logging
 import os

@@ -12,8 +12,7 @@ from visprism.core.run import Run
 from visprism.images.augmentation import STRONG, WEAK, Augmentation
 from visprism.training.history import History
 from visprism.training.job import Job, train
-from visprism.training.recipe import RECIPES, Recipe
-from visprism.training.recipe_files import read_recipe
+from visprism.training.recipe import RECIPES, Recipe, read_recipe
 
 _WEIGHTS, _HISTORY, _RECIPE = "model.safetensors", "history.npz", "recipe.yaml"
 

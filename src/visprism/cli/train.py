@@ -33,7 +33,7 @@ class Changes:
 
     def changed(self, name: str) -> "Recipe":
         """The recipe of this name with the changes."""
-        from visprism.training.recipe_files import load_recipe
+        from visprism.training.recipe import load_recipe
 
         changes: dict[str, Any] = {}
         for text in self.set:
@@ -77,8 +77,7 @@ class Recipes(Printing, Changes):
     def run(self) -> None:
         """List the recipes, or print one."""
         from visprism.cli.catalog import described
-        from visprism.training.recipe import RECIPES
-        from visprism.training.recipe_files import as_yaml, recipe_fields
+        from visprism.training.recipe import RECIPES, as_yaml, recipe_fields
 
         if self.recipe is None:
             print_table(["recipe", "description"], described(RECIPES), as_json=self.json)
@@ -157,7 +156,7 @@ class Train(Printing, Training):
         """Train, draw the learning curves, and print the outcome."""
         from visprism.core.processes import processes, rank
         from visprism.core.progress import console_progress
-        from visprism.training.checkpoint_files import valid_checkpoint
+        from visprism.training.checkpointer import valid_checkpoint
         from visprism.training.job import Job, train
 
         recipe = self.changed(self.recipe)

@@ -1,13 +1,15 @@
 """How a measurement runs: device, precision, seed, progress, provenance, and a deadline."""
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -170,3 +172,17 @@ def stream(seed: int, *use: object) -> torch.Generator:
     """
     digest = blake2b(repr((seed, *use)).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest))
+
+
+@contextmanager
+def unchanged_randomness() -> Iterator[None]:
+    """On exit, all global states of random numbers are as before; inside, gradients exist."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with ExitStack() as stack:
+        stack.callback(random.setstate, states[0])
+        stack.callback(np.random.set_state, states[1])
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.enable_grad())
+        yield

@@ -31,8 +31,7 @@ from visprism.images.image_set import held_out
 from visprism.models.loading import LoadedModel
 from visprism.training.job import Job, choose_preprocessing, prepare, training_feed
 from visprism.training.loop import fit
-from visprism.training.recipe import Recipe
-from visprism.training.recipe_files import as_yaml
+from visprism.training.recipe import Recipe, as_yaml
 
 Train = Callable[[nn.Module, int], float]  # candidate and seed -> validation accuracy
 Blocks = tuple[str, ...]  # names of replaced blocks, in forward order

@@ -20,6 +20,19 @@ Batch = Images | Sequence  # images, or (images, targets)
 B = TypeVar("B")
 
 
+def check_whole(model: nn.Module) -> None:
+    """Require that this process has the whole of each parameter."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.tensor import DTensor
+
+    sharded = any(isinstance(m, FullyShardedDataParallel) for m in model.modules())
+    if sharded or any(isinstance(p, DTensor) for p in model.parameters()):
+        raise InputError(
+            "the model must not be sharded, as by FSDP: each process has a part of its "
+            "parameters. Measure its checkpoints with vp.evolve."
+        )
+
+
 def check_evaluation_mode(model: nn.Module) -> None:
     """Require a model in evaluation mode; it is never switched for the user."""
     training = [name for name, module in model.named_modules() if module.training]

@@ -23,19 +23,19 @@ from visprism.core.files import make_folder
 from visprism.core.options import EFFORTS, Effort
 from visprism.core.preprocessing import Preprocessing
 from visprism.core.processes import rank
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import DEFAULT_RUN, Run, unchanged_randomness
 from visprism.estimates.findings import CODES
 from visprism.loss.training_curvature import evaluation_mode
+from visprism.passes.batches import check_whole
 from visprism.study.alarms import alarms_of
 from visprism.study.events import silent
 from visprism.study.examine import examine
+from visprism.study.exports import arrays_of, scalars_of
 from visprism.study.identity import fingerprint_of
-from visprism.study.logger_values import arrays_of, scalars_of
 from visprism.study.plan import duration, number_of_images, ordered_steps
 from visprism.study.share import Group, speed_of_all, waits
 from visprism.study.steps import REPLACED, set_aside, step_folder, step_folders
 from visprism.study.study import Study
-from visprism.study.training_state import check_whole, unchanged_randomness
 from visprism.training.loggers import Draw, Logger, make_loggers
 
 WATCHED = ("fourier", "variance", "singular-values", "token-norms", "attention", "calibration")

@@ -27,8 +27,7 @@ from visprism.models.pretrained import names_weights
 from visprism.training.history import History
 from visprism.training.loggers import Logger, make_loggers
 from visprism.training.loop import Watch, fit
-from visprism.training.recipe import Recipe
-from visprism.training.recipe_files import recipe_fields
+from visprism.training.recipe import Recipe, recipe_fields
 
 _SMALL = 64  # pixels: images with longer sides are not cached in memory
 _TEST_BATCH = 250  # images

@@ -9,7 +9,7 @@ from classifiers_by_hand import outcomes_by_hand
 from internals import difference, differing_pictures, error_consistency
 
 from visprism import calibration
-from visprism.core.kappa import kappa_interval
+from visprism.analyses.predictions.error_consistency import kappa_interval
 
 
 def outcomes(correct, confidence=0.9, name=""):

@@ -1,10 +1,10 @@
-"""Tests of the interval of Cohen's kappa (src/visprism/core/kappa.py)."""
+"""Tests of the interval of Cohen's kappa (analyses/predictions/error_consistency.py)."""
 
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from visprism.core.kappa import kappa_interval
+from visprism.analyses.predictions.error_consistency import kappa_interval
 
 QUANTILE = stats.norm.ppf(0.975)
 
