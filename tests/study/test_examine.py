@@ -229,7 +229,6 @@ def test_a_normalization_is_given_once(net):
         ({"mean": (0.5,) * 3}, None, "mean and std must be given together"),
         (both, None, "got both: half"),
         ({"normalization": "half"}, way, "got both: 8x8 bicubic"),
-        ({"normalization": "mnist"}, None, "normalization must be one of stated, imagenet"),
         ({}, "imagenet", "preprocessing must be a Preprocessing, .* got str"),
     ):
         with pytest.raises(InputError, match=message):

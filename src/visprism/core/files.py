@@ -202,7 +202,7 @@ def lock_folder(folder: Path, name: str) -> int | None:
 _MOST_JSON = 2**26  # bytes; an index of a million images has a tenth of that
 
 
-def read_json(path: Path, kind: type[T], what: str) -> T:
+def read_json(path: Path, kind: Any, what: str) -> Any:
     """What a JSON file holds, of a declared type; one sentence says what does not fit.
 
     Args:

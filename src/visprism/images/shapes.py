@@ -342,7 +342,7 @@ def _painted(
     dark = hue + between(-0.2, 0.2)  # in turns, as all hues
     period = between(*PERIOD)
     u, v = _coordinates(size, between(*TURN), between(*CENTERED), between(*CENTERED), period)
-    key = (between(0, 1) * 2**32).astype(np.uint32)[:, None, None]
+    key = (between(0.0, 1.0) * 2**32).astype(np.uint32)[:, None, None]
     pattern = _by_kind(TEXTURES, texture, u, v, 1 / (size * _column(period)), key)
     contrast, color = between(*CONTRAST), between(*chroma)
     hues = np.stack([dark, dark + between(-0.12, 0.12)])

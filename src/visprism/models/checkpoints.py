@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,7 @@ def save_checkpoint(
         provenance: versions, data and command of the training.
     """
     metadata = Metadata(
-        recipe or {},  # pyrefly: ignore (a dataclass becomes a dictionary)
+        asdict(recipe) if is_dataclass(recipe) else recipe or {},  # pyrefly: ignore
         preprocessing,
         tuple(class_names),
         metrics or {},

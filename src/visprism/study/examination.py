@@ -154,15 +154,17 @@ class Examination:
                 s.name: speeds[s.name].seconds(missing[s.name], s)
                 for s in self._of(missing, step.images)
             }
-            comparing = sum(
+            comparing = [
                 analysis.comparison_cost(s).seconds(step.images, speeds[s.name].forward)
                 for analysis in step.analyses
                 for pair in pairs_of(self.applicable[analysis.name])
                 if (pair, analysis.name) not in self.entries
                 for s in self._of(pair, step.images)
-            )
+            ]
             stored = frozenset(name for name, analyses in missing.items() if not analyses)
-            planned.append(replace(step, seconds=seconds, comparing=comparing, stored=stored))
+            planned.append(
+                replace(step, seconds=seconds, comparing=sum(comparing, 0.0), stored=stored)
+            )
         return Plan(tuple(planned), self.effort, self.budget)
 
     def _missing(self, step: Step, model: str) -> list[Analysis]:

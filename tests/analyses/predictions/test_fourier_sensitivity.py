@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from attacked import SPACE
 from classifiers_by_hand import Waves
 from internals import basis_image
 
@@ -36,7 +37,7 @@ def test_directions_are_a_basis(size):
 
 def test_the_wave_has_the_strength_that_is_said():
     pixels = torch.full((3, 3, 16, 12), 0.5)
-    changed = FourierSensitivity(rms=0.05).change(pixels, (2, 4), range(3), 0, None)
+    changed = FourierSensitivity(rms=0.05).change(pixels, (2, 4), range(3), 0, SPACE)
     assert (changed - pixels).square().mean((2, 3)).sqrt() == pytest.approx(0.05)
 
 

@@ -150,7 +150,7 @@ class Readout(Analysis):
         readouts = Readouts(
             **block_columns([block for _, block in rows]),
             readout=np.array([name for name, _ in rows]),
-            accuracy=mean(accuracy, proportion),
+            accuracy=mean(accuracy.astype(float), proportion),
             dimension=np.array(
                 [0 if n == LENS else test.features[b].shape[1] for n, b in rows]
             ),

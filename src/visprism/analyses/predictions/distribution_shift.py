@@ -117,7 +117,8 @@ class ShiftedAccuracy(Result):
         """
         if tuple(self.provenance.image_shape[-2:]) != ALEXNET_SIZE:
             return float("nan")
-        rows = zip(self.corruption, self.severity, self.classes, self.accuracy, strict=True)
+        columns = (self.corruption, self.severity, self.classes, self.accuracy)
+        rows = zip(*(np.asarray(c).tolist() for c in columns), strict=True)
         errors = {(c, s): 1 - a for c, s, k, a in rows if k == ALEXNET_CLASSES}
         return float(np.mean(list(relative_errors(errors, ALEXNET).values())))
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 from einops import rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from visprism.core.errors import InputError
@@ -40,7 +40,7 @@ class Layout:
         """Axis of the channels in the block's output."""
         return 1 if self.axes == "b c h w" else -1
 
-    def tokens(self, x: Tensor) -> Float[Tensor, "b n c"]:
+    def tokens(self, x: Tensor) -> Shaped[Tensor, "b n c"]:
         """All positions in the order of memory, on the grid or not; a view of `x`."""
         if self.axes == "b c h w":
             return x.flatten(2).mT
@@ -66,7 +66,7 @@ class Layout:
             patches = tokens[:, self.num_prefix_tokens : last]
         return rearrange(patches, "b (h w) c -> b c h w", h=height, w=width)
 
-    def off_grid(self, x: Tensor) -> Float[Tensor, "b p c"]:
+    def off_grid(self, x: Tensor) -> Shaped[Tensor, "b p c"]:
         """The tokens that `to_map` drops, in their order: class, distillation, registers.
 
         A view of `x` where they stand at one end; empty (p = 0) where all lie on the grid.

@@ -65,7 +65,7 @@ def integer_of(values: Values, name: str, low: int, high: int) -> int:
     return _checked(values.get(name), name, int, low, high)
 
 
-def _checked(value: Any, name: str, kind: type, low: float, high: float) -> Any:
+def _checked(value: Any, name: str, kind: type, low: Any, high: Any) -> Any:
     Option(name, kind, None, OptionInfo(name, minimum=low, maximum=high)).check(value)
     return kind(value)
 
