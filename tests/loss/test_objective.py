@@ -49,6 +49,13 @@ def test_softmax_regression_has_its_textbook_hessian(regression, images, classes
     )
 
 
+def test_the_gauss_newton_matrix_of_softmax_regression_is_its_hessian(
+    regression, images, classes
+):
+    objective = Objective(regression, [(images, classes)])
+    np.testing.assert_allclose(matrix(objective, "gauss-newton"), matrix(objective), atol=1e-12)
+
+
 def test_the_gauss_newton_matrix_is_the_product_of_jacobians(network, images, classes):
     parameters = {n: p.detach() for n, p in network.named_parameters()}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):

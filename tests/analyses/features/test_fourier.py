@@ -76,6 +76,14 @@ def test_the_highest_frequency_is_the_last_row_of_each_block(noise):
     np.testing.assert_array_equal(highest.change, spectrum.change[[4, 9, 13]])
 
 
+def test_the_diagonal_agrees_with_a_direct_sum_in_numpy(noise):
+    x = noise(1, 1, 6, 9)
+    u = np.add.outer(np.arange(6), np.arange(9))  # g = 3: whole cycles of 3 pixels
+    direct = [abs((x[0, 0].numpy() * np.exp(-2j * np.pi * k * u / 3)).sum()) for k in (0, 1)]
+    result = measure(Fourier(), x)
+    np.testing.assert_allclose(np.exp(result.log_amplitude), direct, atol=2 * FLOOR)
+
+
 @pytest.mark.parametrize("grid", [(8, 8), (7, 14), (1, 5)])
 def test_the_radial_profile_agrees_with_rings_over_the_whole_plane(noise, grid):
     x = noise(3, 2, *grid)

@@ -58,6 +58,35 @@ def test_every_table_of_counts_has_an_interval_around_its_kappa():
                 assert low < high
 
 
+def profile_interval(counts: np.ndarray) -> tuple[float, float]:
+    """The interval by the profile likelihood of kappa, maximized over both accuracies."""
+    total = counts.sum()
+    first, second = counts[1].sum() / total, counts[:, 1].sum() / total
+    best = (counts * np.log(counts / total)).sum()
+
+    def deviance(kappa: float) -> float:
+        def loss(accuracies: np.ndarray) -> float:
+            joint = table(kappa, *accuracies)
+            return -(counts * np.log(joint)).sum() if joint.min() > 0 else 1e9
+
+        return 2 * (optimize.minimize(loss, (first, second), method="Nelder-Mead").fun + best)
+
+    observed = 1 - (counts[0, 1] + counts[1, 0]) / total / (
+        first * (1 - second) + second * (1 - first)
+    )
+    return tuple(
+        optimize.brentq(lambda k: deviance(k) - QUANTILE**2, observed, observed + step)
+        for step in (-0.4, 0.9 * (1 - observed))
+    )
+
+
+def test_the_interval_is_near_that_of_the_profile_likelihood():
+    values = np.array([[60.0, 12], [20, 300]])
+    low, high = kappa_interval(values)
+    expected = profile_interval(values)
+    assert (low, high) == pytest.approx(expected, abs=0.15 * (expected[1] - expected[0]))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_the_interval_covers_negative_kappa_of_models_that_err_on_different_images():
