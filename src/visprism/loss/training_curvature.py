@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from visprism.anatomy.trace.forward import batch_size
+from visprism.core.devices import require_one_device
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run, stream
 from visprism.estimates.findings import Finding
@@ -183,6 +184,7 @@ def training_curvature(
     parameters = {name: p for name, p in model.named_parameters() if id(p) in updated}
     if not parameters:
         raise InputError("the optimizer must update parameters of the model, got none")
+    require_one_device(model, "derivatives of the loss")
     batches = list(batches)
     rule = update_rule(optimizers, parameters)
     with evaluation_mode(model):
