@@ -59,7 +59,7 @@ def test_the_interval_of_no_effect_has_the_unit_of_the_effect(scale, row, factor
         RawNumbers.load(PROJECT / "benchmarks" / "results" / "claims" / f"{scale}.json")
     )
     decided = effects.verdict == "no effect beyond the margin"
-    (number,) = np.flatnonzero((effects.row == row) & decided)
+    (number,) = np.flatnonzero((effects.row == row) & decided).tolist()
     text = effects.narrow_text(number).replace("\N{MINUS SIGN}", "-")
     assert text.endswith(suffix)
     shown = [float(word) for word in re.findall(r"[-+][\d.e-]+", text)]

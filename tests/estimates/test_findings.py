@@ -34,7 +34,7 @@ def test_an_accuracy_of_chance_is_a_warning():
     ("numbers", "more", "text"),
     [
         ((0.5, 0.4, 0.6), {"unit": "%"}, "NLL: 50% [40%, 60%] over 9 images"),
-        ((0.5, -1, 2), {}, "NLL: 0.5 [-1, 2] over 9 images, not significant"),
+        ((0.5, -1.0, 2.0), {}, "NLL: 0.5 [-1, 2] over 9 images, not significant"),
         ((0.5,), {"missing": "few"}, "NLL: 0.5 (no interval: few) over 9 images"),
         ((float("nan"),), {"missing": "few"}, "NLL undefined over 9 images: few"),
     ],

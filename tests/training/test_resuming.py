@@ -132,7 +132,7 @@ def fit_again(tmp_path_factory, make_model, make_feed, make_images, recipe):
 
     def fit(*, inner=(), data="one", pixels=images, labels=targets, teacher=(), **other):
         options = {"resume": other.pop("resume", True), "names": {"data": data}}
-        changed = replace(recipe, distillation="hard", **({"epochs": 1, "warmup": 0} | other))
+        changed = replace(recipe, distillation="hard", **({"epochs": 1, "warmup": 0.0} | other))
         feed = make_feed(changed, pixels, labels)
         models = make_model(*inner), make_model(*teacher)
         vp.fit(models[0], feed, changed, folder=folder, teacher=models[1], **options)

@@ -63,7 +63,7 @@ class History(Result):
 
     def findings(self) -> tuple[Finding, ...]:
         """Training loss and speed; accuracy, NLL and ECE on the test images."""
-        epochs, speed = number_of(self.epoch[-1], "epoch"), self.images_per_second.mean()
+        epochs, speed = number_of(int(self.epoch[-1]), "epoch"), self.images_per_second.mean()
         training = Finding(
             f"training loss {self.train_loss[-1]:.3g} nats after {epochs}, {speed:.0f} images/s"
         )

@@ -147,7 +147,7 @@ class Ablations(Result):
                 self.baseline_accuracy,
                 "ablations",
                 f"{self.images_text}{tests}",
-                lambda row, rows=rows: f"{self._name(rows[row])} ({self.kind[rows[row]]})",
+                lambda i, rows=rows: f"{self._name(int(rows[i]))} ({self.kind[rows[i]]})",
             )
         if not self.partial.all():
             yield (
