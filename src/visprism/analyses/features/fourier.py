@@ -220,7 +220,7 @@ def without_profile(measure: Callable[[Tensor], Tensor], blocks: Iterable[Block]
 
 
 def references(level: Float[np.ndarray, "b k"]) -> Float[np.ndarray, "3 b k"]:
-    """Log amplitude, and less its value at frequency 0 and at the lowest other frequency.
+    """Log amplitude, and its difference from frequency 0 and from the lowest other frequency.
 
     NaN where the highest frequency is the lowest.
     """

@@ -234,7 +234,7 @@ class CorruptedMetrics(Result):
 def relative_errors(
     errors: Mapping[Condition, float], reference: Mapping[str, float]
 ) -> dict[str, float]:
-    """CE of each corruption of a reference, whose mean is the mCE; NaN if a severity lacks.
+    """CE of each corruption of a reference, whose mean is the mCE; NaN if one is missing.
 
     Args:
         errors: error rate by corruption and severity.
