@@ -181,6 +181,8 @@ from visprism.analyses.loss.trajectory import trajectory as trajectory
 
 # Measurements of outputs.
 from visprism.analyses.predictions.attacks import Attack as Attack
+from visprism.passes.averaged import Ensemble as Ensemble
+from visprism.passes.averaged import MonteCarloDropout as MonteCarloDropout
 from visprism.passes.predictions import Predictions as Predictions
 from visprism.analyses.predictions.ablation import ablation as ablation
 from visprism.analyses.predictions.adversarial import adversarial as adversarial

@@ -32,12 +32,12 @@ def outcomes_by_hand(confidence, correct, model=""):
     )
 
 
-def random_predictions(n=400, k=7, *, scale=2.0, members=1, seed=0):
+def random_predictions(n=400, k=7, *, scale=2.0, seed=0):
     """Logits, and targets that are drawn from their softmax."""
     generator = torch.Generator().manual_seed(seed)
-    logits = scale * torch.randn(members, n, k, generator=generator)
-    targets = torch.multinomial(logits.softmax(-1).mean(0), 1, generator=generator)[:, 0]
-    return Predictions(logits if members > 1 else logits[0], targets)
+    logits = scale * torch.randn(n, k, generator=generator)
+    targets = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    return Predictions(logits, targets)
 
 
 def colors(*channels, level=1.0):

@@ -261,7 +261,7 @@ class Objective:
                 f"({not_finite[0]}, ...)"
             )
         if self.loss is cross_entropy and logits.ndim == 2:
-            check_logits(logits[None].float())
+            check_logits(logits.float())
         decay = [torch.full_like(tensors[n], self.weight_decay * (n in decayed)) for n in names]
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "tensors", tensors)

@@ -36,19 +36,16 @@ def default_batch_size(shape: Sequence[int], compute: Compute) -> int:
 
 
 @contextmanager
-def inference(
-    model: nn.Module, compute: Compute, *, dropout: bool = False
-) -> Iterator[Forward]:
+def inference(model: nn.Module, compute: Compute) -> Iterator[Forward]:
     """Inside, a function from images to the model's output, without derivatives.
 
     The images of a convolutional model on a CPU have the memory format channels last, for which
     kernels are up to 1.5 times as fast, unless the model fails with it, as one that views its
-    feature maps as contiguous does. A batch that does not fit the memory runs in halves. With
-    `dropout`, whose draws depend on the format and the batch, neither is done.
+    feature maps as contiguous does. A batch that does not fit the memory runs in halves.
     """
     is_cpu = compute.torch_device.type == "cpu"
     convolutional = any(isinstance(module, nn.Conv2d) for module in model.modules())
-    last = not dropout and is_cpu and convolutional
+    last = is_cpu and convolutional
 
     @torch.no_grad()
     def run(images: Images) -> Tensor:
@@ -62,7 +59,7 @@ def inference(
             return forward(model, on_device(images, compute))
 
     with compute.borrow(model):
-        yield run if dropout else partial(in_halves, run)
+        yield partial(in_halves, run)
 
 
 def _channels_last(images: Images) -> Images:

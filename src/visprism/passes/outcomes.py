@@ -33,9 +33,6 @@ class Outcomes(Result):
         "Brier score", "", "sum over classes of (probability - one-hot target)^2"
     )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
-    passes: int = scalar(
-        "Passes", "", "number of passes or models whose probabilities are averaged", default=1
-    )
 
 
 def outcomes_of(predictions: Predictions | Outcomes) -> Outcomes:
@@ -50,8 +47,8 @@ def outcomes(predictions: Predictions) -> Outcomes:
     logarithm is taken underflows at differences of 104 or more. Classes are ranked by value,
     equal ones by index: a model with equal logits for all has classes 0 to 4 as its top 5.
     """
-    members, target = predictions.members, predictions.targets
-    blocks = zip(members.split(_ROWS, dim=1), target.split(_ROWS), strict=True)
+    target = predictions.targets
+    blocks = zip(predictions.logits.split(_ROWS), target.split(_ROWS), strict=True)
     columns = zip(*(_columns(logits.float(), t) for logits, t in blocks), strict=True)
     predicted, top5, confidence, nll, brier = (torch.cat(parts) for parts in columns)
     return Outcomes(
@@ -63,36 +60,30 @@ def outcomes(predictions: Predictions) -> Outcomes:
         nll=nll.clamp(min=0).numpy(),  # rounding goes below 0 by one part in 10^7
         brier=brier.clamp(min=0).numpy(),
         classes=predictions.num_classes,
-        passes=len(members),
         provenance=predictions.provenance,
     )
 
 
 def _columns(
-    logits: Float[Tensor, "s b k"], target: Int64[Tensor, " b"]
+    logits: Float[Tensor, "b k"], target: Int64[Tensor, " b"]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Prediction, whether the target is in the top 5, confidence, NLL and Brier score."""
-    probabilities = logits.softmax(2)
-    best, at = _argmax(logits), target[:, None]
+    p, best, at = logits.softmax(1), _argmax(logits), target[:, None]
     # Log-sum-exp is the highest logit less its log-probability, which lies in -log k ... 0; in
     # float64, as the difference of two logits may overflow.
-    of_target = logits.gather(2, at.expand_as(best)).double()
-    log_p = of_target - logits.gather(2, best).double()
-    log_p += probabilities.gather(2, best).double().log()
-    log_p = log_p.logsumexp(0)[:, 0] - np.log(len(logits))
-    p = probabilities.mean(0)
-    ranked = logits[0] if len(logits) == 1 else p
-    predicted, value = _argmax(ranked), ranked.gather(1, at)
-    before = (ranked == value) & (torch.arange(ranked.shape[1]) < at)
+    value, confidence = logits.gather(1, at), p.gather(1, best)
+    log_p = value.double() - logits.gather(1, best).double() + confidence.double().log()
+    log_p = log_p[:, 0]
+    before = (logits == value) & (torch.arange(logits.shape[1]) < at)
     return (
-        predicted[:, 0],
-        (ranked > value).sum(1) + before.sum(1) < _TOP,
-        p.gather(1, predicted)[:, 0],
+        best[:, 0],
+        (logits > value).sum(1) + before.sum(1) < _TOP,
+        confidence[:, 0],
         -log_p,
         1 - 2 * log_p.exp() + torch.linalg.vector_norm(p, dim=1).double() ** 2,
     )
 
 
-def _argmax(rows: Float[Tensor, "*b k"]) -> Int64[Tensor, "*b 1"]:
+def _argmax(rows: Float[Tensor, "b k"]) -> Int64[Tensor, "b 1"]:
     """Class of the first highest value; NumPy's argmax is eight times as fast as torch's."""
-    return torch.from_numpy(rows.numpy().argmax(-1))[..., None]
+    return torch.from_numpy(rows.numpy().argmax(1))[:, None]

@@ -188,9 +188,9 @@ def _rows(
 ) -> Float[Tensor, "b k"]:
     """The logits of a batch among all images' logits."""
     rows = slice(indices.start, indices.stop)
-    if clean.logits.ndim != 2 or not torch.equal(clean.targets[rows], targets):
+    if not torch.equal(clean.targets[rows], targets):
         raise InputError(
-            "clean must be predictions of one pass over the same images in the same order, got "
+            "clean must be predictions of the same images in the same order, got "
             f"{len(clean)} predictions whose targets differ, starting at image {indices.start}"
         )
     return clean.logits[rows]

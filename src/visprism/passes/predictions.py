@@ -18,12 +18,9 @@ _SUM = 1e-2  # tolerance of the sum of probabilities, which half precision needs
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits and targets of a data set; several passes or models are a stack of logits.
+    """Logits and targets of a data set. Logits are the input of a softmax."""
 
-    Logits are the input of a softmax. The probabilities of several passes are averaged.
-    """
-
-    logits: Float[Tensor, "n k"] | Float[Tensor, "s n k"] = field(repr=False)
+    logits: Float[Tensor, "n k"] = field(repr=False)
     targets: Int64[Tensor, " n"] = field(repr=False)
     provenance: Provenance = field(default_factory=Provenance)
 
@@ -37,38 +34,32 @@ class Predictions:
             object.__setattr__(self, name, value.detach().cpu())
         _check_shapes(self.logits, self.targets)
         _check_targets(self.targets, self.num_classes)
-        check_logits(self.members)
+        check_logits(self.logits)
 
     def __len__(self) -> int:
         """Number of images."""
         return len(self.targets)
 
     @property
-    def members(self) -> Float[Tensor, "s n k"]:
-        """The logits as a stack, with one member if there is one pass."""
-        return self.logits if self.logits.ndim == 3 else self.logits[None]
-
-    @property
     def num_classes(self) -> int:
         """Number of classes, including classes without images."""
-        return self.logits.shape[-1]
+        return self.logits.shape[1]
 
     def subset(self, positions: Int64[Tensor, " m"]) -> "Predictions":
         """The predictions of the images at `positions`, in that order."""
-        logits = self.logits[..., positions, :]
-        return Predictions(logits, self.targets[positions], self.provenance)
+        return Predictions(self.logits[positions], self.targets[positions], self.provenance)
 
 
 def _check_shapes(logits: Tensor, targets: Tensor) -> None:
-    if logits.ndim not in (2, 3) or not logits.is_floating_point() or 0 in logits.shape:
+    if logits.ndim != 2 or not logits.is_floating_point() or 0 in logits.shape:
         raise InputError(
-            "logits must be floating-point of shape (images, classes) or (passes, images, "
-            f"classes), got {_described(logits)}"
+            "logits must be floating-point of shape (images, classes), got "
+            f"{_described(logits)}"
         )
     integer = not targets.is_floating_point() and not targets.is_complex()
-    if targets.shape != logits.shape[-2:-1] or not integer:
+    if targets.shape != logits.shape[:1] or not integer:
         raise InputError(
-            f"targets must be one class index for each of {logits.shape[-2]} images, got "
+            f"targets must be one class index for each of {len(logits)} images, got "
             f"{_described(targets)}"
         )
 
@@ -88,9 +79,8 @@ def _check_targets(targets: Tensor, classes: int) -> None:
         )
 
 
-def check_logits(members: Float[Tensor, "s n k"]) -> None:
+def check_logits(rows: Float[Tensor, "n k"]) -> None:
     """Check that the largest logits are finite, and that logits are no probabilities."""
-    rows = members.flatten(0, 1)
     highest = rows.amax(1)  # NaN if one of the row is
     if not torch.isfinite(highest).all():
         number = int((~torch.isfinite(highest)).sum())

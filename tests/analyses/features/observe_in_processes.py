@@ -6,7 +6,17 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from visprism import CKA, Fourier, Variance, compare, dissect, outcomes, predict, processes
+from visprism import (
+    CKA,
+    Fourier,
+    MonteCarloDropout,
+    Variance,
+    compare,
+    dissect,
+    outcomes,
+    predict,
+    processes,
+)
 from visprism.passes.features import observations
 
 # In batches of four: four, the last of which is too small for CKA; then one, so that a rank has
@@ -34,9 +44,8 @@ def observed():
             results.append({"comparison": compare(anatomy, anatomy, batches, mirrored)})
             for measured in observations(anatomy, batches, analyses):
                 results[-1] |= {type(result).__name__: result for result in measured}
-            for samples in (1, 3):
-                predictions = predict(model, labeled, samples=samples)
-                results[-1][f"outcomes of {samples}"] = outcomes(predictions)
+            for name, given in {"one": model, "dropout": MonteCarloDropout(model, 3)}.items():
+                results[-1][f"outcomes of {name}"] = outcomes(predict(given, labeled))
         return results
 
 

@@ -52,12 +52,6 @@ def test_values_of_images_are_the_bias_and_their_influence():
     assert (moved - 0.75) / 1e-6 * 25 == pytest.approx(values[1] - 0.75, abs=1e-4)
 
 
-def test_an_ensemble_decides_by_its_mean_probability():
-    p = torch.tensor([[[0.9, 0.09, 0.01]], [[0.001, 0.4, 0.599]]])
-    result = shape_bias(Predictions(p.log(), torch.tensor([0])), np.array([1]), ["a", "b", "c"])
-    assert (result.shape_decisions[-1], result.texture_decisions[-1]) == (1, 0)
-
-
 @pytest.mark.parametrize(("number", "given"), [(4, False), (5, True)])
 def test_few_decisions_for_a_cue_have_no_values_of_images(number, given):
     predictions = predicted([0] * (20 - number) + [1] * number, [0] * 20)

@@ -55,8 +55,8 @@ def test_an_error_that_is_not_of_scale_remains():
     assert scaling.debiased_after.low > 0
 
 
-def test_no_other_temperature_of_an_ensemble_has_a_lower_nll():
-    given = random_predictions(600, 4, scale=3.0, members=3)
+def test_no_other_temperature_has_a_lower_nll():
+    given = random_predictions(600, 4, scale=3.0)
     best = temperature(given)[0].temperature
     tried = [Predictions(given.logits / (t * best), given.targets) for t in (0.99, 1, 1.01)]
     assert np.argmin([outcomes(p).nll.mean() for p in tried]) == 1

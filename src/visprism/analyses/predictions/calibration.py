@@ -40,6 +40,7 @@ from visprism.estimates.calibration_error import Bins, calibration_error
 from visprism.estimates.estimated import Estimated, Number, mean, proportion, stacked
 from visprism.estimates.findings import Finding, at_chance, chance_findings
 from visprism.estimates.text import missing_text, text_of
+from visprism.passes.averaged import MonteCarloDropout
 from visprism.passes.outcomes import Outcomes, outcomes, outcomes_of
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
@@ -78,9 +79,6 @@ class CalibrationMetrics(Result):
         "Value", "", "NaN where it is undefined, such as the accuracy of no image", keep=True
     )
     bins: int = scalar("Bins", "", "bins of the calibration errors", default=10)
-    passes: int = scalar(
-        "Passes", "", "number of passes or models whose probabilities are averaged", default=1
-    )
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
     calibrated_ece: float = scalar(
         "ECE if calibrated",
@@ -274,9 +272,8 @@ class Calibration(Analysis):
         if self.samples == 1:
             predictions = subject.predictions(run)
         else:
-            predictions = predict(
-                subject.model, subject.batches(), samples=self.samples, run=run
-            )
+            model = MonteCarloDropout(subject.model, self.samples, seed=run.seed)
+            predictions = predict(model, subject.batches(), run=run)
         result = outcomes(predictions)
         return (
             self.of(result),
@@ -386,7 +383,6 @@ class Calibration(Analysis):
             cutoff=np.array(cutoff),
             value=stacked(values),
             bins=bins,
-            passes=o.passes,
             classes=o.classes,
             calibrated_ece=error.calibrated,
             provenance=replace(o.provenance, images=n),

@@ -374,7 +374,7 @@ def seconds_to_corrupt(subject: Subject) -> float:
 
 
 def robustness(
-    model: nn.Module | Sequence[nn.Module],
+    model: nn.Module,
     corrupted: Mapping[Condition, Iterable[Batch] | Predictions],
     *,
     bins: int = 10,
@@ -387,7 +387,7 @@ def robustness(
     are NaN otherwise. Costs a pass of the model for each condition.
 
     Args:
-        model: in evaluation mode; or several, an ensemble.
+        model: in evaluation mode.
         corrupted: labeled batches of each (corruption, severity), or the predictions of them;
             `CLEAN` is the condition of clean images.
         bins: of the calibration errors.

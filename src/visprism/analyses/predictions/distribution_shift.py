@@ -253,7 +253,7 @@ def _accuracy(predictions: Predictions, classes: Sequence[int]) -> Any:
     """Accuracy among some classes, over the images of them."""
     chosen = torch.tensor(sorted(classes))
     rows = torch.isin(predictions.targets, chosen)
-    best = predictions.members.mean(0)[rows][:, chosen].argmax(1)
+    best = predictions.logits[rows][:, chosen].argmax(1)
     return mean((chosen[best] == predictions.targets[rows]).double().numpy(), proportion)
 
 

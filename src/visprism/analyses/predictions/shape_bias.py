@@ -161,7 +161,7 @@ def shape_bias(
             "at least one image must have the shape of one category and the texture of "
             "another, got none. Use a cue-conflict set, such as 'shapes?cues=conflict'."
         )
-    decisions = predictions.members.double().softmax(-1).mean(0).argmax(1).numpy()
+    decisions = predictions.logits.argmax(1).numpy()
     of_category = [conflict & (shapes == c) for c in range(len(categories))]
     groups = [(n, rows) for n, rows in zip(categories, of_category, strict=True) if rows.any()]
     groups.append(("all", conflict))
@@ -194,10 +194,9 @@ def by_category(predictions: Predictions, classes: Sequence[Sequence[int]]) -> P
     The score of a category is the logarithm of the mean probability of its classes, as in
     Geirhos et al. The targets must be categories already.
     """
-    logs = predictions.members.double().log_softmax(-1)
-    means = [logs[..., list(g)].logsumexp(-1) - np.log(len(g)) for g in classes]
-    scores = torch.stack(means, dim=-1).float()
-    scores = scores if len(scores) > 1 else scores[0]
+    logs = predictions.logits.double().log_softmax(1)
+    means = [logs[:, list(g)].logsumexp(1) - np.log(len(g)) for g in classes]
+    scores = torch.stack(means, dim=1).float()
     return Predictions(scores, predictions.targets, predictions.provenance)
 
 

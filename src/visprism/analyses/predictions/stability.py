@@ -191,7 +191,7 @@ Frames = Tensor  # (images, frames, C, H, W)
 
 
 def stability(
-    model: nn.Module | Sequence[nn.Module],
+    model: nn.Module,
     sequences: Mapping[str, Iterable[Frames]],
     *,
     run: Run = DEFAULT_RUN,
@@ -204,7 +204,7 @@ def stability(
     among n images the upper end is 1 - 0.025^(1/n), Clopper and Pearson's for a fraction.
 
     Args:
-        model: in evaluation mode; or several, an ensemble.
+        model: in evaluation mode.
         sequences: for each perturbation batches of frames (images, frames, C, H, W).
         run: device, precision and progress.
 

@@ -108,14 +108,14 @@ def temperature(
     What temperature scaling removes is an error of the scale of the logits; what remains of the
     ECE is not.
 
-    With b = 1 / T, the root of the derivative of the NLL by b is computed in float64; for one
-    pass the NLL is convex in b and has one minimum. The interval of T is exp(log T ± t s) with
+    With b = 1 / T, the root of the derivative of the NLL by b is computed in float64; the NLL
+    is convex in b and has one minimum. The interval of T is exp(log T ± t s) with
     s the standard error of log T from the variance of the derivative over images, and t the
     quantile of Student's t; there is none for fewer than 5 correct or 5 wrong predictions.
     Costs about 15 passes over the logits for all images and for each fold.
 
     Args:
-        predictions: of one pass or several; each is divided by the same T.
+        predictions: of a data set.
         folds: number of folds, of equal size but for one image.
         seed: of the random folds.
 
@@ -174,8 +174,7 @@ def _best(predictions: Predictions) -> float:
     def slope(log_inverse: float) -> float:
         return float(_slopes(predictions, float(np.exp(log_inverse))).mean())
 
-    classes = predictions.targets.expand(len(predictions.members), -1)[..., None]
-    if predictions.members.gather(2, classes).isneginf().any():
+    if predictions.logits.gather(1, predictions.targets[:, None]).isneginf().any():
         raise InputError(
             "the logit of each target must be finite, got negative infinity, with which the "
             "NLL is infinite at any temperature. Measure images of classes that are not masked."
@@ -217,19 +216,15 @@ def _log_error(predictions: Predictions, inverse: float) -> float:
 def _slopes(predictions: Predictions, inverse: float) -> Float[np.ndarray, " n"]:
     """Derivative of the NLL of each image by the inverse temperature b.
 
-    For one pass it is E_p[l] - l_t with p = softmax(b l); for several the mean of that, each
-    weighted by its share of the probability of the target.
+    It is E_p[l] - l_t with p = softmax(b l).
     """
     parts = []
-    for members, targets in zip(
-        predictions.members.split(_ROWS, dim=1), predictions.targets.split(_ROWS), strict=True
+    for logits, targets in zip(
+        predictions.logits.split(_ROWS), predictions.targets.split(_ROWS), strict=True
     ):
-        exact = members.double()
-        gap = exact - exact.amax(-1, keepdim=True)
-        at = targets.expand(len(members), -1)[..., None]
-        log_p = (inverse * gap).log_softmax(-1)
-        target_gap, target_log_p = (x.gather(2, at)[..., 0] for x in (gap, log_p))
+        exact = logits.double()
+        gap = exact - exact.amax(1, keepdim=True)
         # A class with logit -infinity has probability 0 and adds nothing.
-        mean = (log_p.exp() * gap).nan_to_num(0.0).sum(-1)
-        parts.append((target_log_p.softmax(0) * (mean - target_gap)).sum(0))
+        mean = ((inverse * gap).softmax(1) * gap).nan_to_num(0.0).sum(1)
+        parts.append(mean - gap.gather(1, targets[:, None])[:, 0])
     return torch.cat(parts).numpy()
