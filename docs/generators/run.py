@@ -27,7 +27,6 @@ _OPTIONS = {
     "hessian": {"k": 2},
     "hessian-by-block": {"probes": 3},
     "landscape": {"points": 7, "angles": 4},
-    "quantization": {"trace_probes": 2},
     "sharpness": {"directions": 2},
     "stability": {"perturbations": ("gaussian_noise", "brightness", "translate", "rotate")},
 }

@@ -81,7 +81,7 @@ OPTIONS = {
     "readout": {"neighbors": 5, "folds": 3},
     "out-of-distribution": {"ood_data": "shapes?size=64", "neighbors": 5},
     "attribution": {"blocks": 2, "steps": 3},
-    "quantization": {"bits": (4,), "trace_probes": 1},
+    "quantization": {"bits": (4,)},
     "hessian-by-block": {"probes": 3},
 }
 TESTED = {"out-of-distribution": IMAGES // 2, "patch-pca": 16}  # of the images

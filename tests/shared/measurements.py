@@ -22,7 +22,7 @@ OPTIONS = {
     "hessian-by-block": {"by": "kind", "probes": 3},
     "landscape": {"points": 3, "ring_planes": 1, "angles": 4},
     "out-of-distribution": {"neighbors": 5, "ood_data": DATA},
-    "quantization": {"bits": (4,), "trace_probes": 1},
+    "quantization": {"bits": (4,)},
     "readout": {"neighbors": 5, "folds": 2},
     "sharpness": {"mini_batch": 8, "directions": 1},
     "stability": {"perturbations": ("brightness",)},

@@ -135,13 +135,6 @@ def correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float
     return float(a @ b) / scale if scale > 0 else 0.0
 
 
-def rank_correlation(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " n"]) -> float:
-    """Spearman's; 0 where the values of one are equal."""
-    from scipy.stats import rankdata  # SciPy takes a while to import
-
-    return correlation(rankdata(a), rankdata(b))
-
-
 def wilson(
     successes: Int[np.ndarray, " k"], trials: Int[np.ndarray, " k"]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:

@@ -1,18 +1,14 @@
 """Density of all eigenvalues of a matrix, and their sum, from products with random vectors."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from visprism.core.devices import Compute
 from visprism.core.errors import InputError
 from visprism.core.run import DEFAULT_RUN, Run
 from visprism.loss.krylov import Krylov, Product
-from visprism.loss.objective import Objective
 from visprism.loss.products import Products, random_signs
 
 
@@ -88,30 +84,6 @@ def hutchpp(product: Product, probes: Float[Tensor, "n p"]) -> Float[Tensor, " m
 def _inner(first: Float[Tensor, "n p"], second: Float[Tensor, "n p"]) -> Float[Tensor, " n"]:
     """Inner products of rows, in double precision on the CPU."""
     return (first.cpu().double() * second.cpu().double()).sum(1)
-
-
-def traces_by_part(
-    model: nn.Module,
-    batches: Iterable,
-    parameters: Mapping[str, Sequence[str]],
-    *,
-    probes: int = 5,
-    run: Run = DEFAULT_RUN,
-) -> dict[str, Float[np.ndarray, " probes"]]:
-    """Estimates of the trace of the mean loss's Hessian for the parameters of each part.
-
-    Cost: `probes` Hessian products for each part, each as much as six forward passes.
-
-    Source: Dong et al. (2020), HAWQ-V2, sec. 3.
-    """
-    data = list(batches)
-    traces = {}
-    for part in run.track(list(parameters), "Hessian traces"):
-        objective = Objective(
-            model, data, parameters=list(parameters[part]), run=replace(run, progress=None)
-        )
-        traces[part] = trace_of_part(Products(objective), probes)
-    return traces
 
 
 def trace_of_part(products: Products, probes: int) -> Float[np.ndarray, " probes"]:

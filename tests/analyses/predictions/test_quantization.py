@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from internals import quantized, weights_of
+from internals import quantized
 from torch import nn
 from torch.nn import functional
 
@@ -29,7 +29,7 @@ def network(request):
 
 
 def sensitivity(anatomy, batches, *bits):
-    return Quantization(bits=bits, trace_probes=0)(anatomy, batches)
+    return Quantization(bits=bits)(anatomy, batches)
 
 
 def test_it_is_the_quantization_of_torch():
@@ -103,43 +103,3 @@ def test_a_weight_that_blocks_share_is_rounded_in_each_of_them():
     assert len(rises) == 3
     assert np.abs(rises).min() > 1e-4
     np.testing.assert_allclose(rises, rises[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("network", ["vit_tiny_patch16_224"], indirect=True)
-def test_the_predicted_rise_is_half_the_mean_curvature_times_the_squared_rounding(network):
-    anatomy, batches = network
-    model = anatomy.model.double()
-    batches = [(images.double(), targets) for images, targets in batches]
-    head, (weight,) = list((b.name, weights_of(anatomy, b)) for b in anatomy)[-1]
-    result = Quantization(bits=(3,), trace_probes=20)(anatomy, batches)
-    parameter = dict(model.named_parameters())[weight].detach()
-    images, _targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    # Of softmax regression: |x|^2 times the sum of p (1 - p) over classes, mean over images.
-    size, inputs = parameter.numel(), []
-    layer = model.get_submodule(weight.removesuffix(".weight"))
-    with layer.register_forward_pre_hook(lambda _, x: inputs.append(x[0])), torch.no_grad():
-        p = model(images).softmax(1)
-    exact = ((1 - p.square().sum(1)) * inputs[0].square().sum(1)).mean().item()
-    row = int(np.flatnonzero(result.block == head)[0])
-    trace, rise = result.trace[row], result.predicted_rise[row]
-    assert trace.low < exact < trace.high
-    rounding = float((quantized(parameter, 3) - parameter).square().sum())
-    for predicted, of in ((rise, trace), (rise.low, trace.low), (rise.high, trace.high)):
-        assert predicted == pytest.approx(of * rounding / (2 * size), rel=1e-5)
-
-
-@pytest.mark.parametrize("network", ["vit_tiny_patch16_224"], indirect=True)
-def test_a_model_without_second_derivatives_has_no_traces_and_a_reason(network):
-    anatomy, batches = network
-
-    class Detached(nn.Sequential):
-        def forward(self, x):
-            return super().forward(x).detach()
-
-    images, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    batches = [(images, targets)] * 2
-    result = Quantization(bits=(4,), trace_probes=3)(Detached(anatomy.model).eval(), batches)
-    assert np.isnan(result.trace).all()
-    assert "no Hessian traces of the weights: " in result.findings()[-1].text
-    silent = Quantization(bits=(4,), trace_probes=0)(anatomy.model, batches)
-    assert len(silent.findings()) == 1
