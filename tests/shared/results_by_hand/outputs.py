@@ -151,7 +151,6 @@ def stability():
         perturbation=np.array(["gaussian_noise", "tilt"]),
         frames=np.array([31, 31]),
         flip_rate=Estimated([0.05, 0.02], [0.04, 0.01], [0.06, 0.03]),
-        consistency=np.array([0.9, 0.98]),
         mean_flip_rate=0.035,
     )
 

@@ -6,7 +6,6 @@ corruptions and perturbations, sec. 4.2.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import nan
 from typing import Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Sizes
 from visprism.analyses.predictions.corruptions import not_corruptible, seconds_to_corrupt
-from visprism.analyses.subject import Measured, Subject
+from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
 from visprism.core.run import DEFAULT_RUN, Run
@@ -30,7 +29,7 @@ from visprism.estimates.text import readable, text_of, titled
 from visprism.images.corruptions.sequences import PERTURBATIONS, SequenceBatches
 from visprism.passes.outcomes import outcomes
 from visprism.passes.predict import predict
-from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
+from visprism.table.result import Result, Texts, column, estimate, result_type
 
 Perturbation = Literal[
     "gaussian_noise", "shot_noise", "motion_blur", "zoom_blur", "snow", "brightness",
@@ -48,9 +47,6 @@ class FlipRates(Result):
     flip_rate: Estimated = estimate(
         "Flip rate", "%", "fraction of frames with another class than their reference frame"
     )
-    consistency: np.ndarray = column(
-        "Consistency", "", "fraction of frames with the class of the frame before"
-    )
     mean_flip_rate: Number = estimate(
         "mean flip rate", "%", "over perturbations", question=questions.STABILITY
     )
@@ -63,69 +59,6 @@ class FlipRates(Result):
             f"highest of {len(self)}: {readable(self.perturbation[worst])}, "
             f"{text_of(self.flip_rate[worst], '.2%')}"
         )
-
-
-@result_type("relative-flip-rates")
-class RelativeFlipRates(Result):
-    """Flip rates of a model over a reference model's flip rates; one row per perturbation.
-
-    With AlexNet as the reference and the perturbations of ImageNet-P, the mean is mFR.
-    """
-
-    perturbation: Texts = column("Perturbation", "", "name of the perturbation")
-    ratio: np.ndarray = column(
-        "Relative flip rate",
-        "",
-        "flip rate over the reference's flip rate; NaN if the latter is 0",
-    )
-    flip_rate: np.ndarray = column("Flip rate", "", "of the model")
-    reference_rate: np.ndarray = column("Reference flip rate", "", "of the reference")
-    mean_ratio: float = scalar(
-        "Mean relative flip rate", "", "over perturbations; NaN if one is undefined"
-    )
-    model: str = scalar("Model", "", "name of the model", default="")
-    reference: str = scalar("Reference", "", "name of the reference model", default="")
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """The mean over perturbations, and its largest term."""
-        if not np.isfinite(self.mean_ratio):
-            yield (
-                f"flip rate relative to {self.reference} undefined: {self.reference} never "
-                f"flips along {int(np.isnan(self.ratio).sum())} perturbations"
-            )
-            return
-        worst = int(self.ratio.argmax())
-        name, images = readable(self.perturbation[worst]), self.images_text
-        yield (
-            f"mean flip rate of {self.model} relative to {self.reference} "
-            f"{self.mean_ratio:.1%} over {len(self)} perturbations, largest of "
-            f"{len(self)}: {name}, {self.ratio[worst]:.1%} (no interval: a ratio; {images})"
-        )
-
-
-def relative_flip_rates(
-    result: FlipRates, reference: FlipRates, *, model: str = "", reference_model: str = ""
-) -> RelativeFlipRates:
-    """Flip rates over a reference model's flip rates, perturbation by perturbation.
-
-    mFR = 1/P sum_p FR_p / FR_p^AlexNet over P perturbations, where the reference is AlexNet.
-
-    Source: Hendrycks and Dietterich (2019), sec. 4.2.
-    """
-    undefined = np.full(len(result), nan)
-    ratio = np.divide(
-        result.flip_rate, reference.flip_rate, out=undefined, where=reference.flip_rate > 0
-    )
-    return RelativeFlipRates(
-        perturbation=result.perturbation,
-        ratio=ratio,
-        flip_rate=result.flip_rate,
-        reference_rate=reference.flip_rate,
-        mean_ratio=float(ratio.mean()),
-        model=model,
-        reference=reference_model,
-        provenance=result.provenance,
-    )
 
 
 @ANALYSES.register
@@ -145,13 +78,6 @@ class Stability(Analysis):
             "Each point is a perturbation: the fraction of frames whose predicted class "
             "differs from the previous frame's, or for noise from the first frame's.",
         ),
-        Section(
-            RelativeFlipRates,
-            "Flip rate relative to the first model",
-            "Flip rate of the second model over the first model's, by perturbation, and its "
-            "mean. With AlexNet as the first model the mean is the mFR of ImageNet-P.",
-            figures={},
-        ),
     )
 
     perturbations: tuple[Perturbation, ...] = option(
@@ -168,14 +94,6 @@ class Stability(Analysis):
             for name in self.perturbations
         }
         return (stability(subject.model, sequences, run=run),)
-
-    def compare(self, first: Measured, second: Measured, run: Run) -> Sequence[Result]:
-        """Flip rates of the second model over the first model's."""
-        reference, result = (
-            next(r for r in m.results if isinstance(r, FlipRates)) for m in (first, second)
-        )
-        names = {"model": second.subject.name, "reference_model": first.subject.name}
-        return (relative_flip_rates(result, reference, **names),)
 
     def cost(self, subject: Subject) -> Cost:
         """One pass per frame, and the time to make the frames."""
@@ -196,7 +114,7 @@ def stability(
     *,
     run: Run = DEFAULT_RUN,
 ) -> FlipRates:
-    """Flip rate and consistency for each perturbation.
+    """Flip rate for each perturbation.
 
     The flip rate is the fraction of frames with another prediction than their reference frame:
     the frame before, or the first one in perturbations whose name contains "noise", where each
@@ -213,7 +131,7 @@ def stability(
     if not sequences:
         raise InputError("sequences must hold at least one perturbation, got none")
     silent = replace(run, progress=None)
-    rows: list[tuple[int, Number, float]] = []  # frames, flip rate and consistency
+    rows: list[tuple[int, Number]] = []  # frames and flip rate
     for name in run.track(list(sequences), "perturbations"):
         sizes: set[int] = set()
         predictions = predict(model, _flat(sequences[name], sizes), run=silent)
@@ -222,15 +140,13 @@ def stability(
         classes = outcomes(predictions).predicted.reshape(-1, sizes.pop())
         reference = classes[:, :1] if "noise" in name else classes[:, :-1]
         flips = mean((classes[:, 1:] != reference).mean(1), within_one)
-        same = float((classes[:, 1:] == classes[:, :-1]).mean())
-        rows.append((classes.shape[1], flips, same))
-    frames, rates, consistency = zip(*rows, strict=True)
+        rows.append((classes.shape[1], flips))
+    frames, rates = zip(*rows, strict=True)
     every = np.mean([rate.by_unit for rate in rates], axis=0)
     return FlipRates(
         perturbation=np.array(list(sequences)),
         frames=np.array(frames),
         flip_rate=stacked(rates),
-        consistency=np.array(consistency),
         mean_flip_rate=mean(every, within_one),
         provenance=replace(predictions.provenance, images=len(every)),
     )
