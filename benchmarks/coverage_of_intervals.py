@@ -205,7 +205,7 @@ def fractions() -> Iterator[Case]:
                 (low,), (high,) = wilson(np.array([g.binomial(n, truth)]), np.array([n]))
                 return low - truth, high - truth
 
-            printed = "accuracy, robust accuracy, shape bias, fractions at a cut-off"
+            printed = "accuracy, robust accuracy, shape bias"
             yield Case("Wilson", printed, f"fraction {p[0]} to {p[1]}", n, 0.0, accuracy)
     for n in (100, 200, 1000):
         for lost, gained in (

@@ -115,15 +115,10 @@ def metrics_of_the_authors() -> Iterator[Row]:
     with contextlib.redirect_stdout(io.StringIO()):
         values = tests.test(model.eval(), 1, loader, gpu=False)
     table = vp.Calibration(bins=10)(model, loader)
-    columns = (table.columns()[name] for name in ("metric", "value", "cutoff"))
-    ours = {
-        str(metric): float(value)
-        for metric, value, cutoff in zip(*columns, strict=True)
-        if not cutoff > 0
-    }
     pairs = {"accuracy": values[3][0], "NLL": values[0], "ECE": values[-3]}
     for name, theirs in pairs.items():
-        yield row("how-do-vits-work", name, float(theirs), ours[_key(name, ours)])
+        ours = float(table.of(name.lower()))
+        yield row("how-do-vits-work", name, float(theirs), ours)
 
 
 class Halved(nn.Module):
@@ -132,10 +127,6 @@ class Halved(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The logits."""
         return x / 2
-
-
-def _key(name: str, values: dict[str, float]) -> str:
-    return next(key for key in values if key.lower() == name.lower())
 
 
 def curvature() -> Iterator[Row]:

@@ -23,7 +23,6 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
         ("ablation", {"joint": (9,)}, LABELED, "joint must be between 1 and"),
         ("ablation", {"parts": ("tokens",)}, LABELED, "has no class tokens or registers"),
         ("branch-transfer", {}, LABELED, "no residual branch with an identity"),
-        ("calibration", {"cutoff": (90.0,)}, LABELED, "cutoff must be"),
         ("calibration", {}, [IMAGES], "no labels in"),
         ("cka", {}, [IMAGES.to_sparse()], "must be dense tensors, got torch.sparse_coo"),
         ("class-separability", {}, [(IMAGES, torch.zeros(24).long())], "at least 2 classes"),

@@ -85,7 +85,7 @@ def test_corruptions_are_those_of_the_pixels_before_normalization():
     with torch.no_grad():
         predicted = given.model((corrupted - mean) / std).argmax(1).numpy()
     accuracy = (predicted == given.images.targets[:24]).mean()
-    assert result.of("accuracy", "contrast", 5) == pytest.approx(accuracy)
+    assert result.accuracy[result.corruption == "contrast"] == pytest.approx(accuracy)
 
 
 def test_an_analysis_takes_a_loaded_model_with_its_preprocessing():

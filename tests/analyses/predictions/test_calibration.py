@@ -24,12 +24,8 @@ from visprism import (
 )
 
 
-def test_a_confidence_on_the_edge_belongs_to_the_bin_below_and_not_above_the_cutoff():
+def test_a_confidence_on_the_edge_belongs_to_the_bin_below():
     for edge in (0.1, 0.3, 0.6, 0.7, 0.9):
-        metrics = calibration(by_hand([edge, edge], [1, 0]), cutoff=edge)
-        assert metrics.of("freq", edge) == 0
-        assert np.isnan(metrics.of("acc", edge))
-        assert metrics.of("unc", edge) == 1
         beside = calibration(by_hand([edge, edge - 0.01], [1, 0]))
         assert beside.of("ece") == pytest.approx(abs(1 - 2 * edge + 0.01) / 2, abs=1e-6)
 
@@ -71,13 +67,12 @@ def test_the_order_of_images_does_not_matter_also_with_ties():
     correct = generator.random(60) < confidence
     order = generator.permutation(60)
     first, second = (
-        calibration(by_hand(confidence[o], correct[o]), cutoff=[0.4, 0.9])
-        for o in (np.arange(60), order)
+        calibration(by_hand(confidence[o], correct[o])) for o in (np.arange(60), order)
     )
     np.testing.assert_allclose(first.value, second.value, rtol=1e-12)
 
 
-def loops(logits, targets, cutoff, bins):
+def loops(logits, targets, bins):
     """Metrics from their definitions, one image after the other, in float64."""
     rows = []
     for row, target in zip(logits.double().exp().numpy(), targets.tolist(), strict=True):
@@ -88,31 +83,14 @@ def loops(logits, targets, cutoff, bins):
     rows.sort(key=lambda row: -row[2])
     n = len(rows)
     right = [t == b for t, b, *_ in rows]
-    sure = [row[2] > cutoff for row in rows]
-    wrong = [i for i in range(n) if not right[i]]
-
-    def iou(chosen):
-        classes = {rows[i][0] for i in chosen}
-        ratios = []
-        for c in classes:
-            both = sum(rows[i][0] == c and rows[i][1] == c for i in chosen)
-            either = sum(rows[i][0] == c or rows[i][1] == c for i in chosen)
-            ratios.append(both / either)
-        return np.mean(ratios)
 
     gaps = []
     for lower, upper in pairwise(np.linspace(0, 1, bins + 1)):
         gaps.append(sum(right[i] - rows[i][2] for i in range(n) if lower < rows[i][2] <= upper))
     even = np.array_split(np.arange(n), bins)
-    surest = [i for i in range(n) if sure[i]]
     return {
         "nll": np.mean([row[3] for row in rows]),
         "brier": np.mean([row[4] for row in rows]),
-        "acc": np.mean([right[i] for i in surest]),
-        "freq": np.mean(sure),
-        "unc": np.mean([not sure[i] for i in wrong]),
-        "iou": iou(surest),
-        "mean_iou": iou(range(n)),
         "ece": sum(map(abs, gaps)) / n,
         "signed_ece": sum(row[2] for row in rows) / n - np.mean(right),
         "adaptive_ece": sum(abs(sum(right[i] - rows[i][2] for i in e)) for e in even) / n,
@@ -123,13 +101,12 @@ def loops(logits, targets, cutoff, bins):
 @pytest.mark.parametrize("bins", [10, 16])
 def test_agrees_with_the_definitions_in_loops(bins):
     predictions = random_predictions(320, 9)
-    metrics = calibration(predictions, cutoff=0.6, bins=bins)
-    expected = loops(predictions.logits, predictions.targets, 0.6, bins)
+    metrics = calibration(predictions, bins=bins)
+    expected = loops(predictions.logits, predictions.targets, bins)
     others = {"accuracy", "top5", "mce", "debiased_ece"}
     assert set(metrics.metric) == {*expected, *others}
     for metric, value in expected.items():
-        at = 0.6 if metric in ("acc", "freq", "unc", "iou") else None
-        assert metrics.of(metric, at) == pytest.approx(value, abs=2e-6), metric
+        assert metrics.of(metric) == pytest.approx(value, abs=2e-6), metric
 
 
 def test_agrees_with_torchmetrics_where_no_confidence_is_1():
@@ -148,8 +125,7 @@ def test_agrees_with_torchmetrics_where_no_confidence_is_1():
 
 def test_metrics_that_are_means_or_fractions_of_images_have_an_interval():
     metrics = calibration(random_predictions())
-    closed = {"accuracy", "top5", "acc", "freq", "unc", "debiased_ece"}
-    closed |= {"nll", "brier", "signed_ece", "aurc"}
+    closed = {"accuracy", "top5", "debiased_ece", "nll", "brier", "signed_ece", "aurc"}
     assert set(metrics.metric[np.isfinite(metrics.value.low)]) == closed  # others are biased
 
 
@@ -165,15 +141,9 @@ def test_intervals_of_fractions_are_wilson_intervals():
     confidence = [0.95] * 30 + [0.6] * 20
     correct = [1] * 27 + [0] * 3 + [1] * 12 + [0] * 8
     metrics = calibration(by_hand(confidence, correct))
-    for metric, cutoff, successes, trials in (
-        ("accuracy", None, 39, 50),
-        ("acc", 0.9, 27, 30),
-        ("freq", 0.9, 30, 50),
-        ("unc", 0.9, 8, 11),
-        ("top5", None, 50, 50),
-    ):
-        expected = stats.binomtest(successes, trials).proportion_ci(method="wilson")
-        value = metrics.of(metric, cutoff)
+    for metric, successes in (("accuracy", 39), ("top5", 50)):
+        expected = stats.binomtest(successes, 50).proportion_ci(method="wilson")
+        value = metrics.of(metric)
         assert (value.low, value.high) == pytest.approx((expected.low, expected.high))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from classifiers_by_hand import Brightest, colors
-from internals import ALEXNET, CLEAN
+from internals import ALEXNET, CLEAN, Estimated
 from results_by_hand.base import complete
 
 from visprism import Provenance, calibration, predict, robustness
@@ -21,10 +21,9 @@ def measured(accuracies, *, size=32, classes=10):
     names, severities = zip(*accuracies, strict=True)
     return complete(
         CorruptedMetrics,
-        corruption=np.tile(names, 2),
-        severity=np.tile(severities, 2),
-        metric=np.repeat(["accuracy", "ece"], len(names)),
-        value=np.append(list(accuracies.values()), np.full(len(names), 0.125)),
+        corruption=np.array(names),
+        severity=np.array(severities),
+        accuracy=Estimated(list(accuracies.values())),
         classes=classes,
         provenance=Provenance(image_shape=(3, size, size), images=50),
     )
@@ -42,16 +41,15 @@ def data():
 
 def test_each_condition_has_the_metrics_of_its_own_images(model, data):
     metrics = robustness(model, data)
-    accuracies = [metrics.of("accuracy", *condition) for condition in data]
-    assert accuracies == [1, 0.75, 0.25]
-    for condition, batches in data.items():
+    assert metrics.accuracy.tolist() == [1, 0.75, 0.25]
+    for row, ((name, severity), batches) in enumerate(data.items()):
+        assert (metrics.corruption[row], metrics.severity[row]) == (name, severity)
         alone = calibration(predict(model, batches))
-        rows = metrics.select(
-            (metrics.corruption == condition[0]) & (metrics.severity == condition[1])
-        )
-        for name in ("metric", "cutoff", "value"):
-            np.testing.assert_array_equal(getattr(rows, name), getattr(alone, name))
-        np.testing.assert_array_equal(rows.value.high, alone.value.high)
+        for metric in ("accuracy", "nll", "ece", "debiased_ece"):
+            value, expected = getattr(metrics, metric)[row], alone.of(metric)
+            np.testing.assert_array_equal(
+                (value, value.low, value.high), (expected, expected.low, expected.high)
+            )
 
 
 def test_the_mean_error_is_that_over_corruptions_and_severities_without_clean_images():
@@ -110,7 +108,7 @@ def test_the_drop_is_paired_by_image(model):
     corrupted = [(shifted(targets, 16), targets)]
     conditions = {(name, 1): corrupted for name in ("fog", "snow")}
     result = robustness(model, {CLEAN: clean} | conditions)
-    rows = result.select((result.metric == "accuracy") & (result.corruption == "fog"))
+    rows = result.select(result.corruption == "fog")
     np.testing.assert_allclose(rows.change, -0.06)
     # Bonett and Price (2012), by hand: p = 1 / 102, q = 7 / 102.
     p, q = 1 / 102, 7 / 102
@@ -118,8 +116,7 @@ def test_the_drop_is_paired_by_image(model):
     np.testing.assert_allclose(rows.change.low, p - q - half)
     np.testing.assert_allclose(rows.change.high, p - q + half)
     assert (rows.change.high < 0).all()
-    nll = result.select(result.metric == "nll")
-    np.testing.assert_allclose(nll.change[1:], nll.value[1:] - nll.value[0])
+    np.testing.assert_allclose(result.nll_change[1:], result.nll[1:] - result.nll[0])
     assert result.mean_drop == pytest.approx(0.06)
     assert result.mean_drop.low == pytest.approx(q - p - half)
 

@@ -105,14 +105,11 @@ def robustness():
     corruption = np.array(["clean", "fog", "fog", "jpeg_compression", "jpeg_compression"])
     return complete(
         CorruptedMetrics,
-        corruption=np.tile(corruption, 2),
-        severity=np.tile([0, 1, 5, 1, 5], 2),
-        metric=np.repeat(["accuracy", "debiased_ece"], 5),
-        cutoff=np.full(10, np.nan),
-        value=Estimated(
-            [0.9, 0.8, 0.3, 0.85, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1], np.zeros(10), np.ones(10)
-        ),
-        change=Estimated(np.full(10, np.nan)),
+        corruption=corruption,
+        severity=np.array([0, 1, 5, 1, 5]),
+        accuracy=Estimated([0.9, 0.8, 0.3, 0.85, 0.6], np.zeros(5), np.ones(5)),
+        change=Estimated(np.full(5, np.nan)),
+        debiased_ece=Estimated(np.full(5, 0.1), np.zeros(5), np.ones(5)),
     )
 
 
@@ -121,7 +118,6 @@ def corruption_errors():
         CorruptionErrors,
         corruption=np.array(["fog", "jpeg_compression"]),
         error=np.array([0.45, 0.275]),
-        ece=np.array([0.1, 0.1]),
         reference=np.array([0.82, np.nan]),
         relative=np.array([0.55, np.nan]),
         clean_error=0.1,

@@ -1,7 +1,6 @@
 """Accuracy and calibration: whether the confidence of a model is its accuracy.
 
-Source: Guo et al. (2017), On calibration of modern neural networks; for the cut-offs Park and
-Kim (2022), How do vision transformers work?, and its code.
+Source: Guo et al. (2017), On calibration of modern neural networks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,17 +66,12 @@ _COVERAGES = 200  # of the curve of risk and coverage, at most
 
 @result_type("calibration")
 class CalibrationMetrics(Result):
-    """Every metric of predictions with its interval; one row per metric and cut-off."""
+    """Every metric of predictions with its interval; one row per metric."""
 
     drawn_in = "reliability"
 
     metric: Texts = column("Metric", "", "name of the metric")
-    cutoff: np.ndarray = column(
-        "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
-    )
-    value: Estimated = estimate(
-        "Value", "", "NaN where it is undefined, such as the accuracy of no image", keep=True
-    )
+    value: Estimated = estimate("Value", "", "value of the metric", keep=True)
     bins: int = scalar("Bins", "", "bins of the calibration errors", default=10)
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
     calibrated_ece: float = scalar(
@@ -87,14 +81,12 @@ class CalibrationMetrics(Result):
         default=nan,
     )
 
-    def of(self, metric: str, cutoff: float | None = None) -> Number:
-        """A metric with its interval: ``result.of("ece")``, ``result.of("unc", 0.9).high``."""
-        at = np.isnan(self.cutoff) if cutoff is None else np.isclose(self.cutoff, cutoff)
-        (rows,) = np.nonzero((self.metric == metric) & at)
+    def of(self, metric: str) -> Number:
+        """A metric with its interval: ``result.of("ece")``, ``result.of("nll").high``."""
+        (rows,) = np.nonzero(self.metric == metric)
         if len(rows) != 1:
-            names = ", ".join(dict.fromkeys(self.metric.tolist()))
-            at_cutoff = "" if cutoff is None else f" at cut-off {cutoff}"
-            raise InputError(f"metric must be one of {names}, got {metric!r}{at_cutoff}")
+            names = ", ".join(self.metric.tolist())
+            raise InputError(f"metric must be one of {names}, got {metric!r}")
         return self.value[int(rows[0])]
 
     def sentences(self) -> Iterator[str | Finding]:
@@ -262,9 +254,6 @@ class Calibration(Analysis):
     )
 
     bins: int = option(10, "number of bins of the confidence", minimum=1)
-    cutoff: tuple[float, ...] = option(
-        (0.9,), "confidences above which predictions count as certain", minimum=0, below=1
-    )
     samples: int = option(1, "number of passes with dropout, averaged", minimum=1)
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
@@ -310,11 +299,6 @@ class Calibration(Analysis):
 
         - accuracy; top5; nll, mean of -log p_t; brier, mean of the sum over classes of (p -
           1_t)^2.
-        - at a cut-off c: acc, the accuracy where f > c; freq, the fraction of images with f >
-          c; unc, the fraction of wrong predictions with f <= c; iou, mean_iou of the images
-          with f > c.
-        - mean_iou: correct images of a class over those that are of it or predicted as it, mean
-          over the classes that occur as targets.
         - ece, over bins (i/m, (i+1)/m] of f: the sum over bins of |correct images - sum of f|
           over all images; debiased_ece, see `visprism.estimates.calibration_error`; signed_ece,
           mean f minus accuracy, above 0 for an overconfident model; mce, the largest |accuracy
@@ -325,8 +309,8 @@ class Calibration(Analysis):
         Intervals: Wilson's for fractions of images; `visprism.core.statistics.mean_interval`,
         for skewed values, for nll, brier and signed_ece, and with at least 5 correct and 5
         wrong predictions for aurc, whose values by image are its linearization; inversion of a
-        test for the debiased ECE; none for ece, mce, adaptive_ece, iou and mean_iou, which are
-        biased in few images.
+        test for the debiased ECE; none for ece, mce and adaptive_ece, which are biased in few
+        images.
 
         Costs one pass over the logits.
 
@@ -348,40 +332,24 @@ class Calibration(Analysis):
         even_gap = np.diff(np.interp(even, np.arange(n + 1), ranked.sums_of(ranked.gap)))
         error = calibration_error(o.confidence, o.correct.astype(bool), bins=bins)
 
-        def share(of: np.ndarray, among: np.ndarray | bool = True) -> Number:
-            return mean(np.where(among, of, nan), proportion)
-
         def biased(value: float) -> Number:
             return Number(value, by_unit=np.full(n, nan))
 
-        rows = [
-            ("accuracy", nan, share(correct)),
-            ("top5", nan, share(o.top5)),
-            ("nll", nan, _mean_loss(o, o.nll)),
-            ("brier", nan, _mean_loss(o, o.brier)),
-        ]
-        for c in map(float, self.cutoff):
-            above = o.confidence > np.float32(c)
-            rows += [
-                ("acc", c, share(correct, above)),
-                ("freq", c, share(above)),
-                ("unc", c, share(~above, correct == 0)),
-                ("iou", c, biased(_mean_iou(o, above))),
-            ]
-        rows += [
-            ("mean_iou", nan, biased(_mean_iou(o, np.full(n, fill_value=True)))),
-            ("ece", nan, biased(error.value)),
-            ("signed_ece", nan, _mean_loss(o, o.confidence - correct)),
-            ("mce", nan, biased((gap / binned.filled[0]).max())),
-            ("adaptive_ece", nan, biased(np.abs(even_gap).sum() / n)),
-            ("aurc", nan, _mean_loss(o, ranked.aurc_by_image)),
-            ("debiased_ece", nan, error.debiased),
-        ]
-        metric, cutoff, values = zip(*rows, strict=True)
+        metrics = {
+            "accuracy": mean(correct, proportion),
+            "top5": mean(o.top5.astype(np.float64), proportion),
+            "nll": _mean_loss(o, o.nll),
+            "brier": _mean_loss(o, o.brier),
+            "ece": biased(error.value),
+            "signed_ece": _mean_loss(o, o.confidence - correct),
+            "mce": biased((gap / binned.filled[0]).max()),
+            "adaptive_ece": biased(np.abs(even_gap).sum() / n),
+            "aurc": _mean_loss(o, ranked.aurc_by_image),
+            "debiased_ece": error.debiased,
+        }
         return CalibrationMetrics(
-            metric=np.array(metric),
-            cutoff=np.array(cutoff),
-            value=stacked(values),
+            metric=np.array(list(metrics)),
+            value=stacked(list(metrics.values())),
             bins=bins,
             classes=o.classes,
             calibrated_ece=error.calibrated,
@@ -399,19 +367,6 @@ def _mean_loss(outcomes: Outcomes, losses: Float[np.ndarray, " n"]) -> Number:
     if not few and np.isnan(ends[0]):
         few = f"fewer than {FEWEST_VALUES} images"
     return Number(losses.mean(dtype=np.float64), *ends, losses, few)
-
-
-def _mean_iou(outcomes: Outcomes, chosen: np.ndarray) -> float:
-    """Mean over the classes that occur of the IoU of target and prediction, of some images."""
-    target, predicted = outcomes.target[chosen], outcomes.predicted[chosen]
-    if not len(target):
-        return nan
-    of_target, of_prediction, of_both = (
-        np.bincount(labels, minlength=outcomes.classes)
-        for labels in (target, predicted, target[target == predicted])
-    )
-    occurs = of_target > 0
-    return float((of_both / np.maximum(of_target + of_prediction - of_both, 1))[occurs].mean())
 
 
 class _Ranked:

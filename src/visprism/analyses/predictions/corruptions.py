@@ -1,9 +1,10 @@
-"""Corruptions: every metric of calibration on corrupted images, and the mCE.
+"""Corruptions: accuracy and calibration on corrupted images, and the mCE.
 
 Source: Hendrycks and Dietterich (2019), Benchmarking neural network robustness to common
 corruptions and perturbations.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import nan
@@ -102,20 +103,22 @@ _SECONDS_PER_PIXEL = 4e-7  # of a corruption, mean over the fifteen, on two CPU 
 
 @result_type("robustness")
 class CorruptedMetrics(Result):
-    """Every metric of `Calibration` under each condition; one row per condition and metric."""
+    """Accuracy, NLL and calibration error under each condition; one row per condition."""
 
     corruption: Texts = column(
         "Corruption", "", "name of the corruption; 'clean' for images without one"
     )
     severity: np.ndarray = column("Severity", "", "1 (mild) to 5 (severe); 0 for clean images")
-    metric: Texts = column("Metric", "", "name of the metric, as in the calibration")
-    cutoff: np.ndarray = column(
-        "Cut-off", "", "of the confidence; NaN for metrics without a cut-off"
-    )
-    value: Estimated = estimate("Value", "", "value of the metric")
+    accuracy: Estimated = estimate("Accuracy", "", "fraction of correct predictions")
     change: Estimated = estimate(
-        "Change", "", "of accuracy and NLL from clean images, paired by image; otherwise NaN"
+        "Change of accuracy", "", "from clean images, paired by image; NaN without them"
     )
+    nll: Estimated = estimate("NLL", "nats", "mean of -log probability of the target")
+    nll_change: Estimated = estimate(
+        "Change of NLL", "nats", "from clean images, paired by image; NaN without them"
+    )
+    ece: Estimated = estimate("ECE", "", "expected calibration error; no interval")
+    debiased_ece: Estimated = estimate("Debiased ECE", "", "without the bias of few images")
     mean_accuracy: Number = estimate(
         "mean accuracy on corrupted images", "%", "over corruptions and severities", **_ASKED
     )
@@ -131,49 +134,36 @@ class CorruptedMetrics(Result):
         """Whether there are several severities; one is a bar of `CorruptionErrors`."""
         return len(np.unique(self.severity[self.corruption != CLEAN[0]])) > 1
 
-    def of(self, metric: str, corruption: str, severity: int) -> Number:
-        """The value of a metric without a cut-off: ``result.of("ece", "fog", 3)``."""
-        at = (self.corruption == corruption) & (self.severity == severity)
-        (rows,) = np.nonzero(at & (self.metric == metric) & np.isnan(self.cutoff))
-        if len(rows) != 1:
-            raise InputError(
-                f"metric, corruption and severity must have been measured, got {metric!r} of "
-                f"{corruption!r} at severity {severity}"
-            )
-        return self.value[int(rows[0])]
-
     def sentences(self) -> Iterator[str | Finding]:
         """Mean accuracy with its paired drop, the largest drop, and the ECE."""
-        corrupted, accuracies = self.corruption != CLEAN[0], self.metric == "accuracy"
-        accuracy, drop = self.select(corrupted & accuracies), self.mean_drop
-        if not len(accuracy):
+        is_clean, drop = self.corruption == CLEAN[0], self.mean_drop
+        corrupted, clean = self.select(~is_clean), self.select(is_clean)
+        if not len(corrupted):
             return
-        names, number = set(accuracy.corruption.tolist()), number_of(len(accuracy), "condition")
+        accuracy, number = corrupted.accuracy, number_of(len(corrupted), "condition")
+        names = set(corrupted.corruption.tolist())
         paired = (
             "" if np.isnan(drop) else f"; paired drop from clean images {points_text(drop)}"
         )
         yield (
             f"mean accuracy on corrupted images {text_of(self.mean_accuracy, '.1%')} over "
             f"{number} of {number_of(len(names), 'corruption')} at "
-            f"{_severities(np.unique(accuracy.severity))} ({self.images_text}){paired}"
+            f"{_severities(np.unique(corrupted.severity))} ({self.images_text}){paired}"
         )
-        if len(accuracy) == 1 or np.ptp(accuracy.value):
-            worst = int(accuracy.value.argmin())
-            change = accuracy.change[worst]
+        if len(accuracy) == 1 or np.ptp(accuracy):
+            worst = int(accuracy.argmin())
+            change = corrupted.change[worst]
             fall = Number(-change, -change.high, -change.low)
             yield (
-                f"lowest accuracy of {number}: {readable(accuracy.corruption[worst])} at "
-                f"severity {accuracy.severity[worst]}, {text_of(accuracy.value[worst], '.1%')}"
+                f"lowest accuracy of {number}: {readable(corrupted.corruption[worst])} at "
+                f"severity {corrupted.severity[worst]}, {text_of(accuracy[worst], '.1%')}"
                 f"{f', paired drop {points_text(fall)}' if np.isfinite(fall) else ''}"
             )
-        for value in self.value[accuracies & ~corrupted].tolist():
+        for value in clean.accuracy.tolist():
             yield from chance_findings(value, self.provenance, self.classes)
-        ece, clean = (
-            self.value[(self.metric == "debiased_ece") & rows]
-            for rows in (corrupted, ~corrupted)
-        )
-        uncorrupted = f", {clean[0]:.1%} on the same images uncorrupted" if len(clean) else ""
-        yield f"mean debiased ECE on corrupted images {ece.mean():.1%}{uncorrupted}"
+        ece, of_clean = corrupted.debiased_ece.mean(), clean.debiased_ece.tolist()
+        text = f", {of_clean[0]:.1%} on the same images uncorrupted" if of_clean else ""
+        yield f"mean debiased ECE on corrupted images {ece:.1%}{text}"
 
     def answers(self) -> tuple[Answer, ...]:
         """Mean accuracy on corrupted images, and its drop from clean images."""
@@ -202,24 +192,21 @@ class CorruptedMetrics(Result):
         size = tuple(self.provenance.image_shape[-2:])
         comparable = size == ALEXNET_SIZE and self.classes == ALEXNET_CLASSES
         errors_of = reference if reference is not None else ALEXNET if comparable else {}
-        accuracy, ece = (self.select(self.metric == name) for name in ("accuracy", "ece"))
-        conditions = zip(accuracy.corruption.tolist(), accuracy.severity.tolist(), strict=True)
-        errors = dict(zip(conditions, 1 - np.asarray(accuracy.value), strict=True))
+        conditions = zip(self.corruption.tolist(), self.severity.tolist(), strict=True)
+        errors = dict(zip(conditions, 1 - np.asarray(self.accuracy), strict=True))
         relative = relative_errors(errors, errors_of)
         by_name = [
             (
-                1 - accuracy.value[accuracy.corruption == name].mean(),
-                ece.value[ece.corruption == name].mean(),
+                1 - self.accuracy[self.corruption == name].mean(),
                 errors_of.get(name, nan),
                 relative.get(name, nan),
             )
             for name in names
         ]
-        error, ece_by_name, against, ratios = map(np.array, zip(*by_name, strict=True))
+        error, against, ratios = map(np.array, zip(*by_name, strict=True))
         return CorruptionErrors(
             corruption=np.array(names),
             error=error,
-            ece=ece_by_name,
             reference=against,
             relative=ratios,
             clean_error=errors.get(CLEAN, nan),
@@ -258,7 +245,6 @@ class CorruptionErrors(Result):
 
     corruption: Texts = column("Corruption", "", "name of the corruption")
     error: np.ndarray = column("Error rate", "", "mean over severities")
-    ece: np.ndarray = column("ECE", "", "mean over severities")
     reference: np.ndarray = column(
         "Reference",
         "",
@@ -380,7 +366,7 @@ def robustness(
     bins: int = 10,
     run: Run = DEFAULT_RUN,
 ) -> CorruptedMetrics:
-    """Accuracy and every metric of `calibration` for each corruption and severity.
+    """Accuracy, NLL and calibration errors for each corruption and severity.
 
     Changes from clean images are paired by image, and means over conditions are computed for
     each image first: both need the same images in the same order under all conditions, and
@@ -404,36 +390,31 @@ def robustness(
         if not isinstance(batches, Predictions):
             batches = predict(model, batches, run=silent)
         by_condition[condition] = outcomes(batches)
-    clean, rows = by_condition.get(CLEAN), []
+    clean, numbers = by_condition.get(CLEAN), defaultdict(list)
     for condition, result in by_condition.items():
-        changes: dict[str, Number] = {}
+        change = nll_change = Number(nan)
         if clean is not None and condition != CLEAN and _same_images([clean, result]):
             gains = result.correct.astype(np.float64) - clean.correct
-            changes["accuracy"] = mean(gains, paired_proportion)
-            changes["nll"] = mean(result.nll - clean.nll, skewed)
+            change = mean(gains, paired_proportion)
+            nll_change = mean(result.nll - clean.nll, skewed)
         metrics = calibration(result, bins=bins)
-        rows += [
-            (*condition, metric, cutoff, value, changes.get(metric, Number(nan)))
-            for metric, cutoff, value in zip(
-                metrics.metric.tolist(), metrics.cutoff, metrics.value, strict=True
-            )
-        ]
-    corruption, severity, metric, cutoff, *estimates = zip(*rows, strict=True)
-    value, change = (
-        Estimated(numbers, [n.low for n in numbers], [n.high for n in numbers])
-        for numbers in estimates
-    )
+        for name in ("accuracy", "nll", "ece", "debiased_ece"):
+            numbers[name].append(metrics.of(name))
+        numbers["change"].append(change)
+        numbers["nll_change"].append(nll_change)
+    names, severities = zip(*by_condition, strict=True)
+    columns: dict[str, Any] = {
+        name: Estimated(values, [n.low for n in values], [n.high for n in values])
+        for name, values in numbers.items()
+    }
     last = next(reversed(by_condition.values()))
     means: dict[str, Any] = _means(by_condition)
     return CorruptedMetrics(
-        corruption=np.array(corruption),
-        severity=np.array(severity),
-        metric=np.array(metric),
-        cutoff=np.array(cutoff),
-        value=value,
-        change=change,
+        corruption=np.array(names),
+        severity=np.array(severities),
         classes=last.classes,
         provenance=replace(last.provenance, seed=run.seed),
+        **columns,
         **means,
     )
 
@@ -461,11 +442,13 @@ def _same_images(results: Sequence[Outcomes]) -> bool:
 @figure(width=2.9, height=3.3, key=error_rate_bar, key_width=0.7, share=False)
 def _(result: CorruptedMetrics, ax: Axes) -> Axes:
     """Error rate of each corruption and severity, in percent."""
-    rows = result.select(result.metric == "accuracy")
-    names = list(dict.fromkeys(rows.corruption.tolist()))
-    severities = sorted({*rows.severity[rows.corruption != CLEAN[0]].tolist()} or {0})
+    names = list(dict.fromkeys(result.corruption.tolist()))
+    severities = sorted({*result.severity[result.corruption != CLEAN[0]].tolist()} or {0})
     for name, severity, accuracy in zip(
-        rows.corruption.tolist(), rows.severity.tolist(), rows.value.tolist(), strict=True
+        result.corruption.tolist(),
+        result.severity.tolist(),
+        result.accuracy.tolist(),
+        strict=True,
     ):
         clean, error = name == CLEAN[0], 1 - accuracy
         left, top = 0 if clean else severities.index(severity), len(names) - names.index(name)
