@@ -59,7 +59,7 @@ def contrasts(mixing, *, high, seed=0):
     lost[np.random.default_rng(seed).permutation(200)[: int(200 * high)], 0] = 1.0
     lost[:, 1] = 1 - lost[:, 0]  # the paper's noise, which is of other energy, says the reverse
     rows = FrequencyContrasts(
-        noise=np.array(["equal energy", "paper"]), contrast=mean(lost), rms_ratio=np.ones(2),
+        noise=np.array(["equal energy", "paper"]), contrast=mean(lost),
         mixing=mixing, provenance=Provenance(images=200),
     )  # fmt: skip
     return [rows]

@@ -137,7 +137,7 @@ def test_the_iterates_are_those_of_a_loop_over_single_images(network, norm, name
     targets = network(pixels).argmax(1)
     attack = Attack("apgd", 0.2, norm, name, steps=24)
     start = torch.randn(3, 3, 8, 8, generator=torch.Generator().manual_seed(3)).double()
-    ball = PerturbationBall.of(attack, pixels)
+    ball = PerturbationBall(attack)
     start = ball.project(start, pixels)
     loss = AttackLoss(network, SPACE, targets, name)
     together = [x for x, _ in auto_pgd(pixels, start, ball, loss)]

@@ -42,18 +42,16 @@ def flat(number, side):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("band_shape", "last"), [("square", 10), ("round", 14)])
-def test_bands_part_the_plane(size, band_shape, last):
-    every = [band(size, i / 10, band_shape=band_shape) for i in range(last + 1)]
+def test_bands_part_the_plane(size):
+    every = [band(size, i / 10) for i in range(11)]
     assert torch.equal(sum(b.int() for b in every), torch.ones(size, dtype=torch.int32))
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("band_shape", ["square", "round"])
-def test_a_band_holds_the_frequencies_about_its_middle(size, band_shape):
-    far = radius(size, band_shape)
+def test_a_band_holds_the_frequencies_about_its_middle(size):
+    far = radius(size)
     for center in BAND_CENTERS:
-        inside = far[band(size, center, band_shape=band_shape)]
+        inside = far[band(size, center)]
         assert ((inside - center).abs() <= 0.05 + 1e-6).all()
 
 
@@ -93,12 +91,10 @@ def test_only_noise_of_the_models_own_frequency_costs_anything():
     assert (result.drop.low[result.drop == 0] < 0).all()
     assert result.clean_accuracy == 1
     assert result.drop == pytest.approx(1 - result.accuracy)
-    assert result.nll_rise == pytest.approx(result.nll - result.clean_nll)
     # Four bands lie below 0.5 π rad/pixel and four above; the one in the middle is of neither.
-    every, high, high_accuracy, low, low_accuracy = (a.value for a in result.answers())
+    every, high, low = (a.value for a in result.answers())
     lost = float(result.drop.max())
     assert (every, high, low) == pytest.approx((lost / 9, 0, lost / 4))
-    assert (high_accuracy, low_accuracy) == pytest.approx((1, 1 - lost / 4))
     assert result.contrast == pytest.approx(high - low)
     middle = noisy(Waves(basis_image((20, 20), (5, 0))).eval(), flat(20, 20), rms=0.2)
     assert middle.mean_drop > middle.high_drop == middle.low_drop == middle.contrast == 0
@@ -170,8 +166,6 @@ def test_both_kinds_of_noise_stand_side_by_side(measured):
     rows, result = measured
     assert isinstance(result, FrequencyContrasts)
     assert result.noise.tolist() == ["equal energy", "paper"]
-    assert result.rms_ratio[0] == pytest.approx(1, rel=0.05)
-    assert result.rms_ratio[1] > 2  # rings of high frequencies hold more of them
     default, paper = result.contrast.tolist()
     alone = noisy(high_pass(), images(), rms=0.05)
     assert alone.contrast == pytest.approx(default)

@@ -231,12 +231,9 @@ def frequency_robustness():
         rms=np.full(3, 0.1),
         accuracy=_around(0.8 - drop, 0.05),
         drop=Estimated(drop, drop - 0.04, drop + 0.05),
-        nll=drop + 1,
-        nll_rise=_around(drop, 0.2),
         high_drop=Number(0.6, 0.54, 0.65),
         low_drop=Number(0.1, 0.08, 0.12),
         clean_accuracy=0.8,
-        clean_nll=1.0,
         provenance=PROVENANCE,
     )
 
@@ -257,22 +254,16 @@ def sensitivity():
 
 
 def attacks():
-    accuracy = np.array([0.7, 0.5, 0.6, 0.2, 0.4])
+    accuracy = np.array([0.7, 0.5, 0.6, 0.2])
     return RobustAccuracy(
-        attack=np.array(["fgsm", "fgsm", "pgd", "pgd", "fgsm"]),
-        loss=np.full(5, "cross-entropy"),
-        norm=np.full(5, "linf"),
-        epsilon=np.array([1, 4, 1, 4, 4]) / 255,
-        frequency=np.array([np.nan] * 4 + [0.5]),
-        steps=np.array([1, 1, 10, 10, 1]),
-        restarts=np.ones(5, dtype=int),
+        attack=np.array(["fgsm", "fgsm", "pgd", "pgd"]),
+        loss=np.full(4, "cross-entropy"),
+        norm=np.full(4, "linf"),
+        epsilon=np.array([1, 4, 1, 4]) / 255,
         accuracy=Estimated(accuracy, accuracy - 0.1, accuracy + 0.05),
         drop=Estimated(0.8 - accuracy, 0.75 - accuracy, 0.83 - accuracy),
-        nll=1.8 - accuracy,
-        nll_rise=_around(0.8 - accuracy, 0.1),
-        zero_gradient=np.zeros(5),
+        zero_gradient=np.zeros(4),
         clean_accuracy=0.8,
-        clean_nll=1.0,
         provenance=PROVENANCE,
     )
 

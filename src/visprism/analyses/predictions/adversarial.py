@@ -62,11 +62,6 @@ class RobustAccuracy(Result):
     epsilon: np.ndarray = column(
         "Largest perturbation", "", "norm of the perturbation, in pixels of 0 ... 1"
     )
-    frequency: np.ndarray = column(
-        "Frequency band", "π rad/pixel", "center of the band; NaN for all frequencies"
-    )
-    steps: np.ndarray = column("Steps", "", "gradient steps of each start")
-    restarts: np.ndarray = column("Restarts", "", "number of random starts")
     accuracy: Estimated = estimate(
         "Robust accuracy",
         "%",
@@ -76,15 +71,12 @@ class RobustAccuracy(Result):
     drop: Estimated = estimate(
         "Accuracy drop", POINTS, "clean accuracy minus robust accuracy, paired"
     )
-    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood under the attack")
-    nll_rise: Estimated = estimate("NLL rise", "nats", "NLL under the attack minus without")
     zero_gradient: np.ndarray = column(
         "Zero gradient",
         "",
         "fraction of correct images at which the gradient of the loss is 0 in every pixel",
     )
     clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without attack", default=nan)
-    clean_nll: float = scalar("Clean NLL", "nats", "NLL without attack", default=nan)
     classes: int = scalar("Classes", "", "number of classes of the model", default=0)
 
     @property
@@ -126,11 +118,10 @@ class RobustAccuracy(Result):
         yield from chance_findings(self.clean_accuracy, self.provenance, self.classes)
 
     def answered(self, name: str) -> np.ndarray:
-        """The smallest robust accuracy for each size, over attacks that are in no band."""
+        """The smallest robust accuracy for each size."""
         rows: dict[str, int] = {}
         for row in np.lexsort((self.attack != WORST_CASE, np.asarray(self.accuracy))).tolist():
-            if not np.isfinite(self.frequency[row]):
-                rows.setdefault(self.size[row], row)
+            rows.setdefault(self.size[row], row)
         return np.array(sorted(rows.values()), dtype=int)
 
 
@@ -182,13 +173,6 @@ class Adversarial(Analysis):
     target_classes: int = option(
         9, "number of other classes that apgd-t aims at, the most likely ones", minimum=1
     )
-    frequencies: tuple[float, ...] = option(
-        (),
-        "restrict perturbations to frequency bands with these centers, in π rad/pixel; none: "
-        "no restriction",
-        minimum=0,
-        maximum=1.41,
-    )
 
     def used(self) -> Mapping[str, tuple[object, str]]:
         """What belongs to some of the attacks."""
@@ -211,13 +195,11 @@ class Adversarial(Analysis):
                 steps=self.steps,
                 restarts=self.restarts,
                 target_classes=self.target_classes,
-                frequency=frequency,
             )
             for name in self.attacks
-            for loss, epsilon, frequency in product(
+            for loss, epsilon in product(
                 self.losses if name == "pgd" else _LOSSES.get(name, ("cross-entropy",)),
                 self.epsilons,
-                self.frequencies or (None,),
             )
         ]
 
@@ -295,17 +277,15 @@ def adversarial(
     )
     zero, attacked = add_up(flat).numpy().T
     rows = [(str(a.name), [i]) for i, a in enumerate(attacks)]  # with the attacks behind
-    sizes = [(a.norm, a.epsilon, a.frequency, a.band_shape) for a in attacks]
+    sizes = [(a.norm, a.epsilon) for a in attacks]
     for size in dict.fromkeys(sizes):
         if sizes.count(size) > 1:
             rows.append((WORST_CASE, [i for i, other in enumerate(sizes) if other == size]))
     every, alone = [(attacks[m[0]], m[0]) for _, m in rows], len(attacks)
     # At worst over the attacks behind a row; an image that is misclassified without stays so.
-    correct, losses = (
-        np.stack([worst(values[:, [0, *(1 + i for i in m)]], axis=1) for _, m in rows], axis=1)
-        for worst, values in ((np.min, outcomes.correct), (np.max, outcomes.losses))
+    correct = np.stack(
+        [outcomes.correct[:, [0, *(1 + i for i in m)]].min(1) for _, m in rows], axis=1
     )
-    losses[:, :alone] = outcomes.losses[:, 1:]
 
     def single(value: Callable[[Attack, int], Any], worst_case: Any) -> np.ndarray:
         values = [value(*pair) for pair in every[:alone]]
@@ -316,18 +296,12 @@ def adversarial(
         loss=single(lambda a, _: a.loss if a.gradients else "", ""),
         norm=np.array([a.norm for a, _ in every]),
         epsilon=np.array([a.epsilon for a, _ in every]),
-        frequency=np.array([nan if a.frequency is None else a.frequency for a, _ in every]),
-        steps=single(lambda a, _: a.steps if a.iterative else a.gradients, 0),
-        restarts=single(lambda a, _: a.restarts if a.iterative else 1, 0),
         accuracy=estimated.mean(correct, estimated.proportion),
         drop=estimated.mean(outcomes.correct[:, :1] - correct, estimated.paired_proportion),
-        nll=losses.mean(0),
-        nll_rise=estimated.mean(losses - outcomes.losses[:, :1]),
         zero_gradient=single(
             lambda a, i: zero[i] / max(1, attacked[i]) if a.gradients else nan, nan
         ),
         clean_accuracy=outcomes.accuracy,
-        clean_nll=outcomes.nll,
         classes=outcomes.classes,
         provenance=origin,
     )
@@ -357,13 +331,10 @@ _LABELED = {"margin": " (margin)", "dlr": " (DLR)"}  # the cross-entropy is not 
 def _(result: RobustAccuracy, ax: Axes) -> Axes:
     """Robust accuracy with its 95% interval against the size of the perturbation.
 
-    The dashed line is the clean accuracy. Attacks within frequency bands are drawn against
-    frequency, where there are no others. Attacks of one size are drawn below each other.
+    The dashed line is the clean accuracy. Attacks of one size are drawn below each other.
     """
-    banded = np.isfinite(result.frequency)
-    rows = result.select(banded if banded.all() else ~banded)
-    place = rows.frequency if banded.all() else rows.epsilon
-    if len(np.unique(place)) == 1 and not banded.all():
+    rows, place = result, result.epsilon
+    if len(np.unique(place)) == 1:
         return _by_attack(ax, rows)
     ax.axhline(rows.clean_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for attack, loss, norm in dict.fromkeys(
@@ -389,15 +360,13 @@ def _(result: RobustAccuracy, ax: Axes) -> Axes:
             gid=tip(f"{name} · {norm}"),
         )
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    largest = (rows.norm == "linf").all() and not banded.all()
+    largest = (rows.norm == "linf").all()
     if largest:
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{255 * value:.3g}"))
         ax.set_xticks(np.unique(place))
     ax.set(ylim=(0, 1.02), ylabel=rows.infos()["accuracy"].heading)
     ax.set_xlabel(
-        rows.infos()["frequency"].heading
-        if banded.all()
-        else ("L∞ norm of the perturbation (1/255)" if largest else "Norm of the perturbation")
+        "L∞ norm of the perturbation (1/255)" if largest else "Norm of the perturbation"
     )
     legend(ax, fontsize=6, handlelength=1.8)
     return ax

@@ -26,7 +26,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from visprism.analyses.predictions.bands import BAND_WIDTH, band, filtered
 from visprism.anatomy.trace.forward import forward
 from visprism.core.errors import InputError
 from visprism.core.options import check_options, option
@@ -63,13 +62,6 @@ class Attack:
     )
     restarts: int = option(1, "number of random starts of PGD and APGD", minimum=1)
     target_classes: int = option(9, "number of other classes that apgd-t aims at", minimum=1)
-    frequency: float | None = option(
-        None,
-        "center of a band in π rad/pixel; none: all frequencies",
-        minimum=0,
-        maximum=2**0.5,
-    )
-    band_shape: Literal["square", "round"] = option("square", "shape of the band")
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -116,42 +108,25 @@ class PerturbationBall:
     """The perturbations that an attack may make."""
 
     attack: Attack
-    mask: Bool[Tensor, "h w"] | None  # of frequencies
-
-    @classmethod
-    def of(cls, attack: Attack, pixels: Pixels) -> "PerturbationBall":
-        """The ball of an attack on images of this size."""
-        if attack.frequency is None:
-            return cls(attack, None)
-        size = (pixels.shape[-2], pixels.shape[-1])
-        mask = band(size, attack.frequency, band_shape=attack.band_shape)
-        if not mask.any():
-            raise InputError(
-                f"frequency must be the center of a band (width {BAND_WIDTH:g} π rad/pixel) "
-                f"that holds frequencies of {size[0]}x{size[1]} images, got "
-                f"{attack.frequency:g}"
-            )
-        return cls(attack, mask)
 
     def steepest_step(self, gradient: Pixels) -> Pixels:
         """The longest perturbation along a gradient: along its sign for the L∞ norm."""
         direction = gradient.sign() if self.attack.norm == "linf" else gradient
-        return self._scaled(direction if self.mask is None else filtered(direction, self.mask))
+        return self._scaled(direction)
 
     def random_start(self, pixels: Pixels, seed: int, indices: range, start: int) -> Pixels:
         """A random perturbation, uniform in the ball."""
         normal = image_noise(pixels, seed, indices, start)
-        if self.attack.norm == "linf" and self.mask is None:
+        if self.attack.norm == "linf":
             # Uniform in every pixel: the normal distribution through its own integral.
             return self.attack.epsilon * torch.erf(normal / 2**0.5)
         use = seed, "attack radius", start
         radius = random_numbers(torch.rand, (1, 1, 1), indices, *use).to(pixels)
-        dimensions = normal[0].numel() if self.attack.norm == "l2" else 1
-        return self.steepest_step(normal) * radius ** (1 / dimensions)
+        return self.steepest_step(normal) * radius ** (1 / normal[0].numel())
 
     def project(self, perturbation: Pixels, pixels: Pixels) -> Pixels:
-        """The perturbation projected to the ball, and to pixels in 0 ... 1 without a band."""
-        if self.attack.norm == "linf" and self.mask is None:
+        """The perturbation projected to the ball, and to pixels in 0 ... 1."""
+        if self.attack.norm == "linf":
             inside = perturbation.clamp(-self.attack.epsilon, self.attack.epsilon)
         else:
             inside = torch.where(
@@ -159,7 +134,7 @@ class PerturbationBall:
                 self._scaled(perturbation),
                 perturbation,
             )
-        return inside if self.mask is not None else (pixels + inside).clamp(0, 1) - pixels
+        return (pixels + inside).clamp(0, 1) - pixels
 
     def _scaled(self, direction: Pixels) -> Pixels:
         # A gradient of 0 has no direction and stays 0.
@@ -298,7 +273,7 @@ def attack_images(
     Costs one forward and backward pass for each step, start and target class.
     """
     indices = indices or range(len(pixels))
-    ball = PerturbationBall.of(attack, pixels)
+    ball = PerturbationBall(attack)
     loss = AttackLoss(model, space, targets, attack.loss)
     clean_margin = loss.margin(pixels)
     correct = clean_margin <= 0

@@ -19,27 +19,22 @@ _HIGHEST = 8  # cycles per image side, unless another is given
 Frequency = tuple[int, int]  # cycles over the height and over the width
 
 
-def radius(size: tuple[int, int], band_shape: str = "square") -> Float[Tensor, "h w"]:
-    """Distance of each frequency from 0, in the order of `torch.fft.fft2`.
+def radius(size: tuple[int, int]) -> Float[Tensor, "h w"]:
+    """The larger component of each frequency, in the order of `torch.fft.fft2`.
 
-    The larger of its two components for square rings, its length for round ones; 1 is the
-    Nyquist frequency of an axis.
+    1 is the Nyquist frequency of an axis.
     """
     vertical, horizontal = (2 * fft.fftfreq(n, dtype=torch.float64).abs() for n in size)
-    if band_shape == "square":
-        return torch.maximum(vertical[:, None], horizontal[None])
-    return torch.hypot(vertical[:, None], horizontal[None])
+    return torch.maximum(vertical[:, None], horizontal[None])
 
 
-def band(
-    size: tuple[int, int], center: float, *, band_shape: str = "square"
-) -> Bool[Tensor, "h w"]:
-    """The frequencies in [center - 0.05, center + 0.05).
+def band(size: tuple[int, int], center: float) -> Bool[Tensor, "h w"]:
+    """The frequencies whose larger component is in [center - 0.05, center + 0.05).
 
     Bands at 0, 0.1, 0.2, ... partition the plane. A band of a small image may be empty.
     """
     # In units of the width: 0.1, 0.2, ... are inexact, and no frequency may fall between bands.
-    steps = (radius(size, band_shape) - center) / BAND_WIDTH
+    steps = (radius(size) - center) / BAND_WIDTH
     return (steps >= -0.5 - _EXACT) & (steps < 0.5 - _EXACT)
 
 

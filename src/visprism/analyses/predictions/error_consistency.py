@@ -45,18 +45,6 @@ class ErrorConsistency(Result):
     first: Texts = column("First prediction", "", "class that the first model predicts")
     second: Texts = column("Second prediction", "", "class that the second model predicts")
     images: int = scalar("Images", "", "number of images", default=0)
-    both_correct: int = scalar(
-        "Both correct", "", "images that both classify correctly", default=0
-    )
-    both_wrong: int = scalar(
-        "Both wrong", "", "images that neither classifies correctly", default=0
-    )
-    observed: float = scalar(
-        "Observed agreement", "", "fraction of images both correct or both wrong", default=nan
-    )
-    expected: float = scalar(
-        "Expected agreement", "", "of independent models with these accuracies", default=nan
-    )
     only_one: Number = estimate(
         "fraction of images that only one model classifies correctly",
         "%",
@@ -131,10 +119,6 @@ def error_consistency(
         first=class_texts(first.predicted[differ], class_names),
         second=class_texts(second.predicted[differ], class_names),
         images=n,
-        both_correct=int((a & b).sum()),
-        both_wrong=int((~a & ~b).sum()),
-        observed=observed,
-        expected=expected,
         only_one=mean((a != b).astype(np.float64), proportion),
         kappa=Number(kappa, low, high, missing=missing),
         first_model=names[0],

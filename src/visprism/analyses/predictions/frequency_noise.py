@@ -51,7 +51,6 @@ Condition = tuple[str, float]  # protocol, center of the band
 PAPER_AMPLITUDE = 0.7  # that Park and Kim state for their figure; their code has 0.007
 SPLIT = 0.5  # π rad/pixel; bands above it are "high", those below "low"
 EQUAL_ENERGY, PAPER = "equal energy", "paper"
-_PAPERS = "paper's"  # shape of its bands
 _ABOVE, _BELOW = "bands above 0.5 π rad/pixel", "bands below 0.5 π rad/pixel"
 _CLAIMED = ("attention", "conv")  # claim C7: what the model mixes by, from the lowest contrast
 
@@ -75,20 +74,14 @@ class BandAccuracy(Curve):
     )
     accuracy: Estimated = estimate("Accuracy", "%", "accuracy on noisy images")
     drop: Estimated = estimate("Accuracy drop", POINTS, "without noise minus with noise")
-    nll: np.ndarray = column("NLL", "nats", "negative log-likelihood on noisy images")
-    nll_rise: Estimated = estimate("NLL rise", "nats", "NLL with noise minus without noise")
     mean_drop: Number = _mean_of("accuracy drop", "frequency bands", POINTS, questions.NOISE)
     high_drop: Number = _mean_of("accuracy drop", _ABOVE, POINTS, questions.HIGH_NOISE)
-    high_accuracy: Number = _mean_of("accuracy", _ABOVE, "%", questions.HIGH_NOISE)
     low_drop: Number = _mean_of("accuracy drop", _BELOW, POINTS, questions.LOW_NOISE)
-    low_accuracy: Number = _mean_of("accuracy", _BELOW, "%", questions.LOW_NOISE)
     contrast: Number = estimate(
         "High minus low", POINTS, "mean drop of high minus low bands", default=nan, keep=True
     )
     clean_accuracy: float = scalar("Clean accuracy", "", "accuracy without noise", default=nan)
-    clean_nll: float = scalar("Clean NLL", "nats", "NLL without noise", default=nan)
     width: float = scalar("Band width", "π rad/pixel", "of each band", default=BAND_WIDTH)
-    band_shape: str = scalar("Band shape", "", "shape in the frequency plane", default="square")
     left_out: str = scalar(
         "Empty bands", "", "bands without any frequency of images this small", default=""
     )
@@ -126,9 +119,6 @@ class FrequencyContrasts(Result):
         question=questions.NOISE_FREQUENCY,
         claim="C7",
         in_pixels=True,
-    )
-    rms_ratio: np.ndarray = column(
-        "Noise, high over low", "", "RMS of the noise of the highest over the lowest band"
     )
     mixing: str = scalar(
         "Mixing",
@@ -185,14 +175,11 @@ class FrequencyNoise(PerturbedAccuracy):
         BAND_CENTERS,
         "centers of the bands in π rad/pixel",
         minimum=0,
-        maximum=1.41,
+        maximum=1,
         quick=BAND_CENTERS[::2],
     )
     rms: float = option(
         0.1, "root mean square of the noise, for pixel values in [0, 1]", above=0
-    )
-    band_shape: Literal["square", "round"] = option(
-        "square", "shape of the bands in the frequency plane"
     )
     protocol: Literal["default", "paper", "both"] = option(
         "default",
@@ -219,7 +206,7 @@ class FrequencyNoise(PerturbedAccuracy):
         """What belongs to one of the protocols."""
         default = self.protocol != "paper", "protocol default or both"
         paper = self.protocol != "default", "protocol paper or both"
-        return {"rms": default, "band_shape": default, "paper_amplitude": paper}
+        return {"rms": default, "paper_amplitude": paper}
 
     def conditions(self, size: tuple[int, int]) -> Sequence[Condition]:
         """Each band under each protocol."""
@@ -236,7 +223,7 @@ class FrequencyNoise(PerturbedAccuracy):
         if protocol == "paper":
             signs = filtered(white.sign(), paper_band(size, center))
             return pixels + space.in_pixels(self.paper_amplitude * signs)
-        noise = filtered(white, band(size, center, band_shape=self.band_shape))
+        noise = filtered(white, band(size, center))
         return pixels + with_rms(noise, self.rms)
 
     def results(
@@ -259,12 +246,9 @@ class FrequencyNoise(PerturbedAccuracy):
         guessing = at_chance(first.clean_accuracy, len(outcomes.correct), first.classes)
         joint = FrequencyContrasts(
             noise=np.array(
-                [PAPER if r.band_shape == _PAPERS else EQUAL_ENERGY for r in results]
+                [PAPER if r.provenance.protocol == "paper" else EQUAL_ENERGY for r in results]
             ),
             contrast=mean(np.stack([np.asarray(c.by_unit) for c in contrasts], axis=1), skewed),
-            rms_ratio=np.array(
-                [r.rms[r.frequency.argmax()] / r.rms[r.frequency.argmin()] for r in results]
-            ),
             mixing="" if guessing else _mixing(subject.anatomy),
         )
         return first, joint
@@ -275,11 +259,11 @@ class FrequencyNoise(PerturbedAccuracy):
         fall, correct = outcomes.drops[:, filled], outcomes.correct[:, 1:][:, filled]
         every, high, low = frequency >= 0, frequency > SPLIT, frequency < SPLIT
 
-        def over(values: Float[np.ndarray, "n bands"], bands: np.ndarray) -> Number:
+        def over(bands: np.ndarray) -> Number:
             if not bands.any():
                 return Number(nan)
-            single = paired_proportion if values is fall else skewed
-            return mean(values[:, bands].mean(1), skewed if bands.sum() > 1 else single)
+            interval = skewed if bands.sum() > 1 else paired_proportion
+            return mean(fall[:, bands].mean(1), interval)
 
         contrast = Number(nan)
         if high.any() and low.any():
@@ -289,17 +273,11 @@ class FrequencyNoise(PerturbedAccuracy):
             rms=strength[strength > 0],
             accuracy=mean(correct, proportion),
             drop=mean(fall, paired_proportion),
-            nll=outcomes.losses[:, 1:][:, filled].mean(0),
-            nll_rise=mean(outcomes.rises[:, filled]),
-            mean_drop=over(fall, every),
-            high_drop=over(fall, high),
-            high_accuracy=over(correct, high),
-            low_drop=over(fall, low),
-            low_accuracy=over(correct, low),
+            mean_drop=over(every),
+            high_drop=over(high),
+            low_drop=over(low),
             contrast=contrast,
             clean_accuracy=outcomes.accuracy,
-            clean_nll=outcomes.nll,
-            band_shape=_PAPERS if protocol == "paper" else self.band_shape,
             left_out=", ".join(f"{f:g}π" for f in centers[strength == 0]),
             classes=outcomes.classes,
         )
