@@ -20,7 +20,6 @@ WAY = vp.Preprocessing((32, 32), mean=(0.0,) * 3, std=(1.0,) * 3)
     [
         ("attention", {}, LABELED, "no attention whose weights can be read"),
         ("fourier-plane", {"maps": "heads"}, LABELED, "no attention whose weights can be read"),
-        ("ablation", {"joint": (9,)}, LABELED, "joint must be between 1 and"),
         ("ablation", {"parts": ("tokens",)}, LABELED, "has no class tokens or registers"),
         ("branch-transfer", {}, LABELED, "no residual branch with an identity"),
         ("calibration", {}, [IMAGES], "no labels in"),
@@ -59,8 +58,6 @@ def test_what_cannot_be_measured_is_refused(network, analysis, options, data, se
 @pytest.mark.parametrize(
     ("analysis", "options", "needed"),
     [
-        ("ablation", {"channels": 9}, "channels in parts"),
-        ("ablation", {"draws": 9}, "joint"),
         ("adversarial", {"target_classes": 3}, "attack apgd-t"),
         ("adversarial", {"losses": ("dlr",), "attacks": ("apgd",)}, "attack pgd"),
         ("adversarial", {"restarts": 2, "attacks": ("fgsm",)}, "attack pgd, apgd or apgd-t"),

@@ -35,7 +35,6 @@ SHOWN = {
     "stability": "flip_rate flip_rate_low flip_rate_high",
     "search_replacements": "accuracy",
     "kind_ablations": "drop drop_low drop_high",
-    "joint_ablations": "num_blocks drop drop_min drop_max sum_of_drops",
     "frequency_robustness": "frequency drop drop_low drop_high",
     "sensitivity": "error",
     "attacks": "epsilon accuracy",

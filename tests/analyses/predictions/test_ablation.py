@@ -204,27 +204,6 @@ def test_the_cost_is_that_of_the_blocks_that_run():
     assert cost.per_image == pytest.approx(passes, rel=0.25)
 
 
-def test_several_at_once_stand_beside_the_sum_of_each_alone(line):
-    anatomy, images = line
-    options = {"joint": (1, 2), "draws": 5, "run": vp.Run(seed=3)}
-    rows, again = (vp.ablation(anatomy, labeled(images), **options) for _ in range(2))
-    assert again.block.tolist() == rows.block.tolist()  # the seed says which
-    joint = rows.joint()
-    assert joint.num_blocks.tolist() == [1, 2]
-    assert joint.draws.tolist() == [5, 5]
-    assert joint.drop[0] == joint.sum_of_drops[0]  # of one block they are the same
-    assert joint.accuracy == pytest.approx(rows.baseline_accuracy - joint.drop)
-    single = rows.experiment("block")
-    alone = dict(zip(single.block.tolist(), single.drop.tolist(), strict=True))
-    pairs = rows.select(rows.num_blocks == 2)
-    sums = [sum(alone[name] for name in pair.split("+")) for pair in pairs.block.tolist()]
-    assert joint.sum_of_drops[1] == pytest.approx(sum(sums) / 5)
-    assert (joint.drop_min[1], joint.drop_max[1]) == (pairs.drop.min(), pairs.drop.max())
-    assert joint.nll_rise[1] == pytest.approx(pairs.nll_rise.mean())
-    with pytest.raises(vp.InputError, match=r"Pass joint=\(2, 4\) to ablation"):
-        single.joint()
-
-
 @pytest.fixture(scope="module", params=[True, False], ids=["fused", "explicit"])
 def transformer(request):
     def build():
@@ -303,36 +282,16 @@ def test_a_head_is_the_columns_of_the_projection(transformer, replacement):
 
 
 @torch.no_grad()
-def test_a_channel_is_that_of_the_output_of_the_block(line):
-    anatomy, images = line
-    rows = vp.ablation(anatomy, labeled(images), parts=("channels",), channels=9)
-    assert rows.ablated.tolist() == [f"channel {c}" for c in range(4)] * 3
-    model = anatomy.model
-    x = model.stem(images)
-    for conv in model.convs[:2]:
-        x = x + conv(x).relu()
-    for channel in range(4):
-        y = x.clone()
-        y[:, channel] = 0
-        y = y + model.convs[2](y).relu()
-        expected = mean_nll(model.head(y.mean((2, 3))))
-        assert rows.nll[4 + channel] == pytest.approx(expected, rel=1e-5)
-
-
-@torch.no_grad()
 def test_each_image_has_the_activations_of_the_image_before_it():
     anatomy, images = made(lambda: Line(2))
     images = images[:12]  # one batch
-    rows = vp.ablation(
-        anatomy, labeled(images), parts=("blocks",), replacement="shuffle", joint=(2,), draws=1
-    )
+    rows = vp.ablation(anatomy, labeled(images), parts=("blocks",), replacement="shuffle")
     model = anatomy.model
     x = model.stem(images)
     x = x + model.convs[0](x).relu().roll(1, 0)
     x = x + model.convs[1](x).relu()
     expected = mean_nll(model.head(x.mean((2, 3))))
     assert rows.nll[rows.block == "convs.0"].item() == pytest.approx(expected, rel=1e-5)
-    assert rows.nll[rows.block == "convs.0+convs.1"].item() == pytest.approx(expected, rel=1e-5)
 
 
 def ablations(kinds, drops, *, stages=None, part="block", images=4):
@@ -345,7 +304,6 @@ def ablations(kinds, drops, *, stages=None, part="block", images=4):
         stage=np.array(stages or [1] * n),
         depth=np.linspace(0, 1, n),
         ablated=np.array([part] * n if isinstance(part, str) else part),
-        num_blocks=np.ones(n, int),
         accuracy=0.9 - drops.mean(0),
         drop=mean(drops),
         baseline_accuracy=0.9,

@@ -17,7 +17,6 @@ from visprism.results import (
     FlipRates,
     FrequencyErrors,
     ImagePictures,
-    JointAblations,
     KindAblations,
     Reliability,
     ReplacementSearch,
@@ -183,7 +182,6 @@ def ablations():
     return Ablations(
         **columns,
         ablated=np.array(["convolution", "block", "block", "block", "head 2"]),
-        num_blocks=np.ones(5, dtype=int),
         accuracy=np.array([0.5, 0.7, 0.4, 0.8, 0.75]),
         drop=Estimated(
             [0.3, 0.1, 0.4, 0.0, 0.05],
@@ -205,21 +203,6 @@ def kind_ablations():
         comparison=np.array(["attention", "mlp", "attention minus mlp"]),
         num_blocks=np.array([2, 2, 4]),
         drop=Estimated([0.4, 0.1, 0.3], [0.35, 0.05, 0.2], [0.45, 0.15, 0.4]),
-        provenance=PROVENANCE,
-    )
-
-
-def joint_ablations():
-    return JointAblations(
-        num_blocks=np.array([2, 4]),
-        draws=np.array([3, 3]),
-        accuracy=np.array([0.6, 0.2]),
-        drop=np.array([0.2, 0.6]),
-        drop_min=np.array([0.1, 0.5]),
-        drop_max=np.array([0.4, 0.7]),
-        sum_of_drops=np.array([0.15, 0.3]),
-        nll_rise=np.array([1.0, 3.0]),
-        baseline_accuracy=0.8,
         provenance=PROVENANCE,
     )
 

@@ -14,7 +14,6 @@ from math import nan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
@@ -22,35 +21,35 @@ from visprism.analyses.base import ANALYSES, Analysis, Cost, Needs, Section, Siz
 from visprism.analyses.predictions.ablation_by_kind import (
     PARTS,
     RANKED,
-    JointAblations,
     KindAblations,
     experiment_text,
-    joint_ablations,
     kind_ablations,
 )
 from visprism.analyses.predictions.perturbed import drops_text
 from visprism.analyses.subject import Subject
-from visprism.anatomy.blocks.anatomy import Anatomy, Block
+from visprism.anatomy.blocks.anatomy import Anatomy
 from visprism.anatomy.run import ablations as part_ablations
 from visprism.anatomy.run import replaced_parts as parts_of
 from visprism.anatomy.run.replaced_parts import Parts, ReplacedPart
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import Run, stream
+from visprism.core.run import Run
 from visprism.drawing.depth import kinds_key, points, stages
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, color_of, tip
+from visprism.drawing.style import FAINT, color_of, tip
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS
 from visprism.estimates.estimated import Estimated, mean, paired_proportion
 from visprism.estimates.findings import Finding, chance_findings
 from visprism.passes.ablated import ablated_outcomes, replacements
+from visprism.passes.blocks import block_columns
 from visprism.passes.tokens import token_roles
 from visprism.table.result import Result, Texts, column, estimate, result_type, scalar
+from visprism.table.shapes import PerBlock
 
 
 @result_type("ablations")
-class Ablations(Result):
+class Ablations(PerBlock):
     """Accuracy and NLL without one part; one row for each ablation.
 
     Drops are paired by image. Their 95% interval is Bonett and Price's for paired
@@ -59,23 +58,9 @@ class Ablations(Result):
 
     row_names: ClassVar[tuple[str, ...]] = ("ablated",)
 
-    block: Texts = column("Block", "", "name of the block; of several all names, joined by '+'")
-    kind: Texts = column("Kind", "", "kind of the block, or 'several'")
-    stage: np.ndarray = column(
-        "Stage", "", "0 for the stem, then one more at each smaller spatial grid"
-    )
-    depth: np.ndarray = column(
-        "Normalized depth", "", "0 for the stem, 1 for the last block; NaN for several blocks"
-    )
-    subsampling: np.ndarray = column(
-        "Subsampling", "", "whether its spatial grid is smaller than the previous block's"
-    )
     ablated: Texts = column(
-        "Ablated part",
-        "",
-        "'block', 'convolution', 'head 3', 'channel 7', 'registers', ..., or 'several' blocks",
+        "Ablated part", "", "'block', 'convolution', 'head 3', 'registers', ..."
     )
-    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
     accuracy: np.ndarray = column("Accuracy", "", "accuracy of the ablated model")
     drop: Estimated = estimate(
         "Accuracy drop",
@@ -114,21 +99,13 @@ class Ablations(Result):
         return self.select(self._rows(name))
 
     def _rows(self, name: str) -> np.ndarray:
-        numbered = name in ("head", "channel")
-        return np.flatnonzero(
-            np.char.startswith(self.ablated, f"{name} ") if numbered else self.ablated == name
-        )
+        heads = np.char.startswith(self.ablated, "head ")
+        return np.flatnonzero(heads if name == "head" else self.ablated == name)
 
     def has_figure(self, **options: Any) -> bool:
         """Whether the experiment of the figure was made; blocks always have a figure."""
         ablated = options.get("ablated", "block")
         return ablated == "block" or len(self._rows(ablated)) > 0
-
-    def joint(self) -> JointAblations:
-        """Joint ablations and the sum of the drops of their blocks one by one."""
-        single = self.experiment("block")
-        single = single if len(single) else self.experiment("convolution")
-        return joint_ablations(self.experiment("several"), single)
 
     def by_kind(self) -> KindAblations:
         """Mean drops by kind of block, and their differences, from the drops of each image."""
@@ -183,7 +160,7 @@ class Ablations(Result):
 
 @ANALYSES.register
 class Ablation(Analysis):
-    """Accuracy drop without each block, convolution, attention head, channel or token.
+    """Accuracy drop without each block, convolution, attention head or token.
 
     Removing a whole block and removing one convolution inside it are two experiments, which are
     never ranked together: the rest of the block still depends on the convolution. Park and Kim
@@ -214,46 +191,25 @@ class Ablation(Analysis):
             "Mean accuracy drop over the blocks of a kind, and differences between kinds and "
             "between late and early blocks of a stage. Intervals are over images.",
         ),
-        Section(
-            JointAblations,
-            "Joint ablation",
-            "Accuracy drop when several random blocks are ablated together, with the range "
-            "over draws, and the sum of their single drops.",
-        ),
     )
 
-    parts: tuple[Literal["blocks", "convolutions", "heads", "channels", "tokens"], ...] = (
-        option(("blocks", "convolutions"), "parts to ablate one by one")
+    parts: tuple[Literal["blocks", "convolutions", "heads", "tokens"], ...] = option(
+        ("blocks", "convolutions"), "parts to ablate one by one"
     )
     replacement: Literal["zero", "mean", "shuffle"] = option(
         "zero",
         "what replaces a part's contribution: zero, its mean over images and positions, or "
         "another image's",
     )
-    channels: int = option(
-        4, "number of random channels of each block, if parts has channels", minimum=1
-    )
-    joint: tuple[int, ...] = option((), "numbers of blocks to ablate together", minimum=1)
-    draws: int = option(
-        10, "number of random sets of blocks for each number in joint", minimum=1
-    )
-
-    def used(self) -> Mapping[str, tuple[object, str]]:
-        """Numbers of what some ablations replace."""
-        return {
-            "channels": ("channels" in self.parts, "channels in parts"),
-            "draws": (self.joint, "joint"),
-        }
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
-        """Ablate each part in turn: rows, means by kind and, if asked for, joint ablations."""
+        """Ablate each part in turn: rows, and means by kind."""
         anatomy = subject.anatomy
         batches = subject.batches(self._batch_size(subject))
         roles = token_roles(anatomy) if "tokens" in self.parts else {}
-        planned, reasons = self._planned(anatomy, roles, run.seed)
+        planned, reasons = self._planned(anatomy, roles)
         values = replacements(anatomy, planned, batches, replacement=self.replacement, run=run)
-        single = list(map(part_ablations.replaced_ablation, planned, values))
-        ablations = [*single, *self._joint(single, run.seed)]
+        ablations = list(map(part_ablations.replaced_ablation, planned, values))
         if not ablations:
             because = f": {reasons[0]}" if reasons else ""
             raise InputError(
@@ -263,16 +219,9 @@ class Ablation(Analysis):
         outcomes, partial, origin = ablated_outcomes(
             anatomy, batches, ablations, label="ablation", run=run
         )
-        several = np.array([a.ablated == "several" for a in ablations])
-        first = [a.blocks[0] for a in ablations]
         rows = Ablations(
-            block=np.array(["+".join(b.name for b in a.blocks) for a in ablations]),
-            kind=np.where(several, "several", np.array([b.kind for b in first])),
-            stage=np.array([b.stage for b in first]),
-            depth=np.where(several, nan, np.array([b.depth for b in first])),
-            subsampling=np.array([b.subsampling for b in first]),
+            **block_columns([part.block for part in planned]),
             ablated=np.array([a.ablated for a in ablations]),
-            num_blocks=np.array([len(a.blocks) for a in ablations]),
             accuracy=outcomes.correct[:, 1:].mean(0),
             drop=mean(outcomes.drops, paired_proportion),
             nll=outcomes.losses[:, 1:].mean(0),
@@ -286,10 +235,10 @@ class Ablation(Analysis):
             blocks=len(part_ablations.inner_blocks(anatomy)),
             provenance=origin,
         )
-        return (rows, rows.by_kind(), *([rows.joint()] if self.joint else []))
+        return rows, rows.by_kind()
 
     def _planned(
-        self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]], seed: int
+        self, anatomy: Anatomy, roles: Mapping[str, Sequence[str]]
     ) -> tuple[list[ReplacedPart], tuple[str, ...]]:
         """The parts to ablate one by one, and why other parts cannot be ablated."""
         inner = part_ablations.inner_blocks(anatomy)
@@ -301,8 +250,6 @@ class Ablation(Analysis):
                 )
                 none = [f"{type(anatomy.model).__name__} has no class tokens or registers"]
                 made.append((tokens, reasons if tokens else none))
-            elif part == "channels":
-                made.append(parts_of.channel_parts(self._channels(inner, seed), anatomy))
             elif part == "heads":
                 made.append(parts_of.head_parts(anatomy.blocks, anatomy))
             elif part == "blocks":
@@ -313,45 +260,14 @@ class Ablation(Analysis):
         reasons = dict.fromkeys(reason for _, reasons in made for reason in reasons)
         return [item for plan, _ in made for item in plan], tuple(reasons)
 
-    def _channels(self, blocks: Sequence[Block], seed: int) -> dict[Block, list[int]]:
-        chosen = {}
-        for block in blocks:
-            if block.layout is not None:
-                generator = stream(seed, "ablated channels", block.name)
-                order = torch.randperm(block.shape[0], generator=generator)
-                chosen[block] = sorted(order[: self.channels].tolist())
-        return chosen
-
-    def _joint(
-        self, single: Sequence[part_ablations.Ablation], seed: int
-    ) -> Iterator[part_ablations.Ablation]:
-        """Random sets of blocks ablated together, all by one experiment.
-
-        Whole blocks where some are ablated one by one, otherwise convolutions, so that a joint
-        drop can be compared with the sum of the single drops.
-        """
-        blocks = [a for a in single if a.ablated == "block"]
-        blocks = blocks or [a for a in single if a.ablated == "convolution"]
-        for number in self.joint:
-            if number > len(blocks):
-                raise InputError(
-                    f"joint must be between 1 and {len(blocks)}, the number of blocks that can "
-                    f"be ablated, got {number}"
-                )
-            for draw in range(self.draws):
-                generator = stream(seed, "joint ablations", number, draw)
-                order = torch.randperm(len(blocks), generator=generator)[:number]
-                yield part_ablations.combine_ablations([blocks[i] for i in order.tolist()])
-
     def cost(self, subject: Subject) -> Cost:
         """Half a forward pass per ablation on average, as nothing before it is computed.
 
         Means take one pass more.
         """
-        single, _ = self._planned(subject.anatomy, {}, 0)
+        single, _ = self._planned(subject.anatomy, {})
         means = 1.2 if self.replacement == "mean" else 0.0
-        number = len(single) + self.draws * len(self.joint)
-        return Cost(per_image=1.5 + means + 0.55 * number)
+        return Cost(per_image=1.5 + means + 0.55 * len(single))
 
     def _batch_size(self, subject: Subject) -> int:
         """The largest usual batch size that leaves no batch of one image, to shuffle."""
@@ -371,19 +287,17 @@ def _(
     *,
     quantity: Literal["drop", "nll_rise"] = "drop",
     ablated: Literal["block", "convolution"] = "block",
-    attention: Any = None,
 ) -> Axes:
     """Accuracy drop of one experiment against the depth of the block, with its interval.
 
-    Stages are marked; heads, channels and tokens are small rings. Convolutions are drawn where
-    no whole block was ablated. With `attention`, the statistics of `Attention`, the mutual
-    information is drawn on a second axis, against the same depth.
+    Stages are marked; heads and tokens are small rings. Convolutions are drawn where no whole
+    block was ablated.
     """
     rows = result.experiment(ablated)
     if ablated == "block" and not len(rows):
         rows = result.experiment("convolution")
     part = str(rows.ablated[0]) if len(rows) else ablated
-    inside = ~np.isin(result.ablated, [*RANKED, "several"])
+    inside = ~np.isin(result.ablated, RANKED)
     inner = result.select(inside & (ablated == "block"))
     ax.axhline(0, color=FAINT, linewidth=0.6)
     if len(rows):
@@ -412,24 +326,4 @@ def _(
         xlabel=infos["depth"].heading,
         ylabel=f"{infos[quantity].heading}, one {part} ablated",
     )
-    if attention is not None:
-        _beside(ax, attention)
     return ax
-
-
-def _beside(ax: Axes, attention: Any) -> None:
-    """The mutual information of each attention, mean over heads, on a second axis."""
-    values = np.asarray(attention.nmi)
-    rows = [attention.block == name for name in dict.fromkeys(attention.block.tolist())]
-    other = ax.twinx()
-    other.plot(
-        [attention.depth[r][0] for r in rows],
-        [values[r].mean() for r in rows],
-        color=INK,
-        linewidth=0.9,
-        linestyle=(0, (1, 1.2)),
-        label="_attention",
-    )
-    other.spines["right"].set_visible(True)
-    other.set_ylabel(f"{attention.infos()['nmi'].heading} (dotted)")
-    other.set_ylim(bottom=0)

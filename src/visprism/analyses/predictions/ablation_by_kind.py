@@ -4,7 +4,7 @@ With d_ib the drop of image i without block b (1, 0 or -1), the mean of a group 
 of d_iG = mean over b in G of d_ib, and its interval is over images.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations
 from math import nan
 from typing import Any, ClassVar
@@ -13,9 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from visprism.core.errors import InputError
 from visprism.drawing.registry import figure
-from visprism.drawing.style import FAINT, INK, color_of, legend, named_points, tip
+from visprism.drawing.style import FAINT, INK, color_of, named_points
 from visprism.estimates import questions
 from visprism.estimates.answers import POINTS, Verdict
 from visprism.estimates.estimated import Estimated, mean, skewed
@@ -29,7 +28,6 @@ PARTS = {
     "block": "one whole block",
     "convolution": "one convolution inside a block",
     "head": "one attention head",
-    "channel": "one channel of a block",
     "class tokens": "class tokens after one block",
     "registers": "registers after one block",
     "prefix tokens": "prefix tokens after one block",
@@ -212,102 +210,4 @@ def _(result: KindAblations, ax: Axes) -> Axes:
     named_points(ax, names, result.drop, about, colors)
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None, symbol=""))
     ax.set(xlabel="Accuracy drop (points)")
-    return ax
-
-
-# Joint ablation: several blocks ablated together, and the sum of their single drops.
-
-
-@result_type("joint-ablations")
-class JointAblations(Result):
-    """Several blocks ablated together, drawn at random; one row for each number of blocks."""
-
-    num_blocks: np.ndarray = column("Blocks", "", "number of blocks ablated together")
-    draws: np.ndarray = column("Draws", "", "number of random sets of blocks")
-    accuracy: np.ndarray = column("Accuracy", "", "mean over the draws")
-    drop: np.ndarray = column("Accuracy drop", "", "mean over the draws")
-    drop_min: np.ndarray = column("Smallest accuracy drop", "", "of all draws")
-    drop_max: np.ndarray = column("Largest accuracy drop", "", "of all draws")
-    sum_of_drops: np.ndarray = column(
-        "Sum of single drops", "", "sum of the drops of the blocks one by one, mean over draws"
-    )
-    nll_rise: np.ndarray = column("NLL rise", "nats", "mean over the draws")
-    baseline_accuracy: float = scalar(
-        "Baseline accuracy", "", "accuracy of the model without ablation", default=nan
-    )
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """Each number of blocks: joint drop, range over draws, and sum of single drops."""
-        images = self.images_text
-        for i in range(len(self)):
-            yield (
-                f"{self.num_blocks[i]} blocks ablated together: mean accuracy drop "
-                f"{100 * self.drop[i]:.1f} percentage points ({100 * self.drop_min[i]:.1f} to "
-                f"{100 * self.drop_max[i]:.1f} in {self.draws[i]} draws), sum of the single "
-                f"drops {100 * self.sum_of_drops[i]:.1f} ({images})"
-            )
-
-
-def joint_ablations(several: Any, single: Any) -> JointAblations:
-    """Rows of `Ablations` of several blocks, by their number, and rows of single blocks.
-
-    Source: Veit et al. (2016), Residual networks behave like ensembles of relatively shallow
-    networks, fig. 5.
-    """
-    if not len(several):
-        raise InputError(
-            "ablations must include some of several blocks, got none. Pass joint=(2, 4) to "
-            "ablation."
-        )
-    drops = dict(zip(single.block.tolist(), single.drop.tolist(), strict=True))
-    sums = np.array([sum(drops[b] for b in name.split("+")) for name in several.block])
-    numbers, draws = np.unique(several.num_blocks, return_counts=True)
-
-    def over(reduce: Callable[..., Any], values: np.ndarray) -> np.ndarray:
-        values = np.asarray(values)
-        return np.array([reduce(values[several.num_blocks == n]) for n in numbers])
-
-    return JointAblations(
-        num_blocks=numbers,
-        draws=draws,
-        accuracy=over(np.mean, several.accuracy),
-        drop=over(np.mean, several.drop),
-        drop_min=over(np.min, several.drop),
-        drop_max=over(np.max, several.drop),
-        sum_of_drops=over(np.mean, sums),
-        nll_rise=over(np.mean, several.nll_rise),
-        baseline_accuracy=several.baseline_accuracy,
-        provenance=several.provenance,
-    )
-
-
-@figure(width=2.7, height=2.2)
-def _(result: JointAblations, ax: Axes) -> Axes:
-    """Mean and range over draws of the joint drop; dashed, the sum of the single drops."""
-    ax.axhline(0, color=FAINT, linewidth=0.6)
-    ax.axhline(result.baseline_accuracy, color=FAINT, linewidth=0.8, linestyle=(0, (1, 1.5)))
-    infos = result.infos()
-    ax.plot(
-        result.num_blocks,
-        result.sum_of_drops,
-        color=FAINT,
-        linewidth=1.0,
-        linestyle=(0, (4, 2)),
-        label=infos["sum_of_drops"].label,
-    )
-    ax.vlines(result.num_blocks, result.drop_min, result.drop_max, color=INK, linewidth=0.9)
-    ax.plot(result.num_blocks, result.drop, color=INK, linewidth=1.0, label="Joint ablation")
-    for number, draws, drop in zip(result.num_blocks, result.draws, result.drop, strict=True):
-        ax.plot(
-            number,
-            drop,
-            marker="o",
-            markersize=3.6,
-            color=INK,
-            gid=tip(f"{number} blocks · {draws} draws · {drop:.1%}"),
-        )
-    ax.set_xticks(result.num_blocks)
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    ax.set(xlabel="Blocks ablated (dotted: baseline accuracy)", ylabel=infos["drop"].heading)
-    legend(ax, fontsize=6, handlelength=1.8)
     return ax

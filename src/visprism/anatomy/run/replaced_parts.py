@@ -1,6 +1,6 @@
 """Parts of a model whose activations can be replaced.
 
-They are blocks, convolutions, heads, channels and tokens.
+They are blocks, convolutions, heads and tokens.
 
 A part gives its activations as (images, positions, channels), whatever the layout of the model,
 and takes a replacement of the same shape. The activations of a block or a convolution are what
@@ -34,7 +34,7 @@ class ReplacedPart:
     """A part of a model, and how its activations are read and replaced."""
 
     block: Block
-    name: str  # "block", "convolution", "head 3", "channel 7", "class tokens", "registers"
+    name: str  # "block", "convolution", "head 3", "class tokens", "registers"
     # Positions with one number share a mean: positions of the grid, and each token off the
     # grid.
     groups: Int64[Tensor, " n"] = field(repr=False, compare=False)
@@ -91,18 +91,6 @@ def head_parts(blocks: Sequence[Block], anatomy: Anatomy) -> Parts:
             surgery = partial(_replace_head, anatomy, attention, node, head)
             parts.append(ReplacedPart(attention.block, name, _numbered(index < 0), surgery))
     return parts, reasons
-
-
-def channel_parts(blocks: Mapping[Block, Sequence[int]], anatomy: Anatomy) -> Parts:
-    """Single channels of the output of each block, numbered from 0."""
-    parts = []
-    for block, channels in blocks.items():
-        groups = _groups(anatomy.graph.nodes[block.end])
-        for channel in channels:
-            at = (..., slice(channel, channel + 1))
-            surgery = partial(_replace_output, anatomy, block, at)
-            parts.append(ReplacedPart(block, f"channel {channel}", groups, surgery))
-    return parts, []
 
 
 def token_parts(blocks: Mapping[Block, Sequence[str]], anatomy: Anatomy) -> Parts:
