@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from internals import (
-    ALEXNET,
-    ShiftedImages,
-    distribution_shift,
-    stored_conditions,
-    subject_of,
-)
+from internals import ALEXNET, restricted, stored_conditions, subject_of
 from results_by_hand.base import complete
 from torch import nn
 
@@ -18,9 +12,8 @@ from visprism.core.statistics import difference_interval, wilson
 from visprism.results import ShiftedAccuracy
 
 
-def batch(logits, targets):
-    images = torch.tensor(logits, dtype=torch.float32).reshape(-1, 1, 2, 2)
-    return [(images, torch.tensor(targets))]
+def predictions(logits, targets):
+    return Predictions(torch.tensor(logits, dtype=torch.float32), torch.tensor(targets))
 
 
 REFERENCE = Predictions(
@@ -31,20 +24,16 @@ REFERENCE = Predictions(
 
 def test_predictions_are_restricted_to_the_classes_of_the_set():
     # The largest logit is that of class 3, which the set does not have.
-    shifted = batch([[1, 0, 2, 9], [5, 0, 4, 9], [0, 9, 7, 8]], [2, 2, 2])
-    sets = {"r": ShiftedImages(shifted, (0, 2)), "all": ShiftedImages(shifted)}
-    result = distribution_shift(nn.Flatten().eval(), sets, REFERENCE)
-    np.testing.assert_allclose(result.accuracy, [2 / 3, 0])
-    assert result.classes.tolist() == [2, 4]
-    assert result.images.tolist() == [3, 3]
+    shifted = predictions([[1, 0, 2, 9], [5, 0, 4, 9], [0, 9, 7, 8]], [2, 2, 2])
+    number, accuracy, reference, drop = restricted("r", shifted, REFERENCE, (0, 2))
     # Of the data, images 0 and 2 are of these classes; both are correct among them.
-    assert result.reference_images.tolist() == [2, 4]
-    np.testing.assert_allclose(result.reference, [1.0, 0.5])
-    np.testing.assert_allclose(result.drop, [1 / 3, 0.5])
-    assert (result.drop.low < result.drop).all()
-    assert (result.drop < result.drop.high).all()
+    assert (number, accuracy, reference) == (2, pytest.approx(2 / 3), 1)
+    assert [len(n.by_unit) for n in (accuracy, reference)] == [3, 2]
+    assert drop == pytest.approx(1 / 3)
+    assert drop.low < drop < drop.high
     low, high = wilson(np.array([2]), np.array([3]))
-    assert (result.accuracy.low[0], result.accuracy.high[0]) == (low[0], high[0])
+    assert (accuracy.low, accuracy.high) == (low[0], high[0])
+    assert restricted("all", shifted, REFERENCE, ())[:3] == (4, 0, 0.5)
 
 
 def test_the_interval_of_a_drop_is_that_of_newcombe():
@@ -120,6 +109,6 @@ def test_sets_of_other_classes_are_refused():
         (1, (0, 2), "targets of r must be among its classes"),
         (2, (2, 3), "must have images of the classes of r"),
     ):
-        shifted = ShiftedImages(batch([[1, 0, 2, 9]], [target]), classes)
+        shifted = predictions([[1, 0, 2, 9]], [target])
         with pytest.raises(InputError, match=sentence):
-            distribution_shift(nn.Flatten().eval(), {"r": shifted}, reference)
+            restricted("r", shifted, reference, classes)

@@ -6,8 +6,8 @@ Wang et al. (2019), Learning robust global representations by penalizing local p
 (ImageNet-Sketch).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
-from torch import nn
 
 from visprism.analyses.base import (
     ANALYSES,
@@ -35,7 +34,7 @@ from visprism.analyses.predictions.corruptions import (
 from visprism.analyses.subject import Subject
 from visprism.core.errors import InputError
 from visprism.core.options import option
-from visprism.core.run import DEFAULT_RUN, Run
+from visprism.core.run import Run
 from visprism.core.statistics import difference_interval
 from visprism.drawing.registry import figure
 from visprism.drawing.style import INK, KIND_COLORS, legend, named_points
@@ -47,7 +46,6 @@ from visprism.estimates.text import images_text, points_text, text_of
 from visprism.images.images import ordered
 from visprism.images.open_data import content_of, load_data
 from visprism.images.stored import condition_of, stored_conditions
-from visprism.passes.batches import Batch
 from visprism.passes.predict import predict
 from visprism.passes.predictions import Predictions
 from visprism.table.result import Result, Texts, column, estimate, result_type
@@ -162,8 +160,41 @@ class DistributionShift(Analysis):
 
     def measure(self, subject: Subject, run: Run) -> Sequence[Result]:
         """Predict each set, and restrict the logits to its classes."""
-        sets = read_shifted(self.sets, subject, seed=run.seed)
-        return (distribution_shift(subject.model, sets, subject.predictions(run), run=run),)
+        reference, rows = subject.predictions(run), []
+        specs = list(chain.from_iterable(map(stored_conditions, self.sets)))
+        for spec in run.track(specs, "sets of shifted images"):
+            images = load_data(spec, limit=subject.num_images, seed=run.seed)
+            if images.num_classes != subject.num_classes:
+                raise InputError(
+                    f"{spec} must have the {subject.num_classes} classes of the model, got "
+                    f"{images.num_classes}"
+                )
+            batches = ordered(images, seed=run.seed).batches(
+                subject.known_preprocessing, batch_size=subject.batch_size
+            )
+            shifted = predict(subject.model, batches, run=replace(run, progress=None))
+            rows.append(
+                (
+                    spec,
+                    *condition_of(spec),
+                    *restricted(spec, shifted, reference, images.class_subset),
+                )
+            )
+        shift, corruption, severity, classes, accuracy, clean, drop = zip(*rows, strict=True)
+        return (
+            ShiftedAccuracy(
+                shift=np.array(shift),
+                corruption=np.array(corruption),
+                severity=np.array(severity),
+                classes=np.array(classes),
+                images=np.array([len(n.by_unit) for n in accuracy]),
+                accuracy=stacked(accuracy),
+                reference_images=np.array([len(n.by_unit) for n in clean]),
+                reference=np.array(clean, dtype=float),
+                drop=stacked(drop),
+                provenance=reference.provenance,
+            ),
+        )
 
     @classmethod
     def content(cls, options: Mapping[str, Any]) -> list[str]:
@@ -185,68 +216,29 @@ class DistributionShift(Analysis):
         )
 
 
-@dataclass(frozen=True)
-class ShiftedImages:
-    """Batches of (images, targets), with their classes and, of -C, their condition."""
+def restricted(
+    name: str, shifted: Predictions, reference: Predictions, classes: Sequence[int]
+) -> tuple[int, Number, Number, Number]:
+    """Number of the classes C of a set (all if none are given), both accuracies, and the drop.
 
-    batches: Iterable[Batch]
-    classes: Sequence[int] = ()  # that predictions are restricted to; empty: all
-    corruption: str = ""
-    severity: int = 0
-
-
-def distribution_shift(
-    model: nn.Module,
-    sets: Mapping[str, ShiftedImages],
-    reference: Predictions,
-    *,
-    run: Run = DEFAULT_RUN,
-) -> ShiftedAccuracy:
-    """Accuracy on each set, and its difference to that on the images of `reference`.
-
-    With the classes C of a set, the prediction of an image is the class of C with the largest
-    logit. The reference is restricted in the same way: to its images of the classes C, and to
-    the logits of C. Intervals are Wilson's, and Newcombe's for differences of
-    independent samples.
-
-    Cost: one forward pass over each set.
+    The prediction of an image is the class of C with the largest logit. The reference is
+    restricted in the same way: to its images of the classes C, and to the logits of C.
+    Intervals are Wilson's, and Newcombe's for differences of independent samples.
 
     Source: Newcombe (1998), Interval estimation for the difference between independent
     proportions, method 10.
     """
-    if not sets:
-        raise InputError("sets must hold at least one set of shifted images, got none")
-    rows = []
-    for name in run.track(list(sets), "sets of shifted images"):
-        shifted = sets[name]
-        predictions = predict(model, shifted.batches, run=replace(run, progress=None))
-        classes = list(shifted.classes) or list(range(predictions.num_classes))
-        if not set(predictions.targets.tolist()) <= set(classes):
-            raise InputError(f"targets of {name} must be among its classes, got others")
-        if not set(reference.targets.tolist()) & set(classes):
-            raise InputError(
-                f"the data must have images of the classes of {name}, got none of them"
-            )
-        accuracy, clean = (_accuracy(p, classes) for p in (predictions, reference))
-        pair = [(float(n), n.low, n.high) for n in (accuracy, clean)]
-        drop = Number(clean - accuracy, *difference_interval(pair[0], pair[1], (0.0, 0.0)))
-        numbers = len(classes), len(accuracy.by_unit), len(clean.by_unit)
-        rows.append((shifted.corruption, shifted.severity, *numbers, accuracy, clean, drop))
-    corruption, severity, classes, images, of_data, accuracy, clean, drop = zip(
-        *rows, strict=True
-    )
-    return ShiftedAccuracy(
-        shift=np.array(list(sets)),
-        corruption=np.array(corruption),
-        severity=np.array(severity),
-        classes=np.array(classes),
-        images=np.array(images),
-        accuracy=stacked(accuracy),
-        reference_images=np.array(of_data),
-        reference=np.array(clean, dtype=float),
-        drop=stacked(drop),
-        provenance=reference.provenance,
-    )
+    classes = list(classes) or list(range(shifted.num_classes))
+    if not set(shifted.targets.tolist()) <= set(classes):
+        raise InputError(f"targets of {name} must be among its classes, got others")
+    if not set(reference.targets.tolist()) & set(classes):
+        raise InputError(
+            f"the data must have images of the classes of {name}, got none of them"
+        )
+    accuracy, clean = (_accuracy(p, classes) for p in (shifted, reference))
+    pair = [(float(n), n.low, n.high) for n in (accuracy, clean)]
+    drop = Number(clean - accuracy, *difference_interval(pair[0], pair[1], (0.0, 0.0)))
+    return len(classes), accuracy, clean, drop
 
 
 def _accuracy(predictions: Predictions, classes: Sequence[int]) -> Any:
@@ -255,25 +247,6 @@ def _accuracy(predictions: Predictions, classes: Sequence[int]) -> Any:
     rows = torch.isin(predictions.targets, chosen)
     best = predictions.logits[rows][:, chosen].argmax(1)
     return mean((chosen[best] == predictions.targets[rows]).double().numpy(), proportion)
-
-
-def read_shifted(
-    specs: Sequence[str], subject: Subject, *, seed: int
-) -> dict[str, ShiftedImages]:
-    """Each set by its name, with at most as many images as the subject measures."""
-    sets = {}
-    for spec in chain.from_iterable(map(stored_conditions, specs)):
-        images = load_data(spec, limit=subject.num_images, seed=seed)
-        if images.num_classes != subject.num_classes:
-            raise InputError(
-                f"{spec} must have the {subject.num_classes} classes of the model, got "
-                f"{images.num_classes}"
-            )
-        batches = ordered(images, seed=seed).batches(
-            subject.known_preprocessing, batch_size=subject.batch_size
-        )
-        sets[spec] = ShiftedImages(batches, images.class_subset, *condition_of(spec))
-    return sets
 
 
 @figure(width=3.2, height=2.4, share=False)
