@@ -81,8 +81,7 @@ class MonteCarloDropout(nn.Module):
         rows = []
         with _dropping(self.model, pixels(images).device):
             for index, image in enumerate(pixels(images)):
-                generator = stream(self.seed, "dropout", fingerprint([image]))
-                torch.manual_seed(generator.initial_seed())
+                _seed(image.device, stream(self.seed, "dropout", fingerprint([image])))
                 copies = _copies(images, index, self.passes)
                 rows.append(_log_mean_probability(forward(self.model, copies)))
         return torch.stack(rows)
@@ -97,6 +96,14 @@ def dropout_modules(model: nn.Module) -> list[nn.Module]:
     running statistics are left out.
     """
     return [module for module in model.modules() if _has_dropout(module)]
+
+
+def _seed(device: torch.device, generator: torch.Generator) -> None:
+    """Let dropout on a device draw from the seed of a generator."""
+    torch.default_generator.manual_seed(generator.initial_seed())
+    if device.type == "cuda":
+        with torch.cuda.device(device):  # it seeds the current one
+            torch.cuda.manual_seed(generator.initial_seed())
 
 
 def _copies(images: Images, index: int, number: int) -> Images:
