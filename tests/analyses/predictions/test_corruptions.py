@@ -45,7 +45,8 @@ def test_each_condition_has_the_metrics_of_its_own_images(model, data):
     for row, ((name, severity), batches) in enumerate(data.items()):
         assert (metrics.corruption[row], metrics.severity[row]) == (name, severity)
         alone = calibration(predict(model, batches))
-        for metric in ("accuracy", "nll", "ece", "debiased_ece"):
+        assert metrics.ece[row] == alone.of("ece")
+        for metric in ("accuracy", "nll", "debiased_ece"):
             value, expected = getattr(metrics, metric)[row], alone.of(metric)
             np.testing.assert_array_equal(
                 (value, value.low, value.high), (expected, expected.low, expected.high)

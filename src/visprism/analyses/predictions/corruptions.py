@@ -117,7 +117,7 @@ class CorruptedMetrics(Result):
     nll_change: Estimated = estimate(
         "Change of NLL", "nats", "from clean images, paired by image; NaN without them"
     )
-    ece: Estimated = estimate("ECE", "", "expected calibration error; no interval")
+    ece: np.ndarray = column("ECE", "", "expected calibration error")
     debiased_ece: Estimated = estimate("Debiased ECE", "", "without the bias of few images")
     mean_accuracy: Number = estimate(
         "mean accuracy on corrupted images", "%", "over corruptions and severities", **_ASKED
@@ -390,7 +390,7 @@ def robustness(
         if not isinstance(batches, Predictions):
             batches = predict(model, batches, run=silent)
         by_condition[condition] = outcomes(batches)
-    clean, numbers = by_condition.get(CLEAN), defaultdict(list)
+    clean, numbers, eces = by_condition.get(CLEAN), defaultdict(list), []
     for condition, result in by_condition.items():
         change = nll_change = Number(nan)
         if clean is not None and condition != CLEAN and _same_images([clean, result]):
@@ -398,8 +398,9 @@ def robustness(
             change = mean(gains, paired_proportion)
             nll_change = mean(result.nll - clean.nll, skewed)
         metrics = calibration(result, bins=bins)
-        for name in ("accuracy", "nll", "ece", "debiased_ece"):
+        for name in ("accuracy", "nll", "debiased_ece"):
             numbers[name].append(metrics.of(name))
+        eces.append(float(metrics.of("ece")))
         numbers["change"].append(change)
         numbers["nll_change"].append(nll_change)
     names, severities = zip(*by_condition, strict=True)
@@ -412,6 +413,7 @@ def robustness(
     return CorruptedMetrics(
         corruption=np.array(names),
         severity=np.array(severities),
+        ece=np.array(eces),
         classes=last.classes,
         provenance=replace(last.provenance, seed=run.seed),
         **columns,
