@@ -30,10 +30,6 @@ _LINE = 2**22  # bytes of the longest event
 _LONGEST = 300  # characters of a reason
 
 
-class BusyError(RuntimeError):
-    """Too many requests wait already."""
-
-
 @dataclass(eq=False)
 class Job:
     """One study, or the plan of one, that runs in a separate process, and its state."""
@@ -154,7 +150,6 @@ class Library:
 
     async def plan(self, request: Named) -> Job:
         """The plan of a study with its expected time; nothing is measured."""
-        self._check_room(self._plans)
         job = Job(request, None)
         self._plans.add(job)
         try:
@@ -173,7 +168,6 @@ class Library:
         """
         form = stated(Form, values)
         request = named(form, self.settings)
-        self._check_room(self.jobs.values())
         names = {*self.settings.study_folders(), "uploads"}
         stem = slug(str(request.title))[:60].strip("-.") or "study"
         candidates = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
@@ -193,7 +187,6 @@ class Library:
             raise InputError(f"{name} must be a study of this app to be resumed")
         if self.state(name)["state"] in ACTIVE:
             raise InputError(f"{name} must have ended to be resumed, and it runs")
-        self._check_room(self.jobs.values())
         self._run(name, named(_form(folder), self.settings), folder)
 
     async def cancel(self, name: str) -> None:
@@ -256,10 +249,6 @@ class Library:
     def _is_resumable(self, folder: Path) -> bool:
         """Whether the app made the folder of a study. Other folders are read only."""
         return folder not in self.settings.studies and (folder / REQUEST).is_file()
-
-    def _check_room(self, jobs: Any) -> None:
-        if sum(job.state == "waiting" for job in jobs) >= self.settings.limits.waiting:
-            raise BusyError
 
     def _run(self, name: str, request: Named, folder: Path) -> None:
         self.jobs[name] = job = Job(request, folder)
