@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from visprism.app.forms import PRESETS, Form, catalog, named, stated
+from visprism.app.forms import PRESETS, catalog
 from visprism.app.guard import HOSTS, Guard, read_body, read_json
 from visprism.app.library import Library
 from visprism.app.live.panels import PANELS
@@ -87,7 +87,6 @@ class Server:
             Route("/api/catalog", self.catalog),
             Route("/api/studies", self.studies),
             Route("/api/studies", self.start, methods=["POST"]),
-            Route("/api/plan", self.plan, methods=["POST"]),
             Route("/api/studies/{name}/events", self.events),
             Route("/api/studies/{name}/summary", self.summary),
             Route("/api/studies/{name}/{action}", self.act, methods=["POST"]),
@@ -194,15 +193,6 @@ class Server:
         """Start a study."""
         form = await self._json(request)
         return JSONResponse({"name": self.library.start(form)}, 201)
-
-    async def plan(self, request: Request) -> Response:
-        """The plan of a study, which takes some seconds."""
-        form = named(stated(Form, await self._json(request)), self.settings)
-        job = await self.library.plan(form)
-        if job.state != "complete":
-            raise InputError(job.reason or "the plan was canceled")
-        skipped = [f"{f['analysis']} of {f['model']}: {f['reason']}" for f in job.failures]
-        return JSONResponse({"lines": job.plan, "seconds": job.seconds, "skipped": skipped})
 
     async def act(self, request: Request) -> Response:
         """Cancel or resume a study."""
