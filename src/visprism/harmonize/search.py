@@ -104,7 +104,7 @@ def search_replacements(
     msa = {"heads": heads, "head_dim": head_dim, "window": window}
     stored = SearchLog(log, model, {**msa, **settings})
 
-    def converted(names: Blocks, seed: int = 0) -> nn.Module:
+    def converted(names: Blocks, seed: int) -> nn.Module:
         return harmonize_model(
             model, images, names, heads=heads, head_dim=head_dim, window=window, seed=seed
         )
@@ -152,18 +152,12 @@ def search_replacements(
             for number, names in ((0, ()), (final, current))
             for seed, value in zip(new_seeds, accuracies(names, new_seeds), strict=True)
         ]
-    placements = dict.fromkeys(names for _, names, *_ in rows)
-    parameters = {
-        names: sum(p.numel() for p in converted(names).parameters()) for names in placements
-    }
     number, names, added, seed, value, significant, phase = zip(*rows, strict=True)
     return ReplacementSearch(
         candidate=np.array(number),
         msas=np.array([len(replaced) for replaced in names]),
         added=np.array(added),
         placement=np.array([",".join(replaced) for replaced in names]),
-        stage=np.array([stage_of.get(name, 0) for name in added]),
-        parameters=np.array([parameters[replaced] for replaced in names]),
         seed=np.array(seed),
         accuracy=np.array(value),
         selected=np.array(significant),
