@@ -198,9 +198,9 @@ class _Models(Weights):
         matches = [_LABELED.fullmatch(text) for text in self.models]
         if not self.labels and not any(matches):
             return list(self.models)
-        named = {}
+        named: dict[str, str] = {}
         for place, (text, match) in enumerate(zip(self.models, matches, strict=True)):
-            quoted, plain, model = match.groups() if match else (text, None, text)
+            quoted, plain, model = match.groups() if match else (text, "", text)
             label = plain if quoted is None else quoted
             named[self.labels[place] if place < len(self.labels) else label] = model
         if len(named) < len(self.models) or len(self.labels) not in {0, len(self.models)}:

@@ -203,7 +203,7 @@ def glance_table(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str
     if len(models) > _SIDE_BY_SIDE:
         return _by_model(lines, models)
     compared = any(line.better for line in lines)
-    table = [("", *models, *(["better"] if compared else []))]
+    table: list[tuple[str, ...]] = [("", *models, *(["better"] if compared else []))]
     for line in lines:
         cells = [line.cells.get(name, DASH) for name in models]
         reason = f" ({line.reason})" if line.reason else ""
@@ -228,7 +228,7 @@ def _by_model(lines: Sequence[Line], models: Sequence[str]) -> list[tuple[str, .
     order = sorted(
         models, key=lambda m: sign * first.answers[m].value if m in first.answers else 1e300
     )
-    table = [("", *(line.label for line in columns))]
+    table: list[tuple[str, ...]] = [("", *(line.label for line in columns))]
     for name in order:
         cells = [
             line.cells.get(name, DASH) + (" *" if line.better == name else "")
