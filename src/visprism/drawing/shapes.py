@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -18,6 +19,7 @@ from visprism.drawing.depth import (
 )
 from visprism.drawing.registry import figure
 from visprism.drawing.style import KIND_COLORS, SIMILARITY, legend
+from visprism.drawing.text import title
 from visprism.table.shapes import (
     BlockMatrix,
     Curve,
@@ -155,7 +157,15 @@ _PICTURE_BAR = partial(value_bar, pad=0.01)
 @figure(width=6.0, height=1.4, across=1, share=False, key=_PICTURE_BAR, key_width=0.65)
 def _(result: Pictures, ax: Axes) -> Axes:
     """The pictures side by side on one color scale, with their names below."""
-    ends = {"vmin": np.nanmin(result.values), "vmax": np.nanmax(result.values)}
-    heading = result.value_info().heading
-    side_by_side(ax, result.pictures(), cmap=SIMILARITY, label=heading, **ends)
+    pictures, log = result.pictures(), result.scale == "log"
+    most = np.nanmax(result.values)
+    least = 1e-4 * most if log else np.nanmin(result.values)
+    side_by_side(
+        ax,
+        pictures,
+        lambda name, _: title(name, width=6.0 / len(pictures), size=7),
+        cmap=SIMILARITY,
+        label=result.value_info().heading,
+        norm=(LogNorm if log else Normalize)(least, most, clip=log),
+    )
     return ax

@@ -312,7 +312,12 @@ class Surface(Valued):
 
 @result_shape
 class Pictures(Valued):
-    """Several pictures of one size each; a row for each pixel. Figure: side by side."""
+    """Several pictures of one size each; a row for each pixel. Figure: side by side.
+
+    A subclass names the scale of colors in `scale`: "linear", or "log" over four decades.
+    """
+
+    scale: ClassVar[str] = "linear"
 
     picture: Texts = column("Picture", "", "name of the picture")
     row: np.ndarray = column("Row", "", "of the pixel, from 0 at the top")

@@ -96,11 +96,9 @@ def receptive_maps():
     relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
     return complete(
         ReceptiveMaps,
-        block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
-        depth=np.repeat([0.0, 0.25, 1.0], 6),
+        picture=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
         row=np.tile([0, 0, 0, 1, 1, 1], 3),
         column=np.tile([0, 1, 2], 6),
-        share=relative / 2,
         relative=relative,
     )
 
