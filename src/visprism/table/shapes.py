@@ -323,6 +323,10 @@ class Pictures(Valued):
     row: np.ndarray = column("Row", "", "of the pixel, from 0 at the top")
     column: np.ndarray = column("Column", "", "of the pixel, from 0 at the left")
 
+    def has_figure(self, **_: Any) -> bool:
+        """Whether any pixel has a value."""
+        return bool(np.isfinite(self.values).any())
+
     def pictures(self) -> dict[str, Float[np.ndarray, "h w"]]:
         """Each picture as an array, by its name."""
         images = {}
