@@ -152,8 +152,8 @@ class ReceptiveField(Analysis):
             ReceptiveMaps,
             "Receptive fields as maps",
             "Each picture shows how strongly the center position of a block depends on each "
-            "pixel, relative to the strongest one, on a logarithmic scale. Parentheses hold the "
-            "depth of the block.",
+            "pixel, relative to the strongest one, on a logarithmic scale. The number below "
+            "is the depth of the block.",
             table=False,
         ),
     )
