@@ -112,7 +112,6 @@ def singular_values():
         level=np.tile(np.repeat(["tokens", "images"], 3), 5),
         rank=np.tile([1, 2, 3], 10),
         relative=relative,
-        share=relative**2 / 1.3,
     )
 
 
