@@ -171,9 +171,7 @@ def similarity():
         cka=cka,
         biased=cka**0.5,
         null_deviation=np.full(25, 0.05),
-        defined=np.ones(25, dtype=bool),
         batches=2,
-        batch_size=4.0,
     )
 
 
