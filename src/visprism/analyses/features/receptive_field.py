@@ -122,7 +122,7 @@ class ReceptiveMaps(Pictures):
     scale = "log"
 
     relative: np.ndarray = quantity(
-        "Relative to strongest", "", "weight of the cell over that of the strongest cell"
+        "Relative to strongest", "", "weight of the cell over the weight of the strongest cell"
     )
 
     def sentences(self) -> Iterator[str | Finding]:

@@ -277,7 +277,7 @@ class TokenNorms(FeatureAnalysis):
         return torch.stack([in_float64(row) for row in rows], dim=1)
 
     def by_image(self, extracts: Extracts) -> Arrays:
-        """The values of `_of_block` and median norms by group; those of an attention."""
+        """For a block `_of_block` and the median norm of each group; for an attention all."""
         values: Arrays = {}
         for source, extract in extracts.items():
             values[source] = array = extract.double().numpy()
