@@ -216,7 +216,6 @@ from visprism.estimates.findings import Finding as Finding
 from visprism.table.shapes import BlockMatrix as BlockMatrix
 from visprism.table.shapes import Curve as Curve
 from visprism.table.shapes import Pictures as Pictures
-from visprism.table.shapes import QuantilesPerBlock as QuantilesPerBlock
 from visprism.table.shapes import ScalarPerBlock as ScalarPerBlock
 from visprism.table.shapes import SeriesPerBlock as SeriesPerBlock
 from visprism.table.shapes import Surface as Surface

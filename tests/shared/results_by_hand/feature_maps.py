@@ -96,11 +96,9 @@ def receptive_maps():
     relative = np.tile([0.01, 0.1, 0.5, 0.05, 1.0, 0.0], 3) ** np.repeat([1, 2, 3], 6)
     return complete(
         ReceptiveMaps,
-        block=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
-        depth=np.repeat([0.0, 0.25, 1.0], 6),
+        picture=np.repeat(["stem", "conv1", "stages.2.blocks.17.attn"], 6),
         row=np.tile([0, 0, 0, 1, 1, 1], 3),
         column=np.tile([0, 1, 2], 6),
-        share=relative / 2,
         relative=relative,
     )
 
@@ -114,7 +112,6 @@ def singular_values():
         level=np.tile(np.repeat(["tokens", "images"], 3), 5),
         rank=np.tile([1, 2, 3], 10),
         relative=relative,
-        share=relative**2 / 1.3,
     )
 
 
@@ -174,9 +171,7 @@ def similarity():
         cka=cka,
         biased=cka**0.5,
         null_deviation=np.full(25, 0.05),
-        defined=np.ones(25, dtype=bool),
         batches=2,
-        batch_size=4.0,
     )
 
 

@@ -41,10 +41,9 @@ class BlockStructure(Result):
     cka: np.ndarray = column(
         "Mean CKA", "", "debiased, mean of these pairs; NaN where a stage has only one block"
     )
-    expected: np.ndarray = column(
-        "Mean CKA at equal distance", "", "of all pairs of the model that are as far apart"
+    excess: np.ndarray = column(
+        "Excess CKA", "", "mean CKA minus the mean of all pairs of the model as far apart"
     )
-    excess: np.ndarray = column("Excess CKA", "", "mean CKA minus that at equal distance")
     score: Number = estimate(
         "Block structure: CKA within minus between stages, at equal distance",
         "",
@@ -132,7 +131,6 @@ def block_structure(
         other_stage=np.array([t for _, t in rows], dtype=int),
         pairs=np.array([c.sum() for c in chosen], dtype=int),
         cka=of_pairs,
-        expected=at_distance,
         excess=of_pairs - at_distance,
         score=Number(structure_score(cka, place, stage)) if score is None else score,
     )
