@@ -9,7 +9,6 @@ from matplotlib.lines import Line2D
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, INK, color_of, marker_of, tip
 from visprism.table.kinds import (
-    ABSOLUTE,
     CHANGES,
     GAIN_TO_LOWEST,
     GAIN_TO_MEAN,
@@ -31,7 +30,6 @@ SHORT = {
     VARIANCE.id: "variance",
     SCALE_FREE.id: "/ mean square",
 }
-_HIDDEN = {ABSOLUTE.id}
 _WIDTH = 0.62  # of the part of an axis that one kind takes
 
 
@@ -60,7 +58,7 @@ def _(result: KindReplication, ax: Axes) -> Axes:
 def _intervals(ax: Axes, result: Result, counts: list[str]) -> Axes:
     """A point with its interval for each row; rows of one kind stand side by side."""
     columns = result.columns()
-    rows = [i for i, q in enumerate(columns["quantity"].tolist()) if q not in _HIDDEN]
+    rows = range(len(result))
     kinds = list(dict.fromkeys(columns["kind"][rows].tolist()))
     quantities = list(dict.fromkeys(columns["quantity"][rows].tolist()))
     ax.axhline(0, color=FAINT, linewidth=0.6, zorder=1)

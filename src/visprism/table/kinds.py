@@ -7,7 +7,6 @@ replicated over trained seeds (`replicate_by_kind`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateIn
 from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question
-from visprism.estimates.text import images_text, interval_text, resolved
+from visprism.estimates.text import interval_text
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
 # What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
@@ -46,7 +45,6 @@ TO_MEAN = Change("to-mean", "high-frequency log amplitude relative to the mean",
 TO_LOWEST = Change(
     "to-lowest", "high-frequency log amplitude relative to the lowest frequency", *_FILTERS
 )
-ABSOLUTE = Change("absolute", "log amplitude at the highest frequency")
 VARIANCE = Change("log-variance", "variance", *_VARIANCE, in_logs=True)
 SCALE_FREE = Change(
     "log-relative-variance", "variance over mean square", *_VARIANCE, in_logs=True
@@ -57,7 +55,7 @@ GAIN_TO_MEAN = Change(
 GAIN_TO_LOWEST = Change(
     "gain-to-lowest", "high-frequency log gain of the branch relative to the lowest frequency"
 )
-_ALL = (TO_MEAN, TO_LOWEST, ABSOLUTE, VARIANCE, SCALE_FREE, GAIN_TO_MEAN, GAIN_TO_LOWEST)
+_ALL = (TO_MEAN, TO_LOWEST, VARIANCE, SCALE_FREE, GAIN_TO_MEAN, GAIN_TO_LOWEST)
 CHANGES = {c.id: c for c in _ALL}
 
 
@@ -89,25 +87,24 @@ class KindSummary(Result):
         return {str(q): i for i, q in enumerate(self.quantity) if self.kind[i] == kind}
 
     def sentences(self) -> Iterator[str | Finding]:
-        """A sentence for each kind, with its numbers."""
+        """The mean change of each kind and quantity."""
         if not len(self):
-            text = "no block lies on the same grid as the previous block, so no change"
-            yield text
-            return
-        yield from (
-            finding
-            for kind in dict.fromkeys(self.kind.tolist())
-            for finding in _findings(self, kind, self.of_kind(kind))
-        )
+            yield "no block lies on the same grid as the previous block, so no change"
+        for row, kind in self._rows():
+            yield self._answer(row, kind).sentence(self.units_text)
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean change of each kind, by which claims C6 and C8 are judged."""
         return tuple(
             self._answer(row, kind)
-            for kind in dict.fromkeys(self.kind.tolist())
-            for quantity, row in self.of_kind(kind).items()
-            if CHANGES[quantity].question
+            for row, kind in self._rows()
+            if CHANGES[str(self.quantity[row])].question
         )
+
+    def _rows(self) -> Iterator[tuple[int, str]]:
+        """Each row with its kind; rows of one kind follow each other."""
+        for kind in dict.fromkeys(self.kind.tolist()):
+            yield from ((row, kind) for row in self.of_kind(kind).values())
 
     def _answer(self, row: int, kind: str) -> Answer:
         change = CHANGES[str(self.quantity[row])]
@@ -117,7 +114,7 @@ class KindSummary(Result):
             if CHANGES[quantity].question is change.question
         ]
         agreed = signs[0] if len(signs) == 2 and signs[0] == signs[1] else 0
-        unclear = "not significant"
+        unclear = "not significant" if np.isfinite(self.mean.low[row]) else "no interval"
         if any(signs):
             unclear = DISAGREE if {-1, 1} <= {*signs} else ONE_MEASURE
         info = EstimateInfo(
@@ -133,7 +130,9 @@ class KindSummary(Result):
             subject=f"{kind} blocks",
             measure=f"{change.label}, mean change across the blocks of a kind",
             verdict=_verdict(agreed, EXPECTED[kind]) if kind in EXPECTED else "",
-            reading=dict(change.readings).get(agreed, f"undecided ({unclear})"),
+            reading=dict(change.readings).get(agreed, f"undecided ({unclear})")
+            if change.readings
+            else "",
         )
 
 
@@ -172,114 +171,6 @@ def _verdict(direction: int, expected: int) -> Verdict:
     if direction == 0:
         return "undecided"
     return "supports" if direction == expected else "contradicts"
-
-
-# Sentences.
-
-
-def _findings(summary: KindSummary, kind: str, rows: Mapping[str, int]) -> list[Finding]:
-    if TO_MEAN.id in rows:
-        return [_filter(summary, kind, rows)]
-    if VARIANCE.id in rows:
-        parts = [_percent(summary, kind, rows[VARIANCE.id], "the feature-map variance")]
-        if SCALE_FREE.id in rows:
-            parts.append(_percent(summary, "", rows[SCALE_FREE.id], SCALE_FREE.label))
-        return [Finding(f"{'; '.join(parts)}; {_over(summary)}")]
-    return [
-        Finding(
-            f"{kind} blocks, {CHANGES[q].label}: {_number(summary, i)} {_counts(summary, i)}"
-        )
-        for q, i in rows.items()
-    ]
-
-
-def _filter(summary: KindSummary, kind: str, rows: Mapping[str, int]) -> Finding:
-    """Whether a kind is a low-pass or a high-pass filter, where both references agree."""
-    to_mean, lowest = rows[TO_MEAN.id], rows.get(TO_LOWEST.id)
-    text = (
-        f"high-frequency log amplitude changes by {_number(summary, to_mean)} relative to the "
-        f"mean {_counts(summary, to_mean)}"
-    )
-    if lowest is None:
-        return Finding(f"{kind} blocks: {text}; {_over(summary)}")
-    text += (
-        f" and by {_number(summary, lowest)} relative to the lowest frequency "
-        f"{_counts(summary, lowest)}"
-    )
-    if ABSOLUTE.id in rows:
-        highest = float(summary.mean[rows[ABSOLUTE.id]])
-        zero, low = highest - summary.mean[to_mean], highest - summary.mean[lowest]
-        text += (
-            f"; the log amplitude itself changes by {zero:+.2g} at frequency 0, {low:+.2g} at "
-            f"the lowest and {highest:+.2g} at the highest frequency"
-        )
-    signs = summary.directions()[[to_mean, lowest]]
-    if signs[0] == signs[1] != 0:
-        filter_ = "low-pass" if signs[0] < 0 else "high-pass"
-        return Finding(f"{kind} blocks are {filter_}: {text}; {_over(summary)}")
-    code = "VP107" if _disagree(summary, to_mean, lowest) else ""
-    without = np.isnan(summary.mean.low[[to_mean, lowest]]).any()  # `_over` says so
-    end = "" if signs.any() or without else "; the mean change is not significant"
-    return Finding(f"{kind} blocks: {text}; {_over(summary)}{end}", code)
-
-
-def _disagree(summary: KindSummary, one: int, other: int) -> bool:
-    """Whether a significant change has the other sign, or lies outside the other's interval."""
-    signs, means = summary.directions(), summary.mean
-    return any(
-        signs[a] != 0
-        and (means[a] * means[b] < 0 or not means.low[b] <= means[a] <= means.high[b])
-        for a, b in ((one, other), (other, one))
-    )
-
-
-def _percent(summary: KindSummary, kind: str, row: int, quantity: str) -> str:
-    sign, number = summary.directions()[row], summary.mean[row]
-    value, low, high = (100 * (exp(v) - 1) for v in (number, number.low, number.high))
-    form = resolved(value, low, high, "+.3g")
-    text = f"{value:{form}}%"
-    if np.isfinite([low, high]).all():
-        text += f" [{low:{form}}%, {high:{form}}%]"
-    text += f" {_counts(summary, row)}"
-    if np.isnan(number.low):
-        return f"{kind} blocks, {quantity}: {text}" if kind else f"{quantity}: {text}"
-    if sign == 0:
-        subject = f"{kind} blocks do not change {quantity} significantly" if kind else (
-            f"the change of {quantity} is not significant"
-        )  # fmt: skip
-        return f"{subject}: {text}"
-    verb = ("lower" if sign < 0 else "raise") if kind else "falls" if sign < 0 else "rises"
-    subject = f"{kind} blocks {verb} {quantity}" if kind else f"{quantity} {verb}"
-    if sign * (summary.rises[row] - summary.falls[row]) < 0:  # most blocks go the other way
-        subject += " on average"
-    return f"{subject}: {text}"
-
-
-def _number(summary: KindSummary, row: int) -> str:
-    number = summary.mean[row]
-    return interval_text(float(number), number.low, number.high, "+.2g")
-
-
-def _counts(summary: KindSummary, row: int) -> str:
-    """How many blocks fall and rise: ``(falls in 3 of 4 blocks, rises in 1)``."""
-    blocks = summary.blocks[row]
-    counts = {
-        "falls": summary.falls[row],
-        "rises": summary.rises[row],
-        "undecided": summary.undecided[row],
-    }
-    parts = [f"{word} in {n}" for word, n in counts.items() if n]
-    parts[0] += f" of {blocks} block{'s' if blocks > 1 else ''}"
-    return f"({', '.join(parts)})"
-
-
-def _over(summary: KindSummary) -> str:
-    origin = summary.provenance
-    if not np.isfinite(summary.mean.low).any():
-        return "no interval, which takes the errors over at least 2 images"
-    if not origin.images:
-        return "intervals over the images"
-    return f"intervals over {images_text(origin.images, origin.split)}"
 
 
 # Replication over trained seeds.

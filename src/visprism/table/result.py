@@ -274,7 +274,7 @@ class Result:
     @property
     def units_text(self) -> str:
         """What the answers are measured over."""
-        return self.images_text
+        return self.images_text if self.provenance.images else "the images"
 
     def answers(self) -> tuple[Answer, ...]:
         """The numbers of this result that models are compared by.

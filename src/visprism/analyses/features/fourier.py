@@ -31,13 +31,7 @@ from visprism.estimates.findings import Finding
 from visprism.passes import profiles
 from visprism.passes.blocks import block_columns, grid_of
 from visprism.passes.features import Seen
-from visprism.table.kinds import (
-    ABSOLUTE,
-    TO_LOWEST,
-    TO_MEAN,
-    KindSummary,
-    summarize_by_kind,
-)
+from visprism.table.kinds import TO_LOWEST, TO_MEAN, KindSummary, summarize_by_kind
 from visprism.table.result import Result, column, estimate, result_type, scalar
 from visprism.table.shapes import ChangePerBlock, ScalarPerBlock, result_shape
 
@@ -203,8 +197,8 @@ class Fourier(FeatureAnalysis):
             profile=self.profile,
             provenance=Provenance(protocol=self.protocol),
         )
-        absolute, to_mean, to_lowest = at_highest(steps)
-        changes = {TO_MEAN: to_mean, TO_LOWEST: to_lowest, ABSOLUTE: absolute}
+        _, to_mean, to_lowest = at_highest(steps)
+        changes = {TO_MEAN: to_mean, TO_LOWEST: to_lowest}
         by_kind = summarize_by_kind(changes, neighbors.kinds, neighbors.eligible)
         return spectrum, highest_rows(spectrum, HighFrequency), by_kind
 
