@@ -81,7 +81,7 @@ def test_follows_the_paper_s_rule(model, images):
     assert "2 MSA blocks selected (layer1.1, layer2.2) in 3 candidates" in said[0]
     assert "with 2 new seeds, validation accuracy 50.0% of the CNN and 65.0%" in said[1]
     (answer,) = search.answers()
-    assert (answer.claim, answer.verdict, answer.over) == ("C11", "supports", "seeds")
+    assert (answer.over, answer.low > 0) == ("seeds", True)
 
 
 @pytest.mark.slow

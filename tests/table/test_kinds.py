@@ -62,10 +62,8 @@ def test_a_blur_is_low_pass_by_both_references_and_its_inverse_high_pass(noise):
     assert [f.text for f in summary.findings()] == [
         answer.sentence("32 images") for answer in summary.answers()
     ]
-    assert {a.verdict for a in summary.answers() if a.claim == "C6"} == {"supports"}
     inverse = spectra(["stem", "attention"], blurred(x), x)[-1]
     assert {a.reading for a in inverse.answers()} == {"high-pass"}
-    assert {answer.verdict for answer in inverse.answers()} == {"contradicts"}
 
 
 def test_a_raised_mean_is_no_low_pass_filter(noise):
@@ -74,7 +72,6 @@ def test_a_raised_mean_is_no_low_pass_filter(noise):
     assert rows(summary, "conv", TO_MEAN)["mean_high"] < 0  # by the paper it is
     assert rows(summary, "conv", TO_LOWEST)["mean"] == pytest.approx(0, abs=1e-9)
     assert {a.reading.split()[0] for a in summary.answers()} == {"undecided"}
-    assert {answer.verdict for answer in summary.answers()} == {"undecided"}
 
 
 def test_the_interval_is_that_of_the_mean_over_blocks_by_image(noise):
@@ -113,7 +110,6 @@ def test_a_growing_stream_raises_the_variance_and_not_the_scale_free_one(noise):
     assert rows(summary, "attention", VARIANCE)["mean_low"] > 0
     assert rows(summary, "attention", SCALE_FREE)["mean_high"] < 0
     assert {a.reading for a in summary.answers()} == {f"undecided ({DISAGREE})"}
-    assert {answer.verdict for answer in summary.answers()} == {"undecided"}
 
 
 def test_an_interval_of_a_ratio_stays_among_possible_values(noise):
@@ -141,7 +137,7 @@ def test_the_interval_of_the_mean_change_covers_the_truth(images):
     assert 0.92 <= covered / repeats <= 0.975
 
 
-def test_one_image_has_no_interval_and_no_verdict(noise):
+def test_one_image_has_no_interval(noise):
     summary = variances(["stem", "mlp"], noise(1, 3, 4, 4), noise(1, 3, 4, 4))[-1]
     assert np.isnan(summary.mean.low).all()
     assert summary.directions().tolist() == [0, 0]

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from visprism.drawing.registry import figure
 from visprism.drawing.style import FAINT, STRIP, color_of, tip
 from visprism.estimates import questions
-from visprism.estimates.answers import POINTS, Answer, Verdict
+from visprism.estimates.answers import POINTS, Answer
 from visprism.estimates.findings import Finding
 from visprism.table.result import Result, Texts, column, result_type, scalar
 
@@ -127,7 +127,6 @@ class ReplacementSearch(Result):
         gain, low, high = self.confirmed_gain()
         if not np.isfinite(gain):
             return ()
-        verdict: Verdict = "supports" if low > 0 else "contradicts" if high < 0 else "undecided"
         return (
             Answer(
                 question=questions.GAIN.text,
@@ -137,8 +136,6 @@ class ReplacementSearch(Result):
                 high=high,
                 unit=POINTS,
                 over="seeds",
-                claim="C11",
-                verdict=verdict,
             ),
         )
 

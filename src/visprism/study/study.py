@@ -184,8 +184,7 @@ class Study:
     def table(self) -> list[Row]:
         """The numbers that the models are compared by, with paired differences.
 
-        A model with random weights has no verdict about a claim of the paper, and no answer to
-        a question about correct predictions.
+        A model with random weights has no answer to a question about correct predictions.
         """
         rows = comparison_rows(
             {

@@ -14,16 +14,12 @@ from jaxtyping import Bool, Float
 
 from visprism.core.errors import InputError
 from visprism.estimates import questions
-from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo, Verdict
+from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question
 from visprism.estimates.text import interval_text
 from visprism.table.result import Result, Texts, column, estimate, result_type
-
-# What the paper claims of each kind: C6, attention is low-pass and the others high-pass; C8,
-# attention lowers the variance and the others raise it.
-EXPECTED = {"attention": -1, "conv": 1, "mlp": 1}
 
 
 @dataclass(frozen=True)
@@ -33,14 +29,13 @@ class Change:
     id: str  # in files; it never changes
     label: str  # of what changes
     question: Question | None = None
-    claim: str = ""
     # What a change means that both measures of a question agree on: -1 it falls, 1 it rises.
     readings: tuple[tuple[int, str], ...] = ()
     in_logs: bool = False  # a change of a log, answered as a relative change of `label`
 
 
-_FILTERS = (questions.FILTERS, "C6", ((-1, "low-pass"), (1, "high-pass")))
-_VARIANCE = (questions.VARIANCE, "C8", ((-1, "lower it"), (1, "raise it")))
+_FILTERS = (questions.FILTERS, ((-1, "low-pass"), (1, "high-pass")))
+_VARIANCE = (questions.VARIANCE, ((-1, "lower it"), (1, "raise it")))
 TO_MEAN = Change("to-mean", "high-frequency log amplitude relative to the mean", *_FILTERS)
 TO_LOWEST = Change(
     "to-lowest", "high-frequency log amplitude relative to the lowest frequency", *_FILTERS
@@ -94,7 +89,7 @@ class KindSummary(Result):
             yield self._answer(row, kind).sentence(self.units_text)
 
     def answers(self) -> tuple[Answer, ...]:
-        """The mean change of each kind, by which claims C6 and C8 are judged."""
+        """The mean change of each kind."""
         return tuple(
             self._answer(row, kind)
             for row, kind in self._rows()
@@ -121,7 +116,6 @@ class KindSummary(Result):
             f"{change.label}, mean change across {kind} blocks",
             unit="%" if change.in_logs else "",
             question=change.question,
-            claim=change.claim if kind in EXPECTED else "",
             average="geometric" if change.in_logs else "arithmetic",
         )
         return info.answer(
@@ -129,7 +123,6 @@ class KindSummary(Result):
             self.mean[row],
             subject=f"{kind} blocks",
             measure=f"{change.label}, mean change across the blocks of a kind",
-            verdict=_verdict(agreed, EXPECTED[kind]) if kind in EXPECTED else "",
             reading=dict(change.readings).get(agreed, f"undecided ({unclear})")
             if change.readings
             else "",
@@ -164,13 +157,6 @@ def summarize_by_kind(
     }
     by_image = np.stack(means, axis=1) if means else np.zeros((1, 0))
     return KindSummary(**columns, mean=mean(by_image))
-
-
-def _verdict(direction: int, expected: int) -> Verdict:
-    """What a significant direction (-1, 1; 0: not significant) says about an expected one."""
-    if direction == 0:
-        return "undecided"
-    return "supports" if direction == expected else "contradicts"
 
 
 # Replication over trained seeds.
