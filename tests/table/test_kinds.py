@@ -11,14 +11,11 @@ from internals import (
     TO_LOWEST,
     TO_MEAN,
     VARIANCE,
-    Estimated,
     Provenance,
-    replicate_by_kind,
 )
 from maps import results_of
 
-from visprism import Fourier, InputError, Variance
-from visprism.results import KindSummary
+from visprism import Fourier, Variance
 
 BLUR = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
@@ -34,16 +31,6 @@ def variances(kinds, *maps, **options):
 def rows(summary, kind, quantity):
     i = summary.of_kind(kind)[quantity.id]
     return {name: column[i] for name, column in summary.columns().items()}
-
-
-def summary_of(mean, low, high, quantity=TO_MEAN, kind="attention", falls=3, rises=1):
-    counts = {"blocks": 4, "falls": falls, "rises": rises, "undecided": 0}
-    return KindSummary(
-        kind=np.array([kind]),
-        quantity=np.array([quantity.id]),
-        **{name: np.array([n]) for name, n in counts.items()},
-        mean=Estimated([mean], [low], [high]),
-    )
 
 
 def blurred(x):
@@ -172,23 +159,3 @@ def test_a_change_across_blocks_off_the_grid_is_said_and_does_not_count(noise):
         "the change across block2 refers to block1; it includes mixer"
     )
     assert spectra(kinds, *maps, between=gap)[1].findings() == (finding,)
-
-
-def test_seeds_are_replicates_with_an_interval_by_students_t():
-    summaries = [summary_of(m, m - 0.05, m + 0.05) for m in (-0.1, -0.3, -0.2, 0.0)]
-    result = replicate_by_kind(summaries)
-    values = np.array([-0.1, -0.3, -0.2, 0.0])
-    margin = 3.182446 * values.std(ddof=1) / 2  # the 97.5% point with 3 degrees of freedom
-    assert result.mean.item() == pytest.approx(-0.15)
-    assert result.mean.low.item() == pytest.approx(-0.15 - margin)
-    assert (result.seeds.item(), result.negative.item(), result.positive.item()) == (4, 3, 0)
-    assert "over 4 trained seeds (3 negative, 0 positive), not significant" in str(
-        result.findings()[0]
-    )
-
-
-def test_replication_takes_three_seeds_and_what_all_have():
-    three = [summary_of(-1, -2, 0)] * 3
-    with pytest.raises(InputError, match="must be of at least 3 trained seeds, got 2"):
-        replicate_by_kind(three[:2])
-    assert len(replicate_by_kind([*three, summary_of(1, 0, 2, TO_LOWEST)])) == 0

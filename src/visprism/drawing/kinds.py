@@ -1,4 +1,4 @@
-"""Figures by kind of block: of one network, and replicated over trained seeds."""
+"""The figure of changes by kind of block."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,6 @@ from visprism.table.kinds import (
     TO_LOWEST,
     TO_MEAN,
     VARIANCE,
-    KindReplication,
     KindSummary,
 )
 from visprism.table.result import Result
@@ -39,18 +38,6 @@ def _(result: KindSummary, ax: Axes) -> Axes:
     counts = [
         f"{falls}/{blocks} fall, {rises} rise"
         for falls, rises, blocks in zip(result.falls, result.rises, result.blocks, strict=True)
-    ]
-    return _intervals(ax, result, counts)
-
-
-@figure(width=3.2, height=2.7)
-def _(result: KindReplication, ax: Axes) -> Axes:
-    """Mean change and its 95% interval over trained seeds, by kind and quantity."""
-    counts = [
-        f"{negative} below, {positive} above 0 of {seeds}"
-        for negative, positive, seeds in zip(
-            result.negative, result.positive, result.seeds, strict=True
-        )
     ]
     return _intervals(ax, result, counts)
 

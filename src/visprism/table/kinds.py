@@ -1,8 +1,8 @@
 """Changes by kind: how the blocks of one kind change a quantity, with intervals over images.
 
 The blocks of one network are neighbors and not independent, so no test is made over blocks. The
-uncertainty of one network's number comes from the images; a claim about an architecture is
-replicated over trained seeds (`replicate_by_kind`).
+uncertainty of one network's number comes from the images; a claim about an architecture takes
+networks of several trained seeds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from visprism.core.errors import InputError
 from visprism.estimates import questions
 from visprism.estimates.answers import DISAGREE, ONE_MEASURE, Answer, EstimateInfo
 from visprism.estimates.estimated import Estimated, mean, student
 from visprism.estimates.findings import Finding
 from visprism.estimates.questions import Question
-from visprism.estimates.text import interval_text
 from visprism.table.result import Result, Texts, column, estimate, result_type
 
 
@@ -157,62 +155,3 @@ def summarize_by_kind(
     }
     by_image = np.stack(means, axis=1) if means else np.zeros((1, 0))
     return KindSummary(**columns, mean=mean(by_image))
-
-
-# Replication over trained seeds.
-
-FEWEST_SEEDS = 3
-
-
-@result_type("kind-replication")
-class KindReplication(Result):
-    """Mean change by kind, replicated over trained seeds; a row for each kind and quantity."""
-
-    kind: Texts = column("Kind", "", "'conv', 'attention', 'mlp', ...")
-    quantity: Texts = column("Quantity", "", "identifier of what changes")
-    seeds: np.ndarray = column("Seeds", "", "number of trained networks")
-    negative: np.ndarray = column(
-        "Significantly negative", "", "number of networks whose mean change is below 0"
-    )
-    positive: np.ndarray = column(
-        "Significantly positive", "", "number of networks whose mean change is above 0"
-    )
-    mean: Estimated = estimate("Mean change", "", "mean over networks; Student's interval")
-
-    def sentences(self) -> Iterator[str | Finding]:
-        """A sentence for each kind and quantity."""
-        for i, number in enumerate(self.mean):
-            remark = "" if number.high < 0 or number.low > 0 else ", not significant"
-            if np.isnan(number.low):
-                remark = ", no interval"
-            text = interval_text(float(number), number.low, number.high, "+.3g")
-            yield (
-                f"{self.kind[i]} blocks, {CHANGES[str(self.quantity[i])].label}: "
-                f"mean change {text} over {self.seeds[i]} trained seeds "
-                f"({self.negative[i]} negative, {self.positive[i]} positive){remark}"
-            )
-
-
-def replicate_by_kind(summaries: Sequence[KindSummary]) -> KindReplication:
-    """Interval of the mean change of each kind over networks trained with different seeds."""
-    if len(summaries) < FEWEST_SEEDS:
-        raise InputError(
-            f"summaries must be of at least {FEWEST_SEEDS} trained seeds, got {len(summaries)}"
-        )
-    tables = [
-        {(k, q): i for i, (k, q) in enumerate(zip(s.kind, s.quantity, strict=True))}
-        for s in summaries
-    ]
-    keys = [key for key in tables[0] if all(key in table for table in tables)]
-    pairs = list(zip(summaries, tables, strict=True))
-    values = np.array([[float(s.mean[t[key]]) for key in keys] for s, t in pairs])
-    signs = np.array([[s.directions()[t[key]] for key in keys] for s, t in pairs])
-    return KindReplication(
-        kind=np.array([k for k, _ in keys], dtype=str),
-        quantity=np.array([q for _, q in keys], dtype=str),
-        seeds=np.full(len(keys), len(summaries)),
-        negative=(signs < 0).sum(0),
-        positive=(signs > 0).sum(0),
-        mean=mean(values.reshape(len(summaries), len(keys))),
-        provenance=summaries[0].provenance,
-    )

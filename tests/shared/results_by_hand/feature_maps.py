@@ -1,7 +1,7 @@
 """Results of feature maps, written by hand."""
 
 import numpy as np
-from internals import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Estimated
+from internals import TO_LOWEST, TO_MEAN, Estimated
 
 from results_by_hand.base import (
     BLOCKS,
@@ -17,7 +17,6 @@ from visprism.results import (
     Costs,
     FieldSizes,
     HighFrequency,
-    KindReplication,
     KindSummary,
     PatchComponents,
     ReceptiveMaps,
@@ -147,18 +146,6 @@ def kind_summary():
             [-0.4, 0.1, 0.2, 0.0], [-0.9, 0.05, np.nan, -0.1], [0.1, 0.15, np.nan, 0.1]
         ),
         provenance=PROVENANCE,
-    )
-
-
-def kind_replication():
-    return complete(
-        KindReplication,
-        kind=np.array(["attention", "attention"]),
-        quantity=np.array([VARIANCE.id, SCALE_FREE.id]),
-        seeds=np.array([3, 3]),
-        negative=np.array([3, 1]),
-        positive=np.array([0, 0]),
-        mean=Estimated([-0.5, -0.1], [-0.7, -0.4], [-0.3, 0.2]),
     )
 
 
