@@ -91,7 +91,7 @@ class Merge(Output):
                 f"{', '.join(held)}. Choose another folder."
             )
         study.save(self.out)
-        study.write_files(self.out, self.formats, footer=self.footer)
+        study.write_files(self.out, self.formats)
         return self.printed(study)
 
 
