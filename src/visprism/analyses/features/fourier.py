@@ -254,7 +254,7 @@ def highest_rows(spectrum: Any, kind: type[R]) -> R:
 @figure(width=2.5, height=2.3, key=depth_bar, key_width=0.75, column="relative")
 def _(result: Spectrum, ax: Axes) -> Axes:
     """Log amplitude minus its value at frequency 0, a curve per block, colored by depth."""
-    spectra(ax, result, "relative", first_kind=True)
+    spectra(ax, result, "relative")
     ax.set(xlabel=f"{AXES[result.profile]} (π rad/pixel)", ylabel="Δ log amplitude")
     return ax
 
