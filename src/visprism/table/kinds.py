@@ -66,9 +66,6 @@ class KindSummary(Result):
     blocks: np.ndarray = column("Blocks", "", "number of blocks that are counted")
     falls: np.ndarray = column("Falls", "", "number of blocks across which it falls")
     rises: np.ndarray = column("Rises", "", "number of blocks across which it rises")
-    undecided: np.ndarray = column(
-        "Undecided", "", "number of blocks whose change is not significant"
-    )
     mean: Estimated = estimate("Mean change", "", "mean over the blocks of the kind", keep=True)
 
     def directions(self) -> np.ndarray:
@@ -143,11 +140,10 @@ def summarize_by_kind(
                 continue
             low, high = student(values[:, counted])
             falls, rises = int((high < 0).sum()), int((low > 0).sum())
-            n = int(counted.sum())
-            rows.append((kind, change.id, n, falls, rises, n - falls - rises))
+            rows.append((kind, change.id, int(counted.sum()), falls, rises))
             means.append(values[:, counted].mean(1))
-    names = ("kind", "quantity", "blocks", "falls", "rises", "undecided")
-    types = (str, str, int, int, int, int)
+    names = ("kind", "quantity", "blocks", "falls", "rises")
+    types = (str, str, int, int, int)
     cells = zip(*rows, strict=True) if rows else [()] * len(names)
     columns: dict[str, Any] = {
         name: np.array(values, dtype=dtype)

@@ -68,7 +68,6 @@ def variances():
         variance=within([1.0, 2.0, 0.5, 0.25, 40.0], [0.1, 0.1, 0.05, 0.02, 1.0]),
         relative=within([0.5, 0.6, 0.3, 0.2, 0.9], 0.01),
         **NEIGHBORS,
-        **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
         feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
@@ -141,7 +140,6 @@ def kind_summary():
         blocks=np.array([3, 3, 1, 1]),
         falls=np.array([2, 1, 0, 0]),
         rises=np.array([0, 2, 1, 0]),
-        undecided=np.array([1, 0, 0, 1]),
         mean=Estimated(
             [-0.4, 0.1, 0.2, 0.0], [-0.9, 0.05, np.nan, -0.1], [0.1, 0.15, np.nan, 0.1]
         ),

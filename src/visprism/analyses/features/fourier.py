@@ -65,18 +65,8 @@ class SpectrumColumns(ChangePerBlock):
         "log amplitude minus its value at the lowest frequency that is not 0; NaN if there is "
         "only one",
     )
-    log_amplitude_change: Estimated = estimate(
-        "Change of the log amplitude",
-        "",
-        "minus the previous block's value; NaN if grids differ",
-    )
     change: Estimated = estimate(
         "Change of Δ log amplitude", "", "minus the previous block's value; NaN if grids differ"
-    )
-    change_lowest: Estimated = estimate(
-        "Change of Δ log amplitude to the lowest frequency",
-        "",
-        "minus the previous block's value; NaN if grids differ",
     )
     profile: str = scalar(
         "Profile",
@@ -87,7 +77,6 @@ class SpectrumColumns(ChangePerBlock):
 
 
 _LEVELS = ("log_amplitude", "relative", "relative_lowest")
-_STEPS = ("log_amplitude_change", "change", "change_lowest")
 
 
 @result_type("spectrum")
@@ -188,8 +177,8 @@ class Fourier(FeatureAnalysis):
             for block, before in zip(blocks, neighbors.previous, strict=True)
         ]
         _, frequency = PROFILES[self.profile, self.protocol]
-        both = [np.concatenate(pair) for pair in zip(levels.values(), steps, strict=True)]
-        columns = columns_by_frequency(blocks, frequency, (*_LEVELS, *_STEPS), both)
+        columns = columns_by_frequency(blocks, frequency, _LEVELS, [*levels.values()])
+        columns["change"] = mean(np.concatenate([step[1] for step in steps], axis=1))
         for name, values in neighbors.columns().items():
             columns[name] = np.repeat(values, [step.shape[2] for step in steps])
         spectrum = Spectrum(
