@@ -16,7 +16,7 @@ from visprism.table.kinds import (
     KindSummary,
 )
 
-# What distinguishes the quantities of one summary, beside their points.
+# What distinguishes the quantities of one summary in the names of rows.
 SHORT = {
     TO_MEAN.id: "to the mean",
     TO_LOWEST.id: "to the lowest",

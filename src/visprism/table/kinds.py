@@ -80,24 +80,18 @@ class KindSummary(Result):
         """The mean change of each kind and quantity."""
         if not len(self):
             yield "no block lies on the same grid as the previous block, so no change"
-        for row, kind in self._rows():
-            yield self._answer(row, kind).sentence(self.units_text)
+        yield from (self._answer(i).sentence(self.units_text) for i in range(len(self)))
 
     def answers(self) -> tuple[Answer, ...]:
         """The mean change of each kind."""
         return tuple(
-            self._answer(row, kind)
-            for row, kind in self._rows()
-            if CHANGES[str(self.quantity[row])].question
+            self._answer(row)
+            for row, quantity in enumerate(self.quantity)
+            if CHANGES[str(quantity)].question
         )
 
-    def _rows(self) -> Iterator[tuple[int, str]]:
-        """Each row with its kind; rows of one kind follow each other."""
-        for kind in dict.fromkeys(self.kind.tolist()):
-            yield from ((row, kind) for row in self.of_kind(kind).values())
-
-    def _answer(self, row: int, kind: str) -> Answer:
-        change = CHANGES[str(self.quantity[row])]
+    def _answer(self, row: int) -> Answer:
+        kind, change = str(self.kind[row]), CHANGES[str(self.quantity[row])]
         signs = [
             int(self.directions()[i])
             for quantity, i in self.of_kind(kind).items()
@@ -107,6 +101,7 @@ class KindSummary(Result):
         unclear = "not significant" if np.isfinite(self.mean.low[row]) else "no interval"
         if any(signs):
             unclear = DISAGREE if {-1, 1} <= {*signs} else ONE_MEASURE
+        reading = dict(change.readings).get(agreed, f"undecided ({unclear})")
         info = EstimateInfo(
             f"{change.label}, mean change across {kind} blocks",
             unit="%" if change.in_logs else "",
@@ -118,9 +113,7 @@ class KindSummary(Result):
             self.mean[row],
             subject=f"{kind} blocks",
             measure=f"{change.label}, mean change across the blocks of a kind",
-            reading=dict(change.readings).get(agreed, f"undecided ({unclear})")
-            if change.readings
-            else "",
+            reading=reading if change.readings else "",
         )
 
 

@@ -63,7 +63,8 @@ def loss_bar(figure: Figure | Axes, axes: Sequence[Axes]) -> None:
     if not losses:
         value_bar(figure, axes)
         return
-    chance = losses[0].norm.linthresh
+    scale: Any = losses[0].norm
+    chance = scale.linthresh
     bar = color_bar(figure, axes, LABELS["nll"], mappable=losses[0], aspect=22)
     ticks = [f * chance for f in (0, 0.25, 0.5, 0.75, 1, 10, 100)]
     labels = ["0", "¼ log K", "½ log K", "¾ log K", "log K", "10 log K", "100 log K"]
