@@ -204,7 +204,6 @@ from visprism.analyses.predictions.temperature import temperature as temperature
 # Results: the base, and what a new type is made of; `vp.results` has every type.
 from visprism import results as results
 from visprism.estimates.answers import Answer as Answer
-from visprism.table.kinds import replicate_by_kind as replicate_by_kind
 from visprism.table.result import ColumnInfo as ColumnInfo
 from visprism.table.result import Result as Result
 from visprism.table.result import Texts as Texts

@@ -110,7 +110,6 @@ class Output(Printing):
     formats: tuple[Literal["png", "svg", "pdf"], ...] = argument(
         ("svg",), "formats of figure files", "F,..."
     )
-    footer: bool = argument(False, "print the provenance below each figure")
 
     def printed(self, study: "Study") -> int:
         """Print what the study found; the exit code."""
@@ -163,9 +162,7 @@ class StudyCommand(Output):
                 status.show(str)  # nothing is left to measure
                 is_first = rank() == 0
                 if is_first:
-                    write_files(
-                        study, self.out, self.formats, footer=self.footer, progress=progress
-                    )
+                    write_files(study, self.out, self.formats, progress=progress)
         return self.printed(study) if is_first else exit_code(study)
 
     def deadline(self, begin: float, models: int, analyses: int) -> float | None:

@@ -180,8 +180,7 @@ class Study:
     def table(self) -> list[Row]:
         """The numbers that the models are compared by, with paired differences.
 
-        A model with random weights has no verdict about a claim of the paper, and no answer to
-        a question about correct predictions.
+        A model with random weights has no answer to a question about correct predictions.
         """
         rows = comparison_rows(
             {
@@ -263,19 +262,16 @@ class Study:
 
         write_report(self, Path(path))
 
-    def write_files(
-        self, folder: Path | str, formats: Iterable[str] = ("svg",), *, footer: bool = False
-    ) -> None:
+    def write_files(self, folder: Path | str, formats: Iterable[str] = ("svg",)) -> None:
         """Write the report, its figures, ``study.md`` and ``results.json`` into a folder.
 
         Args:
             folder: by convention the folder of `save`, so that the report links to the tables.
             formats: of the figures: "png", "svg", "pdf".
-            footer: whether each figure has its provenance below.
         """
         from visprism.study.files import write_files
 
-        write_files(self, Path(folder), tuple(formats), footer=footer)
+        write_files(self, Path(folder), tuple(formats))
 
     def to_markdown(self) -> str:
         """The table, the findings and the failures as Markdown."""

@@ -1,7 +1,7 @@
 """Results of feature maps, written by hand."""
 
 import numpy as np
-from internals import SCALE_FREE, TO_LOWEST, TO_MEAN, VARIANCE, Estimated
+from internals import TO_LOWEST, TO_MEAN, Estimated
 
 from results_by_hand.base import (
     BLOCKS,
@@ -17,7 +17,6 @@ from visprism.results import (
     Costs,
     FieldSizes,
     HighFrequency,
-    KindReplication,
     KindSummary,
     PatchComponents,
     ReceptiveMaps,
@@ -69,7 +68,6 @@ def variances():
         variance=within([1.0, 2.0, 0.5, 0.25, 40.0], [0.1, 0.1, 0.05, 0.02, 1.0]),
         relative=within([0.5, 0.6, 0.3, 0.2, 0.9], 0.01),
         **NEIGHBORS,
-        **{name: CHANGES["change"] for name in ("log_ratio", "relative_log_ratio")},
         feature_change=np.array([np.nan, 0.5, np.nan, 0.3, 0.2]),
         dead_channels=np.zeros(5),
         provenance=PROVENANCE,
@@ -139,23 +137,10 @@ def kind_summary():
         blocks=np.array([3, 3, 1, 1]),
         falls=np.array([2, 1, 0, 0]),
         rises=np.array([0, 2, 1, 0]),
-        undecided=np.array([1, 0, 0, 1]),
         mean=Estimated(
             [-0.4, 0.1, 0.2, 0.0], [-0.9, 0.05, np.nan, -0.1], [0.1, 0.15, np.nan, 0.1]
         ),
         provenance=PROVENANCE,
-    )
-
-
-def kind_replication():
-    return complete(
-        KindReplication,
-        kind=np.array(["attention", "attention"]),
-        quantity=np.array([VARIANCE.id, SCALE_FREE.id]),
-        seeds=np.array([3, 3]),
-        negative=np.array([3, 1]),
-        positive=np.array([0, 0]),
-        mean=Estimated([-0.5, -0.1], [-0.7, -0.4], [-0.3, 0.2]),
     )
 
 
